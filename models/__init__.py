@@ -1,0 +1,73 @@
+"""Online boosting as arithmetic: banks of weak learners, boosting rules, losses, the encoder, and
+the model of all four.
+
+NumPy, Numba and safetensors' bytes; nothing here knows Kafka, HTTP, clocks or logs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+import numba
+
+
+def _cache_folder() -> str:
+    """Return numba's cache folder for exactly these sources.
+
+    Numba watches only the file of the outermost kernel; an edit in a verb it calls would be missed,
+    and a stale kernel run. A folder named by the hash of every source file here makes each edit a
+    miss (docs/adr/0007).
+    """
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(source.read_bytes())
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return str(base / "kaboost" / f"kernels-{digest.hexdigest()[:16]}")
+
+
+if "NUMBA_CACHE_DIR" not in os.environ:
+    numba.config.CACHE_DIR = _cache_folder()  # type: ignore[attr-defined]
+
+from models.booster import (  # noqa: E402 (the cache folder must be set before any kernel is defined)
+    Booster,
+    learn_many,
+    predict_many,
+    predictions,
+    prefixes_many,
+)
+from models.build import (  # noqa: E402
+    BANKS,
+    RULES,
+    build,
+    from_arrays,
+    normalise_spec,
+    serving_arrays,
+    to_arrays,
+)
+from models.losses import LOSSES  # noqa: E402
+from models.model import Model  # noqa: E402
+from models.types import ModelError  # noqa: E402
+
+__all__ = [
+    "BANKS",
+    "LOSSES",
+    "RULES",
+    "Booster",
+    "Model",
+    "ModelError",
+    "build",
+    "from_arrays",
+    "learn_many",
+    "normalise_spec",
+    "predict_many",
+    "predictions",
+    "prefixes_many",
+    "serving_arrays",
+    "to_arrays",
+]

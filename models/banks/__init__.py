@@ -1,0 +1,1 @@
+"""Banks: N weak learners of one kind as one struct of arrays."""

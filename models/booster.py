@@ -1,0 +1,272 @@
+"""Booster: bank, rule and loss put together, and the batch loops that learn and predict
+(specification, section 0).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from models.numeric import fill
+from models.progressive import Progress, measure, observe
+from models.types import TARGET_LIMIT, Ints, Mat, Mat3, ModelError, Vec
+from models.verbs import (
+    adapt,
+    assess,
+    encode_labels,
+    forward,
+    kernel,
+    link,
+    predict,
+    rooms,
+    targets,
+    update,
+    value,
+)
+
+
+class Booster(NamedTuple):
+    """N weak learners, the rule that combines them, the loss they lower, and what was seen: a tree
+    of arrays.
+    """
+
+    bank: Any
+    rule: Any
+    loss: Any
+    progress: Progress
+    shape: Ints  # (2,) d and m
+
+
+class Scratch(NamedTuple):
+    """What the batch loop writes while it looks at one event; made once a batch."""
+
+    h: Mat  # (m, N)
+    F: Mat  # (m, N+1)
+    G: Mat  # (m, N+1)
+    L: Vec  # (N+1,)
+    T: Mat  # (m, N)
+    W: Vec  # (N,)
+    sound: Vec  # (N,) 1 where h is finite
+    room: Mat  # (rooms(bank), N)
+
+
+def learn_many(booster: Booster, X: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> Mat:
+    """Learn events one by one in order and return the scores made before each was learned.
+
+    Parameters
+    ----------
+    booster : Booster; its arrays move.
+    X : (B, d) finite numbers.
+    y : (B,) numbers; 0/1 or -1/1 for binary losses; class indices for softmax; (B, m) for m
+        numbers.
+    w : (B,) importances >= 0, 1 where left out. An event of weight 0 is predicted, and nothing
+        moves.
+
+    Returns
+    -------
+    scores : (B, m) float64.
+
+    Raises
+    ------
+    ModelError
+        The booster is read-only, or an array has a wrong shape, or a value that is not finite, or a label that the loss does not
+        know.
+
+    Examples
+    --------
+    >>> import models
+    >>> booster = models.build({"rule": "sgb", "bank": {"kind": "linear", "n": 3}, "loss":
+    "squared"}, d=1) >>> models.learn_many(booster, [[1.0], [1.0]], [2.0, 2.0])[0].tolist() [0.0]
+    """
+    if not booster.progress.events.flags.writeable:
+        raise ModelError("booster: its arrays are read-only (a snapshot); learn on a loaded checkpoint")
+    X = features(booster, X)
+    Y = encode_labels(booster.loss, np.asarray(y), int(booster.shape[1]))
+    W = np.ones(len(X)) if w is None else np.ascontiguousarray(w, dtype=np.float64)
+    if len(Y) != len(X) or W.shape != (len(X),):
+        raise ModelError(
+            f"y, w: {len(Y)} labels and {W.shape} weights for {len(X)} events; give one of each"
+        )
+    if not (W >= 0.0).all() or not (math.inf > W).all():
+        raise ModelError("w: an importance is negative or not finite; give numbers >= 0")
+    scores = np.empty((len(X), int(booster.shape[1])))
+    _learn(
+        booster.bank,
+        booster.rule,
+        booster.loss,
+        booster.progress,
+        (X, Y, W),
+        _scratch(booster),
+        scores,
+    )
+    return scores
+
+
+def predict_many(booster: Booster, X: ArrayLike) -> Mat:
+    """Return the scores (B, m) of X (B, d); the booster does not change, and may be read-only."""
+    X = features(booster, X)
+    scores = np.empty((len(X), int(booster.shape[1])))
+    _predict(booster.bank, booster.rule, X, _scratch(booster), scores)
+    return scores
+
+
+def prefixes_many(booster: Booster, X: ArrayLike) -> Mat3:
+    """Return what every prefix of the ensemble says of X (B, d): partial sums (B, N+1, m)."""
+    X = features(booster, X)
+    m, N = int(booster.shape[1]), booster.progress.target_square.shape[0]
+    sums = np.empty((len(X), N + 1, m))
+    _prefixes(booster.bank, booster.rule, X, _scratch(booster), sums)
+    return sums
+
+
+def predictions(booster: Booster, scores: Mat) -> Mat:
+    """Return what scores (B, m) stand for: values, P(positive) (B, 1), or probabilities (B, C)."""
+    linked = np.empty_like(scores)
+    _link(booster.loss, scores, linked)
+    return linked
+
+
+def losses(booster: Booster, scores: Mat, y: ArrayLike) -> Vec:
+    """Return the loss (B,) of scores (B, m) for labels y (B,)."""
+    found = np.empty(len(scores))
+    _losses(
+        booster.loss, scores, encode_labels(booster.loss, np.asarray(y), scores.shape[1]), found
+    )
+    return found
+
+
+def features(booster: Booster, X: ArrayLike) -> Mat:
+    """Return X as kernels want it, (B, d) float64 in rows; ModelError when it does not fit."""
+    rows = np.ascontiguousarray(X, dtype=np.float64)
+    d = int(booster.shape[0])
+    if rows.ndim != 2 or rows.shape[1] != d:
+        raise ModelError(f"X: has shape {rows.shape}; give (events, {d}) numbers")
+    if not np.isfinite(rows).all():
+        raise ModelError(
+            "X: holds a value that is not finite; replace it, or encode features with Model"
+        )
+    return rows
+
+
+def _scratch(booster: Booster) -> Scratch:
+    m, N = int(booster.shape[1]), booster.progress.target_square.shape[0]
+    return Scratch(
+        h=np.empty((m, N)),
+        F=np.empty((m, N + 1)),
+        G=np.empty((m, N + 1)),
+        L=np.empty(N + 1),
+        T=np.empty((m, N)),
+        W=np.empty(N),
+        sound=np.empty(N),
+        room=np.empty((rooms(booster.bank), N)),
+    )
+
+
+@kernel
+def _learn(
+    bank: Any, rule: Any, loss: Any, seen: Progress, events: Any, a: Scratch, scores: Mat
+) -> None:
+    X, Y, weights = events
+    for k in range(X.shape[0]):
+        x, y, w = X[k], Y[k], weights[k]
+        predict(bank, x, a.h, a.room)
+        bad = sanitise(a.h, a.sound)
+        forward(rule, a.h, a.F, scores[k])
+        if w > 0.0:
+            assess(loss, a.F, y, a.G, a.L)
+            observe(seen, value(loss, scores[k], y), a.L, w)
+            fill(a.W, w)
+            targets(rule, loss, y, a.h, a.F, a.G, a.T, a.W)
+            if bad + strays(a.T) > 0:
+                limit(seen, a.T, a.W, a.sound)
+            measure(seen, a.h, a.T, w)
+            update(bank, x, a.h, a.T, a.W, rule.mode, a.room)
+            adapt(rule, loss, y, a.h, a.F, a.G, w)
+
+
+@kernel
+def _predict(bank: Any, rule: Any, X: Mat, a: Scratch, scores: Mat) -> None:
+    for k in range(X.shape[0]):
+        predict(bank, X[k], a.h, a.room)
+        sanitise(a.h, a.sound)
+        forward(rule, a.h, a.F, scores[k])
+
+
+@kernel
+def _prefixes(bank: Any, rule: Any, X: Mat, a: Scratch, sums: Mat3) -> None:
+    yhat = np.empty(a.h.shape[0])
+    for k in range(X.shape[0]):
+        predict(bank, X[k], a.h, a.room)
+        sanitise(a.h, a.sound)
+        forward(rule, a.h, a.F, yhat)
+        for c in range(a.F.shape[0]):
+            for i in range(a.F.shape[1]):
+                sums[k, i, c] = a.F[c, i]
+
+
+@kernel
+def _link(loss: Any, scores: Mat, linked: Mat) -> None:
+    for k in range(scores.shape[0]):
+        link(loss, scores[k], linked[k])
+
+
+@kernel
+def _losses(loss: Any, scores: Mat, Y: Mat, found: Vec) -> None:
+    for k in range(scores.shape[0]):
+        found[k] = value(loss, scores[k], Y[k])
+
+
+@kernel
+def sanitise(h: Mat, sound: Vec) -> int:
+    """Put 0 where h (m, N) is not finite, mark those learners, return how many values it were.
+
+    A poisoned learner must not spoil the partial sums of those after it.
+    """
+    m, N = h.shape
+    bad = 0
+    for c in range(m):
+        for i in range(N):
+            bad += not abs(h[c, i]) < math.inf
+    for i in range(N):
+        sound[i] = 1.0
+    if bad > 0:
+        for c in range(m):
+            for i in range(N):
+                if not abs(h[c, i]) < math.inf:
+                    h[c, i] = 0.0
+                    sound[i] = 0.0
+    return bad
+
+
+@kernel
+def strays(T: Mat) -> int:
+    """Return how many targets are beyond +-1e6 or not finite."""
+    m, N = T.shape
+    found = 0
+    for c in range(m):
+        for i in range(N):
+            found += not abs(T[c, i]) <= TARGET_LIMIT
+    return found
+
+
+@kernel
+def limit(seen: Progress, T: Mat, W: Vec, sound: Vec) -> None:
+    """Clip targets T (m, N) to +-1e6 and give weight 0 to a learner whose h or target is not
+    finite; count both.
+    """
+    m, N = T.shape
+    for c in range(m):
+        for i in range(N):
+            if not abs(T[c, i]) < math.inf:
+                T[c, i] = 0.0
+                sound[i] = 0.0
+            elif abs(T[c, i]) > TARGET_LIMIT:
+                T[c, i] = TARGET_LIMIT if T[c, i] > 0.0 else -TARGET_LIMIT
+                seen.clipped[()] += 1
+    for i in range(N):
+        if sound[i] == 0.0:
+            W[i] = 0.0
+            seen.skipped[()] += 1

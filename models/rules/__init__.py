@@ -1,0 +1,1 @@
+"""Rules: from weak predictions to targets; one paper, one file."""

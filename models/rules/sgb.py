@@ -1,0 +1,111 @@
+"""Streaming Gradient Boosting, Algorithm 1: every weak learner fits the gradient at the partial sum
+before it.
+
+Hu, Sun, Venkatraman, Hebert, Bagnell, Gradient Boosting on Stochastic Data Streams, AISTATS 2017;
+specification, 2.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from models.types import SQUARE, Mat, ModelError, Param, Part, Vec
+from models.verbs import adapt, forward, smoothness, start, tally, targets
+
+
+class Sgb(NamedTuple):
+    """State of the rule: the start y0, a statistic of the labels before the event until it is
+    frozen.
+    """
+
+    mode: int  # what the weak learners are fed: square loss
+    eta: float
+    freeze: int  # events after which y0 stands still; 0 for a y0 given as a number
+    y0: Vec  # (m,)
+    seen: Vec  # () events of positive weight tallied so far
+    total: Vec  # () their weight
+    counts: Vec  # (m,) the loss's statistic of their labels
+
+
+@forward.register
+def _(rule: Sgb, h: Mat, F: Mat, yhat: Vec) -> None:
+    m, N = h.shape
+    for c in range(m):
+        F[c, 0] = rule.y0[c]
+        for i in range(N):
+            F[c, i + 1] = F[c, i] - rule.eta * h[c, i]
+        yhat[c] = F[c, N]
+
+
+@targets.register
+def _(rule: Sgb, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec) -> None:
+    m, N = h.shape
+    for c in range(m):
+        for i in range(N):
+            T[c, i] = G[c, i]
+
+
+@adapt.register
+def _(rule: Sgb, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float) -> None:
+    if rule.seen[()] < rule.freeze:
+        rule.seen[()] += 1.0
+        rule.total[()] += w
+        tally(loss, y, w, rule.counts)
+        start(loss, rule.total[()], rule.counts, rule.y0)
+
+
+def _make(params: Mapping[str, Any], loss: Any, m: int) -> Sgb:
+    running = params["y0"] == "running"
+    return Sgb(
+        mode=SQUARE,
+        eta=params["eta"],
+        freeze=params["y0_freeze"] if running else 0,
+        y0=np.full(m, 0.0 if running else params["y0"], np.float64),
+        seen=np.zeros(()),
+        total=np.zeros(()),
+        counts=np.zeros(m),
+    )
+
+
+def step(params: Mapping[str, Any], loss: Any, N: int) -> float:
+    """Return eta: as given, from the paper's formula for "edge", or min(1, .3/beta) (.1/beta beyond
+    32 learners).
+    """
+    eta, beta = params["eta"], smoothness(loss)
+    if eta is None:
+        return 0.1 if beta is None else min(1.0, (0.3 if N <= 32 else 0.1) / beta)
+    if eta != "edge":
+        return float(eta)
+    gamma = params["gamma"]
+    if gamma is None or beta is None:
+        lacks = (
+            "gamma, the edge of the weak learners (0 to 1)" if gamma is None else "a smooth loss"
+        )
+        raise ModelError(f"rule.eta: 'edge' needs {lacks}; give it, or a number for eta")
+    return float(gamma / (beta * (8.0 - 4.0 * gamma)))
+
+
+SGB = Part(
+    "sgb",
+    "every learner fits the gradient at the partial sum before it",
+    "Hu et al. 2017, Algorithm 1",
+    (
+        Param(
+            "eta", None, "step size; a number, or 'edge' with gamma", 1e-12, 1e6, choices=("edge",)
+        ),
+        Param("gamma", None, "edge of the weak learners, for eta: edge", 1e-12, 1.0),
+        Param("y0", "running", "start: 'running' or a number", -1e6, 1e6, choices=("running",)),
+        Param(
+            "y0_freeze",
+            1000,
+            "events after which a running y0 stands still",
+            0,
+            2**53,
+            integer=True,
+        ),
+    ),
+    _make,
+)

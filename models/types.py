@@ -1,0 +1,52 @@
+"""The few types every part of `models` shares: array aliases, letters, modes, part descriptions,
+the error.
+
+Letters, the same everywhere: N weak learners, m outputs, d features, B events. Arrays over learners
+keep the learners along the **last** axis (vector lanes; docs/adr/0009): weak predictions are h (m,
+N), partial sums F (m, N+1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# float64 throughout: float32 counts stop at 2^24, and variances by difference cancel.
+Vec = NDArray[np.float64]  # one axis, or none where the comment says ()
+Mat = NDArray[np.float64]
+Mat3 = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SQUARE, LINEAR, LOGISTIC = 0, 1, 2  # what a weak learner is asked for: specification, section 7
+TARGET_LIMIT = 1e6  # targets are clipped to this as a last resort (section 0, Dtype)
+LOSS_LIMIT = 1e12  # one event adds at most this to a loss sum
+
+
+class ModelError(ValueError):
+    """A model that cannot be: what is asked, why it is refused, what to take instead."""
+
+
+class Param(NamedTuple):
+    """One parameter of a rule, a bank or a loss, as users write it in a specification."""
+
+    name: str
+    default: object
+    doc: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    integer: bool = False
+
+
+class Part(NamedTuple):
+    """One kind of rule, bank or loss: its words for people, the function that makes its state."""
+
+    kind: str
+    summary: str
+    source: str
+    params: tuple[Param, ...]
+    make: Callable[..., Any]
+    forbids: Callable[[Mapping[str, Any]], str | None] = lambda context: None

@@ -1,0 +1,138 @@
+"""Specifications: defaults filled in, unknown words refused with the nearest known, pairs refused
+with the reason.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import models
+
+
+def test_default_of_each_task():
+    """No specification is sgb over 20 linear learners with nag, and the loss of the task."""
+    for task, loss in (
+        ("regression", "squared"),
+        ("binary", "logistic"),
+        ("multiclass", "softmax"),
+    ):
+        full = models.normalise_spec(None, task)
+        assert full["bank"] == {
+            "kind": "linear", "n": 20, "step": "nag", "lr": 0.5, "bias": True, "features": "all",
+        }  # fmt: skip
+        assert (full["rule"]["kind"], full["loss"]["kind"], full["seed"]) == ("sgb", loss, 1)
+
+
+def test_normal_form_is_stable():
+    """Normalising a normal form changes nothing, and a bare word means the kind of that name."""
+    spec = {"rule": "sgb", "bank": "nets", "loss": {"kind": "softmax", "l2": 0.1}}
+    full = models.normalise_spec(spec)
+
+    assert models.normalise_spec(full) == full
+    assert full["bank"]["lr"] == 0.001
+    assert full["rule"]["eta"] == pytest.approx(0.3 / 0.7)
+
+
+@pytest.mark.parametrize(
+    ("rule", "n", "loss", "eta"),
+    [
+        ({"kind": "sgb"}, 32, "squared", 0.3),
+        ({"kind": "sgb"}, 33, "squared", 0.1),
+        ({"kind": "sgb"}, 20, "logistic", 1.0),
+        ({"kind": "sgb", "eta": "edge", "gamma": 0.5}, 20, "squared", 0.5 / 6.0),
+        ({"kind": "sgb", "eta": 7}, 20, "squared", 7.0),
+    ],
+)
+def test_step_size(rule, n, loss, eta):
+    """eta is as given, min(1, .3/beta) (.1/beta beyond 32 learners), or gamma / (beta (8 - 4
+    gamma)).
+    """
+    full = models.normalise_spec({"rule": rule, "bank": {"kind": "linear", "n": n}, "loss": loss})
+    assert full["rule"]["eta"] == pytest.approx(eta, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"ruel": "sgb"}, "did you mean 'rule'"),
+        ({"rule": "sgd"}, "did you mean 'sgb'"),
+        ({"bank": "linar"}, "did you mean 'linear'"),
+        ({"bank": {"kind": "linear", "steps": "nag"}}, "did you mean 'step'"),
+        ({"bank": {"kind": "linear", "step": "nog"}}, "did you mean 'nag'"),
+        ({"bank": {"kind": "linear", "n": 0}}, "whole number from 1"),
+        ({"bank": {"kind": "linear", "n": 2.5}}, "whole number"),
+        ({"bank": {"kind": "linear", "n": True}}, "whole number"),
+        ({"bank": {"kind": "linear", "lr": float("nan")}}, "bank.lr"),
+        ({"bank": {"kind": "linear", "lr": "fast"}}, "bank.lr"),
+        ({"bank": {"kind": "linear", "bias": 1}}, "true or false"),
+        ({"bank": {"n": 3}}, "names no kind"),
+        ({"bank": 3}, "names no kind"),
+        ({"rule": {"kind": "sgb", "eta": "edge"}}, "needs gamma"),
+        ({"rule": {"kind": "sgb", "eta": 0.0}}, "rule.eta"),
+        ({"rule": {"kind": "sgb", "y0": "walking"}}, "rule.y0"),
+        ({"loss": {"kind": "squared", "l2": -1}}, "loss.l2"),
+        ({"seed": -1}, "seed"),
+        ({"seed": "x"}, "seed"),
+    ],
+)
+def test_unknown_words_are_refused(spec, says):
+    """Every refusal names the key, the value and what to write instead."""
+    with pytest.raises(models.ModelError, match=says):
+        models.build({"loss": "squared", **spec}, d=2)
+
+
+@pytest.mark.parametrize(
+    ("loss", "m", "says"),
+    [
+        ("softmax", 1, "take logistic"),
+        ("logistic", 3, "take softmax"),
+        ("squared", 0, "at least 1"),
+    ],
+)
+def test_pairs_the_theory_forbids(loss, m, says):
+    """A loss with the wrong number of outputs is refused with what to take instead."""
+    with pytest.raises(models.ModelError, match=says):
+        models.build({"loss": loss}, d=2, m=m)
+
+
+def test_a_loss_that_does_not_answer_the_task_is_refused():
+    """A regression is not learned by a classification loss."""
+    with pytest.raises(models.ModelError, match="take squared"):
+        models.normalise_spec({"loss": "logistic"}, "regression")
+    with pytest.raises(models.ModelError, match="give the task"):
+        models.build({"rule": "sgb"}, d=2)
+
+
+def test_arrays_that_do_not_fit_are_refused():
+    """A missing or misshapen array is named."""
+    spec = models.normalise_spec({"loss": "squared"})
+    arrays = models.to_arrays(models.build(spec, d=3))
+    for broken, says in (
+        ({k: v for k, v in arrays.items() if k != "bank.w"}, "'bank.w' is missing"),
+        ({**arrays, "bank.w": np.zeros((1, 4, 19))}, "'bank.w' is"),
+        ({**arrays, "rule.y0": arrays["rule.y0"].astype(np.float32)}, "'rule.y0' is"),
+        ({k: v for k, v in arrays.items() if k != "shape"}, "'shape' is missing"),
+    ):
+        with pytest.raises(models.ModelError, match=says):
+            models.from_arrays(spec, broken)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "w", "says"),
+    [
+        (np.ones((2, 3)), [1.0, 2.0], None, "X: has shape"),
+        (np.ones(2), [1.0, 2.0], None, "X: has shape"),
+        (np.full((2, 2), np.nan), [1.0, 2.0], None, "not finite"),
+        (np.ones((2, 2)), [1.0], None, "one of each"),
+        (np.ones((2, 2)), [1.0, 2.0], [1.0], "one of each"),
+        (np.ones((2, 2)), [1.0, 2.0], [1.0, -1.0], "importance"),
+        (np.ones((2, 2)), [1.0, 2.0], [1.0, np.inf], "importance"),
+    ],
+)
+def test_arrays_of_events_are_checked(X, y, w, says):
+    """A shape or value that does not fit is refused before anything is learned."""
+    booster = models.build({"loss": "squared"}, d=2)
+    with pytest.raises(models.ModelError, match=says):
+        models.learn_many(booster, X, y, w)
+    assert booster.progress.events == 0
