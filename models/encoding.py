@@ -1,0 +1,320 @@
+"""The encoder: named features of an event to a float vector, as docs/encoding.md says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from hashlib import blake2b
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.types import Ints, Mat, ModelError, Vec
+from models.verbs import kernel
+
+KINDS = ("number", "boolean", "category")
+NUMBER_LIMIT = 1e150  # squares of differences stay finite, so no statistic ever becomes inf or nan
+SCORE_LIMIT = 1e6  # of the encoded number, in standard deviations
+UNSEEN = 8  # codes 1..8: values without a code of their own, by hash
+SEEN = 23  # codes 9..31: the first distinct values, in order of first sight
+CODES = 1 + UNSEEN + SEEN  # columns of one category; code 0 is missing
+MEMO = 65_536  # remembered strings, shared by all categories of an encoder
+MEMO_LENGTH = 128  # longer strings are hashed anew each time: what is remembered stays small
+
+
+class Table(NamedTuple):
+    """Features of B events, grouped by kind, each group in the order of the schema."""
+
+    numbers: Mat  # (B, n) NaN where missing, otherwise finite
+    booleans: Mat  # (B, b) 1.0 or 0.0, NaN where missing
+    categories: list[list[str | None]]  # c columns of B values
+
+
+class EncoderState(NamedTuple):
+    """Everything the encoder has learned: what a snapshot or a checkpoint keeps of it."""
+
+    seen: Vec  # (n,) values of each number so far; float64 because they only ever divide
+    mean: Vec  # (n,)
+    m2: Vec  # (n,) sum of squared differences from the mean (Welford)
+    keys: NDArray[np.uint64]  # (c, 23) hash of each value that has a code, in order of first sight
+    known: Ints  # (c,) how many of them are used
+
+
+class Encoder:
+    """Turn named features into vectors, by statistics that an event moves after it was encoded.
+
+    Parameters
+    ----------
+    schema
+        Feature name to kind: `number`, `boolean` or `category`.
+    state
+        Arrays to go on from; a fresh state without.
+
+    Raises
+    ------
+    ModelError
+        For an empty schema or an unknown kind.
+
+    References
+    ----------
+    B. P. Welford, Note on a method for calculating corrected sums of squares and products,
+    Technometrics 4 (1962).
+
+    Examples
+    --------
+    >>> encoder = Encoder({"age": "number", "vip": "boolean"})
+    >>> table = Table(np.array([[10.0], [30.0], [40.0]]), np.array([[1.0], [0.0], [np.nan]]), [])
+    >>> encoder.learn_many(table, np.ones(3)).tolist()
+    [[0.0, 1.0], [0.0, -1.0], [2.0, 0.0]]
+    """
+
+    def __init__(self, schema: Mapping[str, str], state: EncoderState | None = None) -> None:
+        self.schema = _checked(schema)
+        self.numbers, self.booleans, self.categories = (_of_kind(schema, kind) for kind in KINDS)
+        self.state = _fresh(len(self.numbers), len(self.categories)) if state is None else state
+        self.columns = _columns(self.numbers, self.booleans, self.categories)
+        room = MEMO // max(1, len(self.categories))
+        self._codes = [
+            _Codes(self.state.keys[i], self.state.known[i : i + 1], room)
+            for i in range(len(self.categories))
+        ]
+
+    @property
+    def width(self) -> int:
+        """Length d of an encoded vector."""
+        return len(self.columns)
+
+    def encode_many(self, table: Table) -> Mat:
+        """Encode events with the statistics as they stand.
+
+        Parameters
+        ----------
+        table
+            Features of B events.
+
+        Returns
+        -------
+        Mat
+            X (B, d), C-contiguous.
+        """
+        X = np.empty((len(table.numbers), self.width))
+        _encode_numbers(self.state, table.numbers, X)
+        codes = [
+            known.encode(values)
+            for known, values in zip(self._codes, table.categories, strict=True)
+        ]
+        return self._mark(table, codes, X)
+
+    def learn_many(self, table: Table, w: Vec) -> Mat:
+        """Encode each event by the statistics before it; of positive weight, it then moves them.
+
+        Parameters
+        ----------
+        table
+            Features of B events, in stream order.
+        w
+            Weights (B,); only whether they are positive matters here.
+
+        Returns
+        -------
+        Mat
+            X (B, d), C-contiguous.
+        """
+        X = np.empty((len(table.numbers), self.width))
+        _learn_numbers(self.state, table.numbers, w, X)
+        moves = (w > 0.0).tolist()
+        codes = [
+            known.learn(values, moves)
+            for known, values in zip(self._codes, table.categories, strict=True)
+        ]
+        return self._mark(table, codes, X)
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return the state as named arrays, `encoder.mean` and so on; no copy."""
+        return {f"encoder.{name}": array for name, array in self.state._asdict().items()}
+
+    @classmethod
+    def from_arrays(
+        cls, schema: Mapping[str, str], arrays: Mapping[str, NDArray[np.generic]]
+    ) -> Encoder:
+        """Return the encoder over these very arrays: read-only ones serve, but cannot learn.
+
+        Raises
+        ------
+        ModelError
+            For an array that is missing or does not fit the schema.
+        """
+        fresh = _fresh(*(list(schema.values()).count(kind) for kind in ("number", "category")))
+        found = {name: arrays.get(f"encoder.{name}") for name in fresh._fields}
+        for name, expected in fresh._asdict().items():
+            _check_fit(f"encoder.{name}", found[name], expected)
+        return cls(schema, EncoderState(**found))  # type: ignore[arg-type] # held by the checks above
+
+    def _mark(self, table: Table, codes: list[list[int]], X: Mat) -> Mat:
+        if self.booleans:
+            _mark_booleans(table.booleans, X, len(self.numbers))
+        if codes:
+            _mark_codes(np.array(codes, np.int64), X, len(self.numbers) + len(self.booleans))
+        return X
+
+
+class _Codes:
+    """Codes of one category's values; the look-ups are derived from the arrays of the state."""
+
+    def __init__(self, keys: NDArray[np.uint64], known: Ints, room: int) -> None:
+        self._keys, self._known, self._room = keys, known, room
+        self._slots = {key: 1 + UNSEEN + i for i, key in enumerate(keys[: known[0]].tolist())}
+        self._memo: dict[str | None, int] = {None: 0}  # only what can never change again
+
+    def encode(self, values: Sequence[str | None]) -> list[int]:
+        """Return the code of every value; the state does not change."""
+        codes = list(map(self._memo.get, values))
+        return [self._code(values[k]) if code is None else code for k, code in enumerate(codes)]
+
+    def learn(self, values: Sequence[str | None], moves: Sequence[bool]) -> list[int]:
+        """Return the code each value had before its event; new values of moving events get one."""
+        codes = []
+        for k, code in enumerate(map(self._memo.get, values)):
+            codes.append(self._code(values[k]) if code is None else code)
+            if code is None and moves[k]:
+                self._register(values[k])
+        return codes
+
+    def _code(self, value: str | None) -> int:
+        key = _key(value)
+        code = self._slots.get(key, 1 + key % UNSEEN)
+        if code > UNSEEN or len(self._slots) == SEEN:
+            self._remember(value, code)
+        return code
+
+    def _register(self, value: str | None) -> None:
+        key, used = _key(value), len(self._slots)
+        if key not in self._slots and used < SEEN:
+            self._keys[used] = key
+            self._known[0] = used + 1
+            self._slots[key] = 1 + UNSEEN + used
+
+    def _remember(self, value: str | None, code: int) -> None:
+        if len(self._memo) >= self._room:
+            self._memo = {None: 0}
+        if len(value or "") <= MEMO_LENGTH:
+            self._memo[value] = code
+
+
+@kernel
+def _clip(value: float, limit: float) -> float:
+    """Clip to +-limit; nan stays nan."""
+    value = limit if value > limit else value
+    return -limit if value < -limit else value
+
+
+@kernel
+def _encode_row(state: EncoderState, x: Vec, out: Vec) -> None:
+    # No branch, no early exit, as in _move_row: the loops run four or eight features at a time.
+    for j in range(x.shape[0]):
+        delta = _clip(float(x[j]), NUMBER_LIMIT) - float(state.mean[j])
+        count = float(state.seen[j])
+        sd = math.sqrt(float(state.m2[j]) / (count if count > 1.0 else 1.0))
+        score = _clip(delta / sd if sd > 0.0 else 0.0, SCORE_LIMIT)
+        out[j] = score if delta == delta else 0.0
+
+
+@kernel
+def _move_row(state: EncoderState, x: Vec) -> None:
+    for j in range(x.shape[0]):
+        value = _clip(float(x[j]), NUMBER_LIMIT)
+        mean = float(state.mean[j])
+        count = float(state.seen[j])
+        step = 1.0 if value == value else 0.0
+        value = value if value == value else mean  # a missing value moves nothing: delta is 0
+        delta = value - mean
+        moved = mean + delta / (count + 1.0)
+        state.m2[j] += delta * (value - moved)
+        state.mean[j] = moved
+        state.seen[j] = count + step
+
+
+@kernel
+def _encode_numbers(state: EncoderState, numbers: Mat, X: Mat) -> None:
+    for k in range(numbers.shape[0]):
+        _encode_row(state, numbers[k], X[k])
+
+
+@kernel
+def _learn_numbers(state: EncoderState, numbers: Mat, w: Vec, X: Mat) -> None:
+    for k in range(numbers.shape[0]):
+        _encode_row(state, numbers[k], X[k])
+        if w[k] > 0.0:
+            _move_row(state, numbers[k])
+
+
+@kernel
+def _mark_booleans(booleans: Mat, X: Mat, first: int) -> None:
+    for k in range(booleans.shape[0]):
+        for j in range(booleans.shape[1]):
+            value = booleans[k, j]
+            X[k, first + j] = 2.0 * value - 1.0 if value == value else 0.0
+
+
+@kernel
+def _mark_codes(codes: Ints, X: Mat, first: int) -> None:
+    X[:, first:] = 0.0
+    for i in range(codes.shape[0]):
+        for k in range(codes.shape[1]):
+            X[k, first + i * CODES + codes[i, k]] = 1.0
+
+
+def _key(value: str | None) -> int:
+    """Return the fixed 64-bit hash of a string; lone surrogates are strings as well."""
+    text = (value or "").encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
+
+
+def _checked(schema: Mapping[str, str]) -> dict[str, str]:
+    if not schema:
+        raise ModelError("features: the schema is empty; name at least one feature and its kind")
+    for name, kind in schema.items():
+        if kind not in KINDS:
+            near = get_close_matches(str(kind), KINDS, 1, 0.0)[0]
+            known = ", ".join(KINDS)
+            raise ModelError(
+                f"features.{name}: kind {kind!r} is not one of {known}; did you mean {near!r}?"
+            )
+    return dict(schema)
+
+
+def _of_kind(schema: Mapping[str, str], kind: str) -> tuple[str, ...]:
+    return tuple(name for name, of in schema.items() if of == kind)
+
+
+def _columns(
+    numbers: tuple[str, ...], booleans: tuple[str, ...], categories: tuple[str, ...]
+) -> tuple[str, ...]:
+    codes = ["missing"]
+    codes += [f"unseen{i + 1}" for i in range(UNSEEN)] + [f"seen{i + 1}" for i in range(SEEN)]
+    return numbers + booleans + tuple(f"{name}={code}" for name in categories for code in codes)
+
+
+def _fresh(n: int, c: int) -> EncoderState:
+    return EncoderState(
+        seen=np.zeros(n),
+        mean=np.zeros(n),
+        m2=np.zeros(n),
+        keys=np.zeros((c, SEEN), np.uint64),
+        known=np.zeros(c, np.int64),
+    )
+
+
+def _check_fit(name: str, array: NDArray[np.generic] | None, expected: NDArray[np.generic]) -> None:
+    if array is None:
+        raise ModelError(f"{name}: missing; these arrays are not those of an encoder")
+    if (array.shape, array.dtype) != (expected.shape, expected.dtype):
+        found = f"{array.dtype}{list(array.shape)}"
+        wanted = f"{expected.dtype}{list(expected.shape)}"
+        raise ModelError(
+            f"{name}: is {found}, the schema needs {wanted}; load it with its own schema"
+        )
+    if not array.flags.c_contiguous:
+        raise ModelError(f"{name}: is not C-contiguous; pass np.ascontiguousarray of it")

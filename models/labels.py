@@ -1,0 +1,126 @@
+"""Labels of a task: what users write on one side, the float that a loss wants on the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from reprlib import repr  # what is not a label may be a megabyte long
+from typing import Any, NamedTuple
+
+from models.types import ModelError
+
+KINDS = ("regression", "binary", "multiclass")
+VALUE_LIMIT = 1e308  # of a regression label, as of every number of an event
+
+Label = bool | int | float | str
+
+
+class Labels(NamedTuple):
+    """The labels of one task; made by `labels`, which checks them.
+
+    Examples
+    --------
+    >>> spam = labels("binary", ["ham", "spam"])
+    >>> spam.encode("spam"), spam.decode(0), spam.m
+    (1.0, 'ham', 1)
+    """
+
+    kind: str  # regression, binary or multiclass
+    classes: tuple[Label, ...]  # none for regression; the negative one first for binary
+
+    @property
+    def m(self) -> int:
+        """Outputs of the booster: one per class for several classes, else one."""
+        return len(self.classes) if self.kind == "multiclass" else 1
+
+    def encode(self, label: object) -> float:
+        """Return the class index of a label, or the number itself for regression.
+
+        Raises
+        ------
+        ValueError
+            For a label the task does not know; it names the known ones.
+        """
+        if self.kind == "regression":
+            return _number(label)
+        if label in self.classes:
+            index = self.classes.index(label)
+            if self._spells(label, index):
+                return float(index)
+        known = ", ".join(map(repr, self.classes[:20]))
+        raise ValueError(
+            f"label: {repr(label)} is not one of {known}; send one of them or add it to task.labels"
+        )
+
+    def decode(self, index: float) -> Label:
+        """Return the label of a class index; a regression number is its own label."""
+        return float(index) if self.kind == "regression" else self.classes[int(index)]
+
+    def text(self, label: Label) -> str:
+        """Return how a label reads as a key: `true` and `false` for booleans."""
+        return _text(label)
+
+    def _spells(self, label: object, index: int) -> bool:
+        """Tell true from 1, which are equal in Python; only the classes 0 and 1 accept both."""
+        known = self.classes[index]
+        if isinstance(label, bool):
+            return isinstance(known, bool) or self.classes == (0, 1)
+        return not isinstance(known, bool)
+
+
+def labels(kind: str, classes: Sequence[Label] | None = None) -> Labels:
+    """Return the checked labels of a task.
+
+    Parameters
+    ----------
+    kind
+        `regression`, `binary` or `multiclass`.
+    classes
+        The labels of a classification; 0 and 1 (or false and true) when a binary task names none.
+
+    Raises
+    ------
+    ModelError
+        For an unknown kind, and for classes that the kind cannot have.
+    """
+    if kind not in KINDS:
+        raise ModelError(f"task.kind: {kind!r} is not one of {', '.join(KINDS)}")
+    given = None if classes is None else tuple(classes)
+    if kind == "regression":
+        if given:
+            raise ModelError(f"task.labels: {given!r} given for regression; leave them out")
+        return Labels(kind, ())
+    if given is None and kind == "multiclass":
+        raise ModelError("task.labels: missing; a multiclass task needs the list of its labels")
+    return _classification(kind, (0, 1) if given is None else given)
+
+
+def _classification(kind: str, classes: tuple[Any, ...]) -> Labels:
+    if kind == "binary" and len(classes) != 2:
+        raise ModelError(
+            f"task.labels: {len(classes)} labels for a binary task; give two, the negative first"
+        )
+    if len(classes) < 2:
+        raise ModelError(f"task.labels: {len(classes)} labels; a classification needs two or more")
+    for label in classes:
+        if not _can_name(label):
+            raise ModelError(f"task.labels: {label!r} is no label; take texts, numbers or booleans")
+    if len(set(classes)) < len(classes) or len(set(map(_text, classes))) < len(classes):
+        raise ModelError(f"task.labels: {classes!r} has two labels that read the same; keep one")
+    return Labels(kind, classes)
+
+
+def _can_name(label: object) -> bool:
+    return isinstance(label, int | str) or (isinstance(label, float) and math.isfinite(label))
+
+
+def _text(label: Label) -> str:
+    return str(label).lower() if isinstance(label, bool) else str(label)
+
+
+def _number(label: object) -> float:
+    if isinstance(label, bool) or not isinstance(label, int | float):
+        raise ValueError(f"label: {repr(label)} is not a number; a regression task needs one")
+    if not abs(label) <= VALUE_LIMIT:  # nan as well
+        raise ValueError(f"label: {repr(label)} is beyond +-1e308; send a finite number")
+    return float(label)

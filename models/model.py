@@ -1,0 +1,281 @@
+"""Model: labels, encoder and booster in one, for people and for the service."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models import labels as task_labels
+from models.booster import learn_many, losses, predict_many, predictions
+from models.build import build, from_arrays, normalise_spec, serving_arrays, to_arrays
+from models.encoding import Encoder, Table
+from models.format import Arrays, FormatError, pack, unpack
+from models.labels import Label
+from models.rows import plain, tabulate
+from models.types import Ints, Mat, ModelError, Vec
+
+
+class Model:
+    """A booster over named features that learns labelled events one by one, in order.
+
+    Parameters
+    ----------
+    task
+        `regression`, `binary` or `multiclass`.
+    spec
+        Model specification; None is the default model of the task.
+    features
+        Feature name to `number`, `boolean` or `category`.
+    labels
+        Classes, the negative one first for binary. None is 0 and 1 (or false and true) there,
+        and refused for multiclass.
+
+    Raises
+    ------
+    ModelError
+        For a specification, features or labels that cannot be.
+
+    Examples
+    --------
+    >>> model = Model(features={"age": "number", "vip": "boolean"}, labels=["stays", "leaves"])
+    >>> model.learn_one({"age": 31, "vip": True}, "stays")
+    >>> model.predict_one({"age": 45, "vip": True})
+    'stays'
+    """
+
+    def __init__(
+        self,
+        task: str = "binary",
+        spec: Mapping[str, Any] | None = None,
+        features: Mapping[str, str] | None = None,
+        labels: Sequence[Label] | None = None,
+    ) -> None:
+        if not isinstance(features, Mapping):
+            raise ModelError(
+                f"features: {features!r} is no schema; map each feature's name to its kind"
+            )
+        self.task = task
+        self.labels = task_labels.labels(task, labels)
+        self.spec = normalise_spec(spec, task)
+        self.encoder = Encoder(features)
+        self.booster = build(self.spec, self.encoder.width, self.labels.m, task=task)
+        self.serving_only = False
+
+    @property
+    def classes_(self) -> tuple[Label, ...]:
+        """The labels of a classification, in the order of its probabilities."""
+        return self.labels.classes
+
+    # What the service calls: encoded labels, grouped columns, whole batches.
+
+    def learn_table(self, table: Table, y: Vec, w: Vec) -> Mat:
+        """Learn B events in order; return the scores (B, m) made before each was learned.
+
+        Parameters
+        ----------
+        table
+            Features of B events.
+        y
+            What `labels.encode` made of the labels, (B,).
+        w
+            Importances >= 0, (B,); at 0 an event is predicted and nothing moves.
+
+        Raises
+        ------
+        ModelError
+            When the model came from a snapshot, which holds only what a prediction needs.
+        """
+        if self.serving_only:
+            raise ModelError(
+                "model: its arrays only serve; load a checkpoint or a saved model to learn"
+            )
+        return learn_many(self.booster, self.encoder.learn_many(table, w), y, w)
+
+    def predict_table(self, table: Table) -> Mat:
+        """Return the scores (B, m) of B events; nothing changes."""
+        return predict_many(self.booster, self.encoder.encode_many(table))
+
+    def predictions(self, scores: Mat) -> Mat:
+        """Return what scores (B, m) stand for: numbers (B,), or probabilities (B, C) by class."""
+        linked = predictions(self.booster, scores)
+        if self.task == "regression":
+            return linked[:, 0]
+        return np.hstack([1.0 - linked, linked]) if self.task == "binary" else linked
+
+    def losses_errors(self, scores: Mat, y: Vec) -> tuple[Vec, Vec]:
+        """Return bare loss (B,) and error (B,) of scores (B, m), as the baselines define both.
+
+        Bare is without the l2 term of the specification, which the baselines do not pay.
+        """
+        bare = self.booster._replace(loss=self.booster.loss._replace(l2=0.0))
+        said = self.predictions(scores)
+        errors = abs(said - y) if self.task == "regression" else self.choose(said) != y
+        return losses(bare, scores, y), errors.astype(np.float64)
+
+    def choose(self, probabilities: Mat) -> Ints:
+        """Return the class index (B,) that probabilities (B, C) stand for.
+
+        The likeliest, the first of equals; of two classes the positive one from 1/2 on, as
+        sign(0) = +1 everywhere (specification, section 0).
+        """
+        positive: Ints = (probabilities[:, 1] >= 0.5).astype(np.int64)
+        return positive if self.task == "binary" else probabilities.argmax(axis=1)
+
+    # What people call: dicts or a DataFrame, labels as they are.
+
+    def learn_one(self, x: Mapping[str, Any], y: Any, w: float = 1.0) -> None:
+        """Learn one event: features `x`, label `y`, importance `w`."""
+        self.learn_many([x], [y], [w])
+
+    def learn_many(self, rows: Any, y: Any, w: Any = None) -> Mat:
+        """Learn events in order and return what was predicted before each was learned.
+
+        Parameters
+        ----------
+        rows
+            B dicts, or a DataFrame.
+        y
+            Labels, (B,).
+        w
+            Importances >= 0, (B,); 1 where left out.
+
+        Returns
+        -------
+        Mat
+            Numbers (B,), or probabilities (B, C) in the order of `classes_`.
+
+        Raises
+        ------
+        ModelError
+            For a feature, label or importance that cannot be; then nothing was learned.
+        """
+        table = tabulate(self.encoder.schema, rows)
+        encoded = self._encode_labels(y)
+        weights = _check_weights(np.ones(len(rows)) if w is None else w)
+        if not len(rows) == len(encoded) == len(weights):
+            raise ModelError(
+                f"y, w: {len(encoded)} labels, {len(weights)} weights, {len(rows)} rows; pair them"
+            )
+        return self.predictions(self.learn_table(table, encoded, weights))
+
+    def predict_one(self, x: Mapping[str, Any]) -> Label:
+        """Return the number or the likeliest label for features `x`."""
+        said: Label = plain(self.predict_many([x])[0])
+        return said
+
+    def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Label, float]:
+        """Return the probability of every label for features `x`."""
+        return dict(zip(self.classes_, self.predict_proba_many([x])[0].tolist(), strict=True))
+
+    def predict_many(self, rows: Any) -> NDArray[Any]:
+        """Return numbers or the likeliest labels, (B,)."""
+        said = self.predictions(self.predict_table(tabulate(self.encoder.schema, rows)))
+        if self.task == "regression":
+            return said
+        labels: NDArray[Any] = _array(self.classes_)[self.choose(said)]
+        return labels
+
+    def predict_proba_many(self, rows: Any) -> Mat:
+        """Return probabilities (B, C) in the order of `classes_`.
+
+        Raises
+        ------
+        ModelError
+            For a regression, which has none.
+        """
+        if self.task == "regression":
+            raise ModelError("task: a regression has no probabilities; call predict_many")
+        return self.predictions(self.predict_table(tabulate(self.encoder.schema, rows)))
+
+    # The state, and a file of it.
+
+    def to_arrays(self) -> Arrays:
+        """Return every array of the state by its dotted name; no copy."""
+        return {**to_arrays(self.booster), **self.encoder.to_arrays()}
+
+    def serving_arrays(self) -> Arrays:
+        """Return the arrays that a prediction needs; no copy."""
+        return {**serving_arrays(self.booster), **self.encoder.to_arrays()}
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the arrays alone do not say, as plain JSON values.
+
+        The schema is a list of pairs: its order is part of the model, and sorted JSON loses it.
+        """
+        schema = [list(pair) for pair in self.encoder.schema.items()]
+        return {
+            "task": self.task,
+            "spec": self.spec,
+            "schema": schema,
+            "labels": list(self.classes_),
+        }
+
+    @classmethod
+    def from_arrays(
+        cls, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    ) -> Model:
+        """Return the model over these very arrays; read-only or serving ones cannot learn.
+
+        Raises
+        ------
+        ModelError
+            When the arrays are not those of the description.
+        """
+        schema = dict(description["schema"])
+        model = cls(description["task"], description["spec"], schema, description["labels"] or None)
+        model.encoder = Encoder.from_arrays(schema, arrays)
+        model.booster = from_arrays(model.spec, arrays)
+        names = model.to_arrays()
+        model.serving_only = not all(
+            name in arrays and arrays[name].flags.writeable for name in names
+        )
+        return model
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the whole state to a file, by way of a temporary one beside it."""
+        target = Path(path)
+        temporary = target.with_name(f".{target.name}.tmp")
+        temporary.write_bytes(pack(self.to_arrays(), {"kind": "model", "model": self.describe()}))
+        temporary.replace(target)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Model:
+        """Return the model of a file; it goes on exactly where it stopped.
+
+        Raises
+        ------
+        FormatError
+            For a file that is damaged or holds no model.
+        """
+        header, arrays = unpack(Path(path).read_bytes())
+        if "model" not in header:
+            raise FormatError(
+                f"{path}: holds no model; load a saved model, a snapshot or a checkpoint"
+            )
+        return cls.from_arrays(
+            header["model"], {name: array.copy() for name, array in arrays.items()}
+        )
+
+    def _encode_labels(self, y: Any) -> Vec:
+        try:
+            return np.array([self.labels.encode(plain(label)) for label in y], dtype=np.float64)
+        except ValueError as error:
+            raise ModelError(str(error)) from error
+
+
+def _check_weights(w: Any) -> Vec:
+    weights = np.asarray(w, dtype=np.float64)
+    if weights.ndim != 1 or not ((weights >= 0.0) & (weights < np.inf)).all():
+        raise ModelError("w: an importance is negative or not finite; give numbers >= 0")
+    return weights
+
+
+def _array(classes: tuple[Label, ...]) -> NDArray[Any]:
+    """Return classes as an array that keeps each label's own type."""
+    mixed = len(set(map(type, classes))) > 1
+    return np.array(classes, dtype=object if mixed else None)

@@ -1,0 +1,124 @@
+"""Rows that people pass to the table the encoder reads, as strict as the service's doors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from models.encoding import Table
+from models.types import Mat, ModelError
+
+VALUE_LIMIT = 1e308  # of a number, on every door
+
+
+def tabulate(schema: Mapping[str, str], rows: Any) -> Table:
+    """Return the features of rows, grouped by kind.
+
+    Parameters
+    ----------
+    schema
+        Feature name to kind.
+    rows
+        B dicts, where an absent key and None are missing; or a DataFrame, where absent columns,
+        None and NaN are.
+
+    Raises
+    ------
+    ModelError
+        For a feature the schema does not know, and a value that is not of its feature's kind.
+
+    Examples
+    --------
+    >>> tabulate({"age": "number", "country": "category"}, [{"age": 31}, {"country": "PT"}])
+    Table(numbers=array([[31.],
+           [nan]]), booleans=array([], shape=(2, 0), dtype=float64), categories=[[None, 'PT']])
+    """
+    columns = _frame_columns(schema, rows) if hasattr(rows, "columns") else _columns(schema, rows)
+    of_kind: dict[str, list[list[Any]]] = {kind: [] for kind in READ}
+    for name, kind in schema.items():
+        of_kind[kind].append(_read(name, kind, columns[name]))
+    B = len(rows)
+    return Table(_matrix(of_kind["number"], B), _matrix(of_kind["boolean"], B), of_kind["category"])
+
+
+def plain(value: Any) -> Any:
+    """Return a NumPy scalar as the Python value it stands for, anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _columns(schema: Mapping[str, str], rows: Sequence[Any]) -> dict[str, list[Any]]:
+    for k, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise ModelError(
+                f"rows[{k}]: {row!r} is not a dict of features; pass dicts or a DataFrame"
+            )
+        _refuse_unknown(schema, row)
+    return {name: [row.get(name) for row in rows] for name in schema}
+
+
+def _frame_columns(schema: Mapping[str, str], frame: Any) -> dict[str, list[Any]]:
+    _refuse_unknown(schema, frame.columns)
+    columns = {name: [None] * len(frame) for name in schema}
+    for name in frame.columns:
+        missing = frame[name].isna().to_list()
+        values = frame[name].to_list()
+        columns[name] = [None if gone else v for gone, v in zip(missing, values, strict=True)]
+    return columns
+
+
+def _refuse_unknown(schema: Mapping[str, str], names: Any) -> None:
+    for name in names:
+        if name not in schema:
+            near = get_close_matches(str(name), schema, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(schema)}"
+            raise ModelError(f"features.{name}: unknown feature; {hint}")
+
+
+def _read(name: str, kind: str, values: Sequence[Any]) -> list[Any]:
+    read = READ[kind]
+    try:
+        return [read(plain(value)) for value in values]
+    except ValueError as error:
+        raise ModelError(f"features.{name}: {error}") from error
+
+
+def _number(value: Any) -> float:
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is not a number; pass one, or None where it is missing")
+    if not abs(value) <= VALUE_LIMIT:  # nan as well
+        raise ValueError(f"{value!r} is not finite; pass |v| <= 1e308, or None where it is missing")
+    return float(value)
+
+
+def _boolean(value: Any) -> float:
+    if value is None:
+        return math.nan
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is not true or false; pass one, or None where it is missing")
+    return float(value)
+
+
+def _category(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text; pass one, or None where it is missing")
+    return value
+
+
+READ: dict[str, Callable[[Any], Any]] = {
+    "number": _number,
+    "boolean": _boolean,
+    "category": _category,
+}
+
+
+def _matrix(columns: list[list[float]], B: int) -> Mat:
+    matrix = np.empty((B, len(columns)))
+    for j, values in enumerate(columns):
+        matrix[:, j] = values
+    return matrix

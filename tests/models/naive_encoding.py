@@ -1,0 +1,70 @@
+"""The slow twin of the encoder: event by event, plain Python, written from docs/encoding.md."""
+
+import hashlib
+import math
+
+
+class NaiveEncoder:
+    """Features as dicts in, lists of floats out."""
+
+    def __init__(self, schema):
+        self.schema = schema
+        self.seen = dict.fromkeys(schema, 0)
+        self.mean = dict.fromkeys(schema, 0.0)
+        self.squares = dict.fromkeys(schema, 0.0)
+        self.values = {name: [] for name in schema}  # of a category, in order of first sight
+
+    def encode(self, row):
+        parts = {"number": [], "boolean": [], "category": []}
+        for name, kind in self.schema.items():
+            parts[kind] += getattr(self, kind)(name, row.get(name))
+        return parts["number"] + parts["boolean"] + parts["category"]
+
+    def learn(self, row, weight):
+        encoded = self.encode(row)
+        if weight > 0:
+            for name, kind in self.schema.items():
+                value = row.get(name)
+                if value is not None and kind == "number":
+                    self.move(name, clip(value, 1e150))
+                if value is not None and kind == "category":
+                    self.register(name, value)
+        return encoded
+
+    def number(self, name, value):
+        if value is None or self.seen[name] == 0:
+            return [0.0]
+        sd = math.sqrt(self.squares[name] / self.seen[name])
+        if sd == 0:
+            return [0.0]
+        return [clip((clip(value, 1e150) - self.mean[name]) / sd, 1e6)]
+
+    def move(self, name, value):
+        before = value - self.mean[name]
+        self.seen[name] += 1
+        self.mean[name] += before / self.seen[name]
+        self.squares[name] += before * (value - self.mean[name])
+
+    def boolean(self, name, value):
+        return [{True: 1.0, False: -1.0, None: 0.0}[value]]
+
+    def category(self, name, value):
+        columns = [0.0] * 32
+        columns[self.code(name, value)] = 1.0
+        return columns
+
+    def code(self, name, value):
+        if value is None:
+            return 0
+        if value in self.values[name]:
+            return 9 + self.values[name].index(value)
+        digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        return 1 + int.from_bytes(digest, "little") % 8
+
+    def register(self, name, value):
+        if value not in self.values[name] and len(self.values[name]) < 23:
+            self.values[name].append(value)
+
+
+def clip(value, limit):
+    return max(-limit, min(limit, value))

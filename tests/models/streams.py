@@ -1,0 +1,109 @@
+"""Seeded streams of events for the tests here, and digests of what is made of them.
+
+`NUMBA_DISABLE_JIT=1 python -m tests.models.streams encoder` prints what plain Python gives.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import numpy as np
+
+from models import Model
+from models.baselines import baselines, compare_many
+from models.baselines import to_arrays as baseline_arrays
+from models.encoding import Encoder
+from models.labels import labels
+from models.rows import tabulate
+
+SCHEMA = {"a": "number", "vip": "boolean", "place": "category", "b": "number", "kind": "category"}
+CLASSES = {"regression": None, "binary": None, "multiclass": ["x", "y", "z"]}
+LARGE = (1e308, -1e308, 1e150, 1e-300, 5e-324, 0.0, -0.0)
+
+
+def rows(count, seed=0):
+    """Return events with missing values, huge and tiny ones, a constant, and 40 categories."""
+    rng = np.random.default_rng(seed)
+    return [row(rng) for _ in range(count)]
+
+
+def row(rng):
+    full = {
+        "a": float(rng.choice(LARGE)) if rng.random() < 0.05 else float(rng.normal()),
+        "b": 3.5,
+        "vip": bool(rng.random() < 0.5),
+        "place": f"p{rng.integers(40)}",
+        "kind": str(rng.choice(["", "é", "\ud800", "long" * 100])),
+    }
+    return {name: value for name, value in full.items() if rng.random() < 0.9}
+
+
+def weights(count, seed=1):
+    """Return weights of which about a fifth are 0."""
+    return np.random.default_rng(seed).choice([0.0, 1.0, 1.0, 2.5, 1e-3], count)
+
+
+def targets(task, count, seed=2):
+    """Return encoded labels."""
+    rng = np.random.default_rng(seed)
+    if task == "regression":
+        return rng.normal(size=count)
+    return rng.integers(len(labels(task, CLASSES[task]).classes), size=count).astype(np.float64)
+
+
+def digest(arrays):
+    """Return a digest of arrays by name; it tells -0.0 from 0.0."""
+    whole = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        whole.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+    return whole.hexdigest()
+
+
+def encoder(count=300):
+    """Return the digest of an encoder and of all it encoded."""
+    subject = Encoder(SCHEMA)
+    table = tabulate(SCHEMA, rows(count))
+    learned = subject.learn_many(table, weights(count))
+    return digest(subject.to_arrays() | {"learned": learned, "after": subject.encode_many(table)})
+
+
+def compared(count=300):
+    """Return the digest of the baselines of every task."""
+    parts = {}
+    for task, classes in CLASSES.items():
+        seen = baselines(labels(task, classes))
+        y = targets(task, count)
+        y[::50] *= 1e308 if task == "regression" else 1.0
+        compare_many(seen, abs(y), np.ones(count), y, weights(count))
+        parts |= {f"{task}.{name}": array for name, array in baseline_arrays(seen).items()}
+    return digest(parts)
+
+
+def learned(count=60):
+    """Return the digest of a model of every task and of all it said."""
+    parts = {}
+    for task, classes in CLASSES.items():
+        model = Model(task, features=SCHEMA, labels=classes)
+        y = targets(task, count)
+        scores = model.learn_table(tabulate(SCHEMA, rows(count)), y, weights(count))
+        lost, wrong = model.losses_errors(scores, y)
+        said = {"scores": scores, "said": model.predictions(scores), "lost": lost, "wrong": wrong}
+        parts |= {f"{task}.{name}": array for name, array in (model.to_arrays() | said).items()}
+    return digest(parts)
+
+
+SUBJECTS = {"encoder": encoder, "baselines": compared, "model": learned}
+
+
+def digest_without_jit(subject):
+    """Return the digest of one subject from a process without numba's compiler."""
+    command = [sys.executable, "-W", "error", "-m", "tests.models.streams", subject]
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    print(SUBJECTS[sys.argv[1]]())

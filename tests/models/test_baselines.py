@@ -1,0 +1,167 @@
+"""The baselines are what interface and specification say, in any batching, compiled or not."""
+
+import csv
+import doctest
+import gzip
+import math
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models import ModelError
+from models import baselines as module
+from models.baselines import PREDICTORS, baselines, compare_many, from_arrays, to_arrays
+from models.labels import labels
+from tests.models import streams
+
+ELEC2 = Path(__file__).parents[2] / "data" / "elec2.csv.gz"
+TASKS = {task: labels(task, classes) for task, classes in streams.CLASSES.items()}
+
+
+def naive_losses(C, y, w):
+    """Return weighted sums of loss and error of prior and last label, from the definitions."""
+    sums = np.zeros((2, 2))
+    past = []
+    for label, weight in zip(y, w, strict=True):
+        if weight > 0:
+            for p, known in enumerate([past, following(past)]):
+                counts = [sum(n for k, n in known if k == c) for c in range(C)]
+                probabilities = [(n + 1) / (sum(counts) + C) for n in counts]
+                sums[0, p] -= weight * math.log(probabilities[int(label)])
+                sums[1, p] += weight * (np.argmax(probabilities) != label)
+            past.append((label, weight))
+    return sums
+
+
+def following(past):
+    """Return the labels, with weights, that came right after the label that came last."""
+    return [now for before, now in pairwise(past) if before[0] == past[-1][0]]
+
+
+def naive_differences(y, w):
+    """Return the same for a regression: running mean and last value, 0 before any."""
+    sums, past = np.zeros((2, 2)), []
+    for value, weight in zip(y, w, strict=True):
+        if weight > 0:
+            mean = weighted_mean(past)
+            for p, said in enumerate([mean, past[-1][0] if past else 0.0]):
+                sums[0, p] += weight * (value - said) ** 2 / 2
+                sums[1, p] += weight * abs(value - said)
+            past.append((value, weight))
+    return sums
+
+
+def weighted_mean(past):
+    """Return the weighted mean of (value, weight) pairs, 0 of none."""
+    return sum(v * n for v, n in past) / sum(n for _, n in past) if past else 0.0
+
+
+def compared(task, y, w, cuts=()):
+    """Return baselines that saw a stream, cut into batches."""
+    seen = baselines(TASKS[task])
+    for begin, end in pairwise([0, *sorted(cuts), len(y)]):
+        part = slice(begin, end)
+        compare_many(seen, 0.25 * y[part], y[part] * 0.5, y[part], w[part])
+    return seen
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_baselines_equal_their_naive_twin(task):
+    """Loss and error of prior and last label are those that the definitions give."""
+    y, w = streams.targets(task, 200), streams.weights(200)
+    C = len(TASKS[task].classes)
+    expected = naive_losses(C, y, w) if C else naive_differences(y, w)
+    seen = compared(task, y, w)
+
+    np.testing.assert_allclose(seen.loss_sum[1:], expected[0], rtol=1e-12)
+    np.testing.assert_allclose(seen.error_sum[1:], expected[1], rtol=1e-12)
+    np.testing.assert_allclose(seen.loss_sum[0], 0.25 * (w * y).sum(), rtol=1e-12)
+    np.testing.assert_allclose(seen.mean_error[0], 0.5 * (w * y).sum() / w.sum(), rtol=1e-12)
+    assert len(PREDICTORS) == len(seen.mean_loss)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_windows_forget(task):
+    """A window is the mean with weights that fall by .999 an event."""
+    y, w = streams.targets(task, 500), streams.weights(500)
+    kept = w > 0
+    fading = w[kept] * 0.999 ** np.arange(kept.sum() - 1, -1, -1)
+    seen = compared(task, y, w)
+
+    expected = (fading * 0.25 * y[kept]).sum() / fading.sum()
+    np.testing.assert_allclose(seen.window_loss[0], expected, rtol=1e-12)
+    np.testing.assert_allclose(seen.window_error[0], 2 * expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(st.sets(st.integers(0, 100)))
+def test_any_batching_gives_the_same_bytes(task, cuts):
+    """Where the stream is cut into batches leaves no trace."""
+    y, w = streams.targets(task, 100), streams.weights(100)
+    expected = streams.digest(to_arrays(compared(task, y, w)))
+
+    assert expected == streams.digest(to_arrays(compared(task, y, w, cuts)))
+
+
+def test_plain_python_gives_the_same_bytes():
+    """With numba's compiler off not a bit differs, at numbers of 1e308 neither."""
+    assert streams.compared() == streams.digest_without_jit("baselines")
+
+
+def test_elec2_is_as_hard_as_it_is_known_to_be():
+    """On the electricity stream the prior loses 0.68 nats and the last label 0.415."""
+    with gzip.open(ELEC2, "rt") as file:
+        y = np.array([row["class"] == "UP" for row in csv.DictReader(file)], dtype=np.float64)
+    seen = baselines(TASKS["binary"])
+    compare_many(seen, np.zeros(len(y)), np.zeros(len(y)), y, np.ones(len(y)))
+
+    np.testing.assert_allclose(seen.mean_loss[1:], [0.68183, 0.41518], atol=5e-6)
+    np.testing.assert_allclose(1 - seen.mean_error[2], 0.853303, atol=1e-4)
+
+
+def test_runaway_model_counts_as_lost():
+    """A loss that is nan, inf or huge counts 1e12 and poisons no sum."""
+    seen = baselines(TASKS["regression"])
+    lost = np.array([np.nan, np.inf, 1e300, 1.0])
+    compare_many(seen, lost, lost, np.array([1e308, -1e308, 0.0, 1.0]), np.ones(4))
+
+    assert seen.loss_sum[0] == 3e12 + 1.0
+    assert all(np.isfinite(array).all() for array in seen)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_arrays_go_on_where_they_stopped(task):
+    """Arrays to a file and back are the same baselines."""
+    y, w = streams.targets(task, 100), streams.weights(100)
+    seen = compared(task, y[:40], w[:40])
+    again = from_arrays(TASKS[task], {k: v.copy() for k, v in to_arrays(seen).items()})
+    compare_many(again, 0.25 * y[40:], 0.5 * y[40:], y[40:], w[40:])
+
+    assert streams.digest(to_arrays(compared(task, y, w))) == streams.digest(to_arrays(again))
+
+
+def test_foreign_arrays_are_refused():
+    """Baselines of another task, or of none, are not taken for these."""
+    for arrays in ({}, to_arrays(baselines(TASKS["multiclass"]))):
+        with pytest.raises(ModelError, match=r"baselines\."):
+            from_arrays(TASKS["binary"], arrays)
+
+
+def test_before_any_event_nothing_is_claimed():
+    """Means of nothing are nan, also after events of weight 0."""
+    seen = baselines(TASKS["binary"])
+    fresh = streams.digest(to_arrays(seen))
+    compare_many(seen, np.ones(2), np.ones(2), np.ones(2), np.zeros(2))
+
+    assert np.isnan([seen.mean_loss, seen.mean_error, seen.window_loss, seen.window_error]).all()
+    assert fresh == streams.digest(to_arrays(seen))
+
+
+def test_examples_run():
+    """The examples in the docstrings give what they show."""
+    assert doctest.testmod(module).failed == 0

@@ -1,0 +1,313 @@
+"""A model learns event by event, predicts without a trace, goes on as if never stopped."""
+
+import doctest
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import models
+from models import Model, ModelError
+from models import model as module
+from models.format import FormatError, pack, unpack
+from models.rows import tabulate
+from tests.models import streams
+from tests.models.streams import CLASSES, SCHEMA
+
+BANKS = {
+    "nag": {"kind": "linear", "n": 3, "step": "nag"},
+    "sgd": {"kind": "linear", "n": 3, "step": "sgd"},
+    "adam": {"kind": "nets", "n": 2},
+}
+SMALL = {"bank": BANKS["nag"]}
+
+
+def fresh(task="binary", spec=SMALL):
+    """Return a small model of the test stream's schema that has seen nothing."""
+    return Model(task, spec, SCHEMA, CLASSES[task])
+
+
+def learned(task="binary", count=60, spec=SMALL):
+    """Return a model that learned the test stream."""
+    model = fresh(task, spec)
+    learn(model, 0, count)
+    return model
+
+
+def learn(model, begin, end):
+    """Let a model learn a part of the test stream; return its scores."""
+    part, count = slice(begin, end), max(end, 1)
+    table = tabulate(SCHEMA, streams.rows(count)[part])
+    y, w = streams.targets(model.task, 300)[part], streams.weights(300)[part]
+    return model.learn_table(table, y, w)
+
+
+@pytest.mark.parametrize("task", CLASSES)
+@settings(derandomize=True, deadline=None, max_examples=15)
+@given(cuts=st.sets(st.integers(0, 60)))
+def test_any_batching_gives_the_same_bytes(task, cuts):
+    """Scores and state do not tell where the stream was cut into batches."""
+    whole, cut = fresh(task), fresh(task)
+    expected = learn(whole, 0, 60)
+    parts = [learn(cut, begin, end) for begin, end in pairwise([0, *sorted(cuts), 60])]
+
+    assert expected.tobytes() == np.vstack(parts).tobytes()
+    assert streams.digest(whole.to_arrays()) == streams.digest(cut.to_arrays())
+
+
+def test_plain_python_gives_the_same_bytes():
+    """With numba's compiler off not a bit differs."""
+    assert streams.learned() == streams.digest_without_jit("model")
+
+
+@pytest.mark.parametrize("bank", BANKS)
+@pytest.mark.parametrize("task", CLASSES)
+def test_load_goes_on_as_if_never_stopped(tmp_path, task, bank):
+    """Save, load, continue: scores, answers and every byte of the state are those of one run."""
+    whole, stopped = fresh(task, {"bank": BANKS[bank]}), fresh(task, {"bank": BANKS[bank]})
+    learn(whole, 0, 30), learn(stopped, 0, 30)
+    stopped.save(tmp_path / "model")
+    again = Model.load(tmp_path / "model")
+
+    assert learn(whole, 30, 60).tobytes() == learn(again, 30, 60).tobytes()
+    assert streams.digest(whole.to_arrays()) == streams.digest(again.to_arrays())
+    assert whole.describe() == again.describe()
+    assert ["model"] == [path.name for path in tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("task", CLASSES)
+def test_snapshot_predicts_alike_and_cannot_learn(task):
+    """The serving arrays, read-only from a file, give the same answers and refuse to learn."""
+    model = learned(task)
+    header, arrays = unpack(pack(model.serving_arrays(), {"model": model.describe()}))
+    reader = Model.from_arrays(header["model"], arrays)
+    table = tabulate(SCHEMA, streams.rows(50, seed=9))
+    before = streams.digest(arrays)
+
+    assert model.predict_table(table).tobytes() == reader.predict_table(table).tobytes()
+    assert before == streams.digest(arrays)
+    with pytest.raises(ModelError, match="only serve"):
+        learn(reader, 0, 10)
+
+
+def test_writable_arrays_of_a_snapshot_cannot_learn_either():
+    """Copies of serving arrays lack what only learning reads; learning would write astray."""
+    model = learned(spec={"bank": BANKS["adam"]})
+    arrays = {name: array.copy() for name, array in model.serving_arrays().items()}
+    reader = Model.from_arrays(model.describe(), arrays)
+
+    assert arrays.keys() < model.to_arrays().keys()
+    assert model.predict_one({"a": 1.0}) == reader.predict_one({"a": 1.0})
+    with pytest.raises(ModelError, match="only serve"):
+        reader.learn_one({"a": 1.0}, 1)
+
+
+def test_read_only_arrays_cannot_learn():
+    """A whole state that is mapped read-only says so in a sentence, not from inside a kernel."""
+    model = learned()
+    arrays = {name: array.copy() for name, array in model.to_arrays().items()}
+    for array in arrays.values():
+        array.flags.writeable = False
+
+    with pytest.raises(ModelError, match="only serve"):
+        Model.from_arrays(model.describe(), arrays).learn_one({"a": 1.0}, 1)
+
+
+@pytest.mark.parametrize("task", CLASSES)
+def test_predicting_changes_nothing(task):
+    """Any number of predictions leaves every byte of the state as it was."""
+    model = learned(task)
+    before = streams.digest(model.to_arrays())
+    rows = streams.rows(200, seed=8)
+    model.predict_many(rows)
+    for row in rows[:20]:
+        model.predict_one(row)
+
+    assert before == streams.digest(model.to_arrays())
+
+
+@pytest.mark.parametrize("task", CLASSES)
+def test_weight_0_is_answered_and_moves_nothing(task):
+    """The answer is that of a prediction, and the state keeps its bytes."""
+    model = learned(task)
+    before, rows = streams.digest(model.to_arrays()), streams.rows(20, seed=7)
+    expected = model.predict_table(tabulate(SCHEMA, rows))
+    answered = model.learn_table(tabulate(SCHEMA, rows), np.zeros(20), np.zeros(20))
+
+    assert expected.tobytes() == answered.tobytes()
+    assert before == streams.digest(model.to_arrays())
+
+
+@pytest.mark.parametrize("task", CLASSES)
+def test_extreme_features_are_answered(task):
+    """Features of 1e308, unseen values and empty events never give nan or inf."""
+    model = learned(task)
+    rows = [{"a": 1e308}, {"a": -1e308, "b": 1e308}, {"place": "new"}, {}, {"kind": None}]
+    model.learn_table(tabulate(SCHEMA, rows), np.ones(5), np.ones(5))
+
+    assert np.isfinite(model.predictions(model.predict_table(tabulate(SCHEMA, rows)))).all()
+    assert all(np.isfinite(array).all() for array in model.to_arrays().values())
+
+
+def test_people_and_service_teach_the_same():
+    """learn_one, learn_many on dicts and learn_table on columns end in the same state."""
+    rows, names = streams.rows(30), ["spam" if label else "ham" for label in range(2)] * 15
+    one, many, table = (Model("binary", SMALL, SCHEMA, ["ham", "spam"]) for _ in range(3))
+    for row, name in zip(rows, names, strict=True):
+        one.learn_one(row, name, 2.0)
+    said = many.learn_many(rows, names, [2.0] * 30)
+    y = np.array([0.0, 1.0] * 15)
+    scores = table.learn_table(tabulate(SCHEMA, rows), y, np.full(30, 2.0))
+
+    assert streams.digest(one.to_arrays()) == streams.digest(many.to_arrays())
+    assert streams.digest(one.to_arrays()) == streams.digest(table.to_arrays())
+    assert said.tobytes() == table.predictions(scores).tobytes()
+
+
+@pytest.mark.parametrize("classes", [None, ["no", "yes"], [False, True], ["x", "y", 3]])
+def test_answers_are_labels_and_probabilities(classes):
+    """The likeliest label in its own type; probabilities by label, in order, of sum 1."""
+    task = "multiclass" if classes and len(classes) == 3 else "binary"
+    model = Model(task, SMALL, SCHEMA, classes)
+    rows = streams.rows(40)
+    first, *_, last = model.classes_
+    model.learn_many(rows, [last if "a" in row else first for row in rows])
+    P = model.predict_proba_many(rows)
+
+    assert (40, len(model.classes_)) == P.shape
+    np.testing.assert_allclose(P.sum(axis=1), 1.0)
+    for row, p, label in zip(rows, P, model.predict_many(rows), strict=True):
+        assert model.predict_one(row) == label == model.classes_[p.argmax()]
+        assert type(model.predict_one(row)) is type(model.classes_[p.argmax()])
+        assert dict(zip(model.classes_, p, strict=True)) == model.predict_proba_one(row)
+
+
+def test_regression_answers_numbers():
+    """A number for one, an array for many, and no probabilities."""
+    model = Model("regression", SMALL, {"x": "number"})
+    said = model.learn_many([{"x": 1.0}, {"x": 2.0}], [4.0, 4.0])
+
+    assert said.shape == (2,)
+    assert type(model.predict_one({"x": 1.0})) is float
+    assert model.predict_many([{"x": 1.0}]).shape == (1,)
+    with pytest.raises(ModelError, match="no probabilities"):
+        model.predict_proba_one({"x": 1.0})
+
+
+@pytest.mark.parametrize("task", CLASSES)
+def test_losses_are_those_of_the_answers(task):
+    """Log-loss of the label's probability, or half the square; wrong class, or distance; no l2."""
+    loss = {"kind": fresh(task).spec["loss"]["kind"], "l2": 1.0}
+    model = learned(task, spec=SMALL | {"loss": loss})
+    scores = model.predict_table(tabulate(SCHEMA, streams.rows(50)))
+    y, said = streams.targets(task, 50), model.predictions(scores)
+    lost, wrong = model.losses_errors(scores, y)
+
+    if task == "regression":
+        expected, mistaken = (said - y) ** 2 / 2, abs(said - y)
+    else:
+        expected = -np.log(said[np.arange(50), y.astype(int)])
+        mistaken = [p.argmax() != label for p, label in zip(said, y, strict=True)]
+    np.testing.assert_allclose(lost, expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(wrong, mistaken)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "w", "message"),
+    [
+        ({"nope": 1}, 1, 1.0, "features.nope"),
+        ({"a": "1"}, 1, 1.0, "features.a"),
+        ({"a": float("inf")}, 1, 1.0, "features.a"),
+        ({"a": 1}, 2, 1.0, "label: 2"),
+        ({"a": 1}, None, 1.0, "label: None"),
+        ({"a": 1}, 1, -1.0, "w: "),
+        ({"a": 1}, 1, float("nan"), "w: "),
+        ({"a": 1}, 1, float("inf"), "w: "),
+    ],
+)
+def test_what_cannot_be_learned_leaves_no_trace(x, y, w, message):
+    """A refused event is named, and the good one before it in the batch is not learned either."""
+    model = learned()
+    before = streams.digest(model.to_arrays())
+    with pytest.raises(ModelError, match=message):
+        model.learn_many([{"a": 1.0}, x], [1, y], [1.0, w])
+
+    assert before == streams.digest(model.to_arrays())
+
+
+def test_numbers_of_rows_labels_and_weights_must_agree():
+    """One label and one weight for each row."""
+    with pytest.raises(ModelError, match="1 labels, 2 weights, 2 rows"):
+        fresh().learn_many([{}, {}], [1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"features": None}, "features: None"),
+        ({"features": "auto"}, "features: 'auto'"),
+        ({"features": {"a": "numbr"}}, "features.a"),
+        ({"features": SCHEMA, "task": "multiclass"}, "task.labels: missing"),
+        ({"features": SCHEMA, "task": "ranking"}, "task"),
+        ({"features": SCHEMA, "spec": {"bnk": {}}}, "bnk"),
+        ({"features": SCHEMA, "spec": {"loss": "softmax"}}, "softmax"),
+    ],
+)
+def test_impossible_model_is_refused(arguments, message):
+    """The sentence names what cannot be."""
+    with pytest.raises(ModelError, match=message):
+        Model(**arguments)
+
+
+def test_description_survives_sorted_json():
+    """The order of the schema is part of the model and comes back from a file's header."""
+    features = {"z": "number", "a": "number", "m": "category"}
+    model = Model(features=features, labels=[False, True])
+    text = json.dumps(model.describe(), sort_keys=True)
+    again = Model.from_arrays(json.loads(text), model.to_arrays())
+
+    assert list(features) == list(again.encoder.schema)
+    assert model.describe() == json.loads(text) == again.describe()
+    assert again.classes_ == (False, True)
+    assert type(again.classes_[0]) is bool
+
+
+def test_damaged_and_foreign_files_are_refused(tmp_path):
+    """A flipped byte anywhere, another program's file, a file without a model."""
+    path = tmp_path / "model"
+    learned().save(path)
+    file = path.read_bytes()
+    for place in range(0, len(file), 97):
+        path.write_bytes(file[:place] + bytes([file[place] ^ 1]) + file[place + 1 :])
+        with pytest.raises(FormatError):
+            Model.load(path)
+    path.write_bytes(pack({}, {"kind": "other"}))
+    with pytest.raises(FormatError, match="holds no model"):
+        Model.load(path)
+
+
+def test_arrays_of_another_model_are_refused():
+    """A description and arrays that do not belong together never make a model."""
+    model = learned()
+    other = Model("binary", SMALL, SCHEMA | {"more": "number"})
+    with pytest.raises(ModelError):
+        Model.from_arrays(other.describe(), model.to_arrays())
+
+
+def test_examples_run():
+    """The examples in the docstrings give what they show."""
+    assert doctest.testmod(module).failed == 0
+    assert models.Model is Model
+
+
+def test_a_score_of_zero_is_positive():
+    """Of two classes the positive one is said from 1/2 on; of several the first of equals."""
+    binary = Model("binary", features={"x": "number"})
+    several = Model("multiclass", features={"x": "number"}, labels=["a", "b", "c"])
+
+    assert binary.predict_proba_one({"x": 1.0}) == {0: 0.5, 1: 0.5}
+    assert binary.predict_one({"x": 1.0}) == 1
+    assert several.predict_one({"x": 1.0}) == "a"

@@ -1,0 +1,102 @@
+"""Rows of people become the table the encoder reads, or a sentence on what is wrong."""
+
+import doctest
+
+import numpy as np
+import pytest
+
+from models import ModelError
+from models import rows as module
+from models.rows import tabulate
+
+SCHEMA = {"c": "category", "n": "number", "b": "boolean", "m": "number"}
+
+
+class Frame:
+    """The part of a pandas DataFrame that is asked for here."""
+
+    def __init__(self, **columns):
+        self.columns = list(columns)
+        self._columns = columns
+
+    def __len__(self):
+        return len(next(iter(self._columns.values())))
+
+    def __getitem__(self, name):
+        return Column(self._columns[name])
+
+
+class Column(list):
+    """The part of a pandas Series that is asked for here."""
+
+    def to_list(self):
+        return list(self)
+
+    def isna(self):
+        return Column(value is None or value != value for value in self)
+
+
+def test_columns_are_grouped_by_kind_in_the_order_of_the_schema():
+    """Numbers, booleans and categories; absent and None are missing; NumPy scalars are values."""
+    table = tabulate(
+        SCHEMA,
+        [
+            {"m": 1, "n": np.float32(0.5), "c": "x", "b": True},
+            {"n": None, "b": np.bool_(False), "c": np.str_("y")},
+            {"m": np.int64(-2), "n": -1e308},
+        ],
+    )
+
+    np.testing.assert_array_equal([[0.5, 1.0], [np.nan, np.nan], [-1e308, -2.0]], table.numbers)
+    np.testing.assert_array_equal([[1.0], [0.0], [np.nan]], table.booleans)
+    assert [["x", "y", None]] == table.categories
+    assert table.numbers.flags.c_contiguous
+
+
+def test_frame_is_read_like_dicts():
+    """In a DataFrame NaN is missing, and so is a column that is not there."""
+    frame = Frame(n=[1.0, float("nan")], c=["x", float("nan")], b=[None, True])
+    table = tabulate(SCHEMA, frame)
+    same = tabulate(SCHEMA, [{"n": 1.0, "c": "x"}, {"b": True}])
+
+    np.testing.assert_array_equal(same.numbers, table.numbers)
+    np.testing.assert_array_equal(same.booleans, table.booleans)
+    assert same.categories == table.categories
+
+
+def test_no_rows_make_an_empty_table():
+    """Shapes say how many features there are even when there is no event."""
+    table = tabulate(SCHEMA, [])
+
+    assert table.numbers.shape == (0, 2)
+    assert table.booleans.shape == (0, 1)
+    assert table.categories == [[]]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"nn": 1.0}, "features.nn: unknown feature; did you mean 'n'"),
+        ({"other": 1.0}, "features.other: unknown feature; known are c, n, b, m"),
+        ({"n": "1"}, "features.n: '1' is not a number"),
+        ({"n": True}, "features.n: True is not a number"),
+        ({"n": [1]}, r"features.n: \[1\] is not a number"),
+        ({"n": float("nan")}, "features.n: nan is not finite"),
+        ({"n": float("inf")}, "features.n: inf is not finite"),
+        ({"n": -1.1e308}, "features.n: -1.1e.308 is not finite"),
+        ({"n": 10**400}, "features.n: 1.* is not finite"),
+        ({"b": 1}, "features.b: 1 is not true or false"),
+        ({"b": "true"}, "features.b: 'true' is not true or false"),
+        ({"c": 3}, "features.c: 3 is not a text"),
+        ([1.0], r"rows\[0\]: \[1.0\] is not a dict"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(row, message):
+    """The sentence names the feature, the value and the remedy."""
+    with pytest.raises(ModelError, match=message):
+        tabulate(SCHEMA, [row])
+
+
+def test_examples_run():
+    """The examples in the docstrings give what they show."""
+    assert doctest.testmod(module).failed == 0
