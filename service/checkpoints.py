@@ -1,0 +1,133 @@
+"""The learner's whole state with its next offsets in one file: written, restored, listed."""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from models.baselines import Baselines, from_arrays, to_arrays
+from models.model import Model
+from models.types import ModelError
+from service import files
+from service.errors import CheckpointError, Damaged, Incompatible
+
+PREFIX = "checkpoint"
+log = logging.getLogger(__name__)
+
+
+class Checkpoint(NamedTuple):
+    """State and position as one thing; `model` and `baselines` own arrays that can learn on."""
+
+    sequence: int
+    model: Model
+    baselines: Baselines
+    offsets: dict[int, int]  # partition → next offset
+    header: dict[str, Any]
+
+
+def write(directory: Path, checkpoint: Checkpoint, keep: int) -> Path:
+    """Write the next checkpoint of the current run, then forget all but the newest `keep`.
+
+    The file takes the next free number, whatever `checkpoint.sequence` says: a damaged file
+    that was passed over stays beside it, as evidence.
+    """
+    run = files.make(current(directory))
+    sequence = next(map(files.number, files.newest(run, PREFIX)), 0) + 1
+    header = {
+        **checkpoint.header,
+        "kind": PREFIX,
+        "sequence": sequence,
+        "model": checkpoint.model.describe(),
+        "offsets": {str(partition): offset for partition, offset in checkpoint.offsets.items()},
+    }
+    path = files.numbered(run, PREFIX, sequence)
+    files.write(path, checkpoint.model.to_arrays() | to_arrays(checkpoint.baselines), header)
+    files.prune(run, PREFIX, keep)
+    return path
+
+
+def restore(
+    directory: Path, configured: Mapping[str, Any] | None = None
+) -> tuple[Checkpoint | None, int]:
+    """Read the newest readable checkpoint; also say how many damaged ones were passed over.
+
+    `configured` holds what the header must say, such as `model` (its description) and `topic`.
+    """
+    damaged: list[str] = []
+    for path in files.newest(current(directory), PREFIX):
+        try:
+            return load(path, configured), len(damaged)
+        except Damaged as err:
+            log.error("checkpoint damaged", extra={"path": str(path), "reason": str(err)})
+            damaged.append(str(err))
+    if damaged:
+        raise CheckpointError(
+            "no checkpoint can be read, start anew with --cold-start: " + "; ".join(damaged)
+        )
+    return None, 0
+
+
+def load(path: Path, configured: Mapping[str, Any] | None = None) -> Checkpoint:
+    """Read one checkpoint wholly."""
+    header, arrays = files.read(path)
+    files.expect(path, header, PREFIX, header.get("sequence"))
+    _compare(path, header, configured or {})
+    own = files.writable(arrays)
+    try:
+        model = Model.from_arrays(header["model"], own)
+        baselines = from_arrays(model.labels, own)
+    except ModelError as err:
+        raise Incompatible(
+            f"{path} was written by another Kaboost: {err}; use that one, or --cold-start"
+        ) from err
+    offsets = {int(partition): offset for partition, offset in header["offsets"].items()}
+    return Checkpoint(header["sequence"], model, baselines, offsets, header)
+
+
+def current(directory: Path) -> Path:
+    """Name the folder of the current run: the highest, the first where there is none."""
+    return max(directory.glob("run-[0-9][0-9][0-9][0-9]"), default=directory / "run-0001")
+
+
+def new_run(directory: Path) -> Path:
+    """Begin a new model in a folder of its own; the old one stays. Write its checkpoint at once."""
+    newest = current(directory)
+    count = int(newest.name.removeprefix("run-")) + any(files.newest(newest, PREFIX))
+    return files.make(files.make(directory) / f"run-{count:04d}")
+
+
+def listing(directory: Path) -> Iterator[Path]:
+    """List the checkpoint files of all runs, the newest first."""
+    for run in sorted(directory.glob("run-[0-9][0-9][0-9][0-9]"), reverse=True):
+        yield from files.newest(run, PREFIX)
+
+
+def _compare(path: Path, header: Mapping[str, Any], configured: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint of another model than the configured one, naming every difference."""
+    wanted = json.loads(json.dumps(configured))
+    stored = {key: header.get(key) for key in configured}
+    told = "; ".join(_differences(stored, wanted, ""))
+    if told:
+        raise Incompatible(
+            f"{path} belongs to another model: {told}. Configure what it was, or begin a new "
+            "model in a new folder with --cold-start (the old one stays)"
+        )
+
+
+def _differences(stored: Any, wanted: Any, name: str) -> Iterator[str]:
+    stored, wanted = _by_name(stored), _by_name(wanted)
+    if isinstance(stored, dict) and isinstance(wanted, dict):
+        for key in dict.fromkeys([*stored, *wanted]):
+            below = f"{name}.{key}".lstrip(".")
+            yield from _differences(stored.get(key), wanted.get(key), below)
+        if stored == wanted and [*stored] != [*wanted] and name.endswith("schema"):
+            yield f"{name} has its features in another order"
+    elif stored != wanted:
+        yield f"{name} is {stored!r} there, {wanted!r} configured"
+
+
+def _by_name(value: Any) -> Any:
+    """Read the description's schema, a list of pairs, as the mapping that it is."""
+    pairs = isinstance(value, list) and all(isinstance(x, list) and len(x) == 2 for x in value)
+    return dict(value) if pairs else value

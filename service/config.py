@@ -1,0 +1,349 @@
+"""One frozen settings class: every setting typed, bounded and described, read once at the start."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+import models
+from models.labels import labels
+from service.advice import advise
+from service.errors import ConfigError
+from service.layers import PREFIX, Leaf, flatten, read
+
+SECRET = re.compile(
+    r"password|passphrase|secret|credential|token(?!\.endpoint)|key\.pem$|ssl\.key$|oauthbearer\.config"
+)
+# What the consumer must set by itself for each event to count exactly once.
+RESERVED = {
+    "bootstrap.servers": "set kafka.bootstrap_servers",
+    "metadata.broker.list": "set kafka.bootstrap_servers",
+    "group.id": "set kafka.group_id",
+    "auto.offset.reset": "set kafka.start_from",
+    "enable.auto.commit": "leave it out: offsets are committed after each durable checkpoint",
+    "enable.auto.offset.store": "leave it out: offsets live in the checkpoint",
+    "enable.partition.eof": "leave it out",
+}
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Port = Annotated[int, Field(ge=1, le=65_535)]
+TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+
+
+class Section(BaseModel):
+    """A part of the settings that cannot change and knows all its keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Kafka(Section):
+    """Where the labelled events come from."""
+
+    bootstrap_servers: str = Field(
+        default="127.0.0.1:9092",
+        min_length=1,
+        description="Brokers to ask first, host:port,host:port.",
+    )
+    topic: TopicName = Field(
+        default="kaboost.events.v1", description="Topic of the labelled events."
+    )
+    group_id: str = Field(
+        default="kaboost",
+        min_length=1,
+        description="Group under which offsets are committed, for lag tools only.",
+    )
+    dlq_topic: TopicName | None = Field(
+        default=None, description="Topic of the dead letters; `<topic>.dlq` where it is not set."
+    )
+    create_dlq: bool = Field(
+        default=True,
+        description="Create the dead-letter topic when it is missing; false relies on the broker "
+        "to create it at the first record.",
+    )
+    start_from: str = Field(
+        default="earliest",
+        description="First position without a checkpoint: `earliest`, `latest` or an RFC 3339 "
+        "timestamp such as 2026-11-20T10:00:00Z.",
+    )
+    topic_timeout: Seconds = Field(
+        default=60.0, description="Seconds to wait for a missing topic before exit 4."
+    )
+    broker_timeout: Seconds = Field(
+        default=60.0, description="Seconds to wait for an unreachable broker before exit 4."
+    )
+    batch_events: int = Field(
+        default=2_000, ge=1, le=100_000, description="Events learned in one call at most."
+    )
+    max_event_bytes: int = Field(
+        default=1_000_000, ge=1, le=100_000_000, description="Larger events become dead letters."
+    )
+    dlq_timeout: Seconds = Field(
+        default=5.0,
+        description="Seconds to wait for a dead letter to be written before learning pauses.",
+    )
+    extra: dict[str, bool | int | float | str | SecretStr] = Field(
+        default_factory=dict,
+        description="Any other librdkafka key, such as security.protocol; values of keys that "
+        "look like secrets are never shown.",
+    )
+
+    @property
+    def dlq(self) -> str:
+        """Name the dead-letter topic."""
+        return self.dlq_topic or f"{self.topic}.dlq"
+
+    @property
+    def start_ms(self) -> int | None:
+        """Give `start_from` in milliseconds since 1970, None for earliest and latest."""
+        if self.start_from in ("earliest", "latest"):
+            return None
+        return int(datetime.fromisoformat(self.start_from).timestamp() * 1000)
+
+    def client(self) -> dict[str, str]:
+        """Spell out a confluent-kafka client's configuration, secrets revealed."""
+        return {"bootstrap.servers": self.bootstrap_servers} | {
+            key: _spell(value) for key, value in self.extra.items()
+        }
+
+    @field_validator("start_from")
+    @classmethod
+    def _start(cls, value: str) -> str:
+        if value in ("earliest", "latest"):
+            return value
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError as err:
+            raise ValueError("write earliest, latest or an RFC 3339 timestamp") from err
+        if moment.tzinfo is None:
+            raise ValueError("the timestamp needs its offset: end it with Z or +01:00")
+        return value
+
+    @field_validator("extra")
+    @classmethod
+    def _extra(cls, extra: dict[str, Any]) -> dict[str, Any]:
+        for key in extra:
+            if key in RESERVED:
+                raise ValueError(f"{key} is not for kafka.extra: {RESERVED[key]}")
+        return {
+            key: SecretStr(_spell(value)) if is_secret(key) else value
+            for key, value in extra.items()
+        }
+
+    @field_validator("dlq_topic")
+    @classmethod
+    def _no_loop(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and value == info.data.get("topic"):
+            raise ValueError("is kafka.topic itself, dead letters would come back: name another")
+        return value
+
+
+class Task(Section):
+    """What is predicted."""
+
+    kind: Literal["regression", "binary", "multiclass"] = Field(description="What a label is.")
+    labels: list[bool | int | float | str] | None = Field(
+        default=None,
+        validate_default=True,
+        description="The classes; of a binary task the negative one first (0 and 1, or false and "
+        "true, where it is not set). Required for multiclass, not for regression.",
+    )
+
+    @field_validator("labels")
+    @classmethod
+    def _fits(cls, value: list[Any] | None, info: ValidationInfo) -> list[Any] | None:
+        if "kind" in info.data:
+            labels(info.data["kind"], value)
+        return value
+
+
+class Features(Section):
+    """What an event is described by."""
+
+    columns: dict[str, Literal["number", "category", "boolean"]] = Field(
+        alias="schema", min_length=1, description="Every feature's name and kind."
+    )
+    unknown: Literal["refuse", "ignore"] = Field(
+        default="refuse",
+        description="What happens to an event with a feature the schema does not know.",
+    )
+
+
+class Snapshots(Section):
+    """How predictions follow learning."""
+
+    directory: Path = Field(
+        default=Path("data/snapshots"), description="Folder of the snapshot files."
+    )
+    every_events: int = Field(
+        default=10_000, ge=1, description="Publish after so many events at most."
+    )
+    every_seconds: Seconds = Field(
+        default=1.0, description="Publish after so many seconds at most."
+    )
+    keep: int = Field(default=10, ge=1, le=100_000, description="Newest files that are kept.")
+
+
+class Checkpoints(Section):
+    """How learning survives a crash."""
+
+    directory: Path = Field(
+        default=Path("data/checkpoints"), description="Folder of the checkpoint files."
+    )
+    every_events: int = Field(
+        default=100_000, ge=1, description="Write one after so many events at most."
+    )
+    every_seconds: Seconds = Field(
+        default=10.0, description="Write one after so many seconds at most."
+    )
+    keep: int = Field(
+        default=3,
+        ge=1,
+        le=100_000,
+        description="Newest files that are kept; with 1 a damaged file has none before it.",
+    )
+
+
+class Api(Section):
+    """The HTTP door."""
+
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address to listen on; 0.0.0.0 for every one.",
+    )
+    port: int = Field(
+        default=8000, ge=0, le=65_535, description="Port to listen on; 0 for any free one."
+    )
+    workers: int = Field(default=1, ge=1, le=256, description="Processes that answer.")
+    max_body_bytes: int = Field(
+        default=8 * 1024 * 1024, ge=1, le=1_000_000_000, description="Larger requests get a 413."
+    )
+    max_rows: int = Field(
+        default=10_000, ge=1, le=10_000_000, description="Instances of one request."
+    )
+    timeout_seconds: Seconds = Field(default=10.0, description="Seconds one request may take.")
+    stale_after_seconds: Seconds = Field(
+        default=30.0, description="Seconds without a sign of the learner until answers say `stale`."
+    )
+
+
+class Metrics(Section):
+    """The learner's own metrics port."""
+
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
+    port: Port = Field(default=9464, description="Port to listen on.")
+
+
+class Log(Section):
+    """What the program says on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least level that is written."
+    )
+    format: Literal["json", "text"] = Field(
+        default="json", description="One JSON object a line, or text."
+    )
+
+
+class Settings(BaseSettings):
+    """Everything that can be set: `load` merges file, secrets, environment and flags into it."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+    )
+
+    name: str = Field(
+        default="kaboost", min_length=1, max_length=200, description="The model's name in answers."
+    )
+    kafka: Kafka = Field(default_factory=Kafka)
+    task: Task
+    features: Features
+    model: dict[str, Any] | None = Field(
+        default=None,
+        description="Rule, bank, loss and seed, the default of the task where it is not set; "
+        "`kaboost models` lists kinds and parameters.",
+    )
+    snapshots: Snapshots = Field(default_factory=Snapshots)
+    checkpoints: Checkpoints = Field(default_factory=Checkpoints)
+    api: Api = Field(default_factory=Api)
+    metrics: Metrics = Field(default_factory=Metrics)
+    log: Log = Field(default_factory=Log)
+    _origins: dict[Leaf, str] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        *others: PydanticBaseSettingsSource,
+        **more: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take only what is given: `load` has merged the sources and knows every origin."""
+        return (init_settings,)
+
+    @field_validator("model")
+    @classmethod
+    def _allowed(cls, value: dict[str, Any] | None, info: ValidationInfo) -> dict[str, Any] | None:
+        if "task" in info.data:
+            models.normalise_spec(value, info.data["task"].kind)
+        return value
+
+
+def load(path: Path | None, overrides: Mapping[str, object] | None = None) -> Settings:
+    """Read the configuration; flags go before environment, secrets, file and defaults."""
+    merged = read(Settings, path, overrides or {})
+    try:
+        settings = Settings(**{"task": {}, "features": {}, **merged.tree()})
+    except ValidationError as err:
+        raise ConfigError(advise(err, Settings, merged, is_hidden)) from err
+    settings._origins.update(merged.origins)
+    return settings
+
+
+def is_secret(key: str) -> bool:
+    """Say whether a librdkafka key holds something to hide."""
+    return SECRET.search(key.lower()) is not None
+
+
+def is_hidden(path: Leaf) -> bool:
+    """Say whether a setting's value is a secret or a mapping that may hold one."""
+    extra = ("kafka", "extra")
+    return path == extra[: len(path)] or (path[:2] == extra and is_secret(".".join(path[2:])))
+
+
+def values(settings: Settings) -> dict[Leaf, Any]:
+    """List every effective value leaf by leaf, secrets hidden, the model spelled out."""
+    tree = settings.model_dump(mode="json", by_alias=True)
+    tree["model"] = models.normalise_spec(settings.model, settings.task.kind)
+    return dict(flatten(tree))
+
+
+def origins(settings: Settings) -> dict[Leaf, str]:
+    """Say of every effective value where it came from."""
+    return {path: _origin(settings._origins, path) for path in values(settings)}
+
+
+def _origin(known: Mapping[Leaf, str], path: Leaf) -> str:
+    return next((known[path[:n]] for n in range(len(path), 0, -1) if path[:n] in known), "default")
+
+
+def _spell(value: bool | int | float | str | SecretStr) -> str:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return str(value).lower() if isinstance(value, bool) else str(value)

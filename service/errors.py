@@ -1,0 +1,93 @@
+"""Every error of the service, as one tree; each class carries the exit code of the program.
+
+KaboostError             5  an internal error at a named place
+├ ConfigError            2  start refused: key, value, remedy
+├ Refused                3  refused for safety: gap in offsets, missing checkpoint, folder in use
+├ BrokerError            4  broker or topic unreachable for good
+├ EventError             5  one event cannot be used: goes to the dead-letter topic
+├ RequestError           5  an HTTP request does not fit: answered with 422
+├ NotReady               5  no model to answer with yet: answered with 503
+└ CheckpointError        3  no checkpoint can be used
+  ├ Damaged              3  one file is damaged: the one before it is used
+  └ Incompatible         3  another format or another model than configured
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """What the exit code of the program says."""
+
+    DONE = 0
+    NOT_HELD = 1
+    USAGE = 2
+    REFUSED = 3
+    BROKER = 4
+    INTERNAL = 5
+    INTERRUPTED = 130
+
+
+class KaboostError(Exception):
+    """Stop what was asked; the message names the place, the value and the remedy."""
+
+    exit_code: Exit = Exit.INTERNAL
+
+
+class ConfigError(KaboostError):
+    """Refuse to start with this configuration."""
+
+    exit_code = Exit.USAGE
+
+
+class Refused(KaboostError):
+    """Refuse to go on because data could be lost or written twice."""
+
+    exit_code = Exit.REFUSED
+
+
+class BrokerError(KaboostError):
+    """Give up on a broker or topic that cannot be reached."""
+
+    exit_code = Exit.BROKER
+
+
+class EventError(KaboostError):
+    """Send one event to the dead-letter topic: `code` says why in one word."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class RequestError(KaboostError):
+    """Refuse an HTTP request: every fault as a JSON pointer and a sentence."""
+
+    def __init__(self, errors: Sequence[tuple[str, str]]) -> None:
+        super().__init__("; ".join(f"{pointer}: {detail}" for pointer, detail in errors))
+        self.errors = list(errors)
+
+
+class NotReady(KaboostError):
+    """Answer later: there is no model to predict with yet."""
+
+
+class CheckpointError(KaboostError):
+    """Stop: no checkpoint or snapshot file can be used."""
+
+    exit_code = Exit.REFUSED
+
+
+class Damaged(CheckpointError):
+    """Report one damaged file; the one before it is used."""
+
+
+class NotWritten(CheckpointError):
+    """Stop learning: what was learned cannot be made durable; a restart may find room again."""
+
+    exit_code = Exit.NOT_HELD
+
+
+class Incompatible(CheckpointError):
+    """Stop: the file holds another format or another model than configured."""

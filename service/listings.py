@@ -1,0 +1,113 @@
+"""What the command line lists (settings, parts of models, checkpoints) as rows of plain values."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+import models
+from models.types import Part
+from service import checkpoints, files
+from service.config import Settings, origins, values
+from service.errors import CheckpointError, ConfigError
+
+Row = dict[str, Any]
+
+
+def setting_rows(settings: Settings) -> list[Row]:
+    """List every effective setting with its value and origin."""
+    where = origins(settings)
+    return [
+        {"key": ".".join(path), "value": value, "origin": where[path]}
+        for path, value in values(settings).items()
+    ]
+
+
+def check_client(settings: Settings) -> None:
+    """Let librdkafka itself judge its keys, with no address to connect to."""
+    keys: dict[str, str | int | float | bool] = {**settings.kafka.client(), "log_level": 0}
+    keys["bootstrap.servers"] = ""
+    try:
+        AdminClient(keys)
+    except KafkaException as err:
+        raise ConfigError(
+            f"kafka.extra: {err.args[0].str()}; librdkafka's CONFIGURATION.md lists its keys"
+        ) from err
+
+
+def part_rows() -> list[Row]:
+    """List every kind of rule, bank and loss, then each of its parameters."""
+    words: dict[str, Mapping[str, Part]] = {
+        "rule": models.RULES,
+        "bank": models.BANKS,
+        "loss": models.LOSSES,
+    }
+    return [
+        row
+        for word, parts in words.items()
+        for part in parts.values()
+        for row in _part_rows(word, part)
+    ]
+
+
+def _part_rows(word: str, part: Part) -> list[Row]:
+    head = {"part": word, "kind": part.kind, "parameter": "", "default": "", "about": part.summary}
+    return [
+        head,
+        *(
+            {**head, "parameter": param.name, "default": param.default, "about": param.doc}
+            for param in part.params
+        ),
+    ]
+
+
+def checkpoint_rows(directory: Path) -> list[Row]:
+    """Read every checkpoint wholly, the newest first."""
+    return [_checkpoint_row(path) for path in checkpoints.listing(directory)]
+
+
+def newest_checkpoint(directory: Path) -> Path:
+    """Find the newest file of the newest run."""
+    path = next(checkpoints.listing(directory), None)
+    if path is None:
+        raise CheckpointError(
+            f"there is no checkpoint in {directory}: start a learner, or set checkpoints.directory"
+        )
+    return path
+
+
+def checkpoint_details(path: Path) -> list[Row]:
+    """List the header of a checkpoint, then its arrays."""
+    try:
+        header, arrays = files.read(path)
+    except FileNotFoundError as err:
+        raise CheckpointError(f"{path} is not there: `checkpoints list` names the files") from err
+    told = [{"key": key, "value": value} for key, value in header.items()]
+    return told + [
+        {"key": name, "value": f"{array.dtype} {list(array.shape)}"}
+        for name, array in sorted(arrays.items())
+    ]
+
+
+def _checkpoint_row(path: Path) -> Row:
+    row = {
+        "file": str(path),
+        "bytes": path.stat().st_size,
+        "created": "",
+        "events": "",
+        "offsets": "",
+    }
+    try:
+        found = checkpoints.load(path)
+    except CheckpointError as err:
+        return {**row, "state": str(err)}
+    told = found.header
+    return {
+        **row,
+        "created": told.get("created", ""),
+        "events": told.get("events_learned", ""),
+        "offsets": told["offsets"],
+        "state": "ok",
+    }

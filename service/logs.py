@@ -1,0 +1,69 @@
+"""One schema for every log line: ts, level, logger, event, then the fields of the event."""
+
+import json
+import logging
+import math
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from service.config import Log
+
+# What a record carries by itself; whatever else it has was given with `extra=`.
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+# Quiet by default: libraries speak up from warnings on.
+_LIBRARIES = ("uvicorn", "fastapi", "asyncio", "numba", "httpx", "httpcore")
+
+
+class JsonLines(logging.Formatter):
+    """Write one JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Render a record; what JSON does not know is written as text."""
+        return json.dumps(fields(record) | self._trace(record), default=str, ensure_ascii=False)
+
+    def _trace(self, record: logging.LogRecord) -> dict[str, str]:
+        return {"traceback": self.formatException(record.exc_info)} if record.exc_info else {}
+
+
+class TextLines(JsonLines):
+    """Write the same fields for people."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Render a record as time, level, logger, event and key=value pairs."""
+        told = fields(record)
+        head = [told.pop(key) for key in ("ts", "level", "logger", "event")]
+        pairs = [f"{key}={value!r}" for key, value in told.items()]
+        trace = [f"\n{text}" for text in self._trace(record).values()]
+        return " ".join([head[0], f"{head[1]:<7}", *head[2:], *pairs, *trace])
+
+
+def setup(log: Log, stream: TextIO | None = None) -> None:
+    """Send every log line to standard error in the configured form."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines() if log.format == "json" else TextLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(log.level.upper())
+    for name in _LIBRARIES:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+
+
+def fields(record: logging.LogRecord) -> dict[str, Any]:
+    """List a record's fields in the order of the schema."""
+    moment = datetime.fromtimestamp(record.created, UTC)
+    extra: Mapping[str, Any] = vars(record)
+    schema = {
+        "ts": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "level": record.levelname.lower(),
+        "logger": record.name,
+        "event": record.getMessage(),
+    }
+    given = {key: _plain(value) for key, value in extra.items() if key not in _OWN}
+    return {**schema, **given, **schema}
+
+
+def _plain(value: Any) -> Any:
+    """Spell what JSON has no number for: NaN and the infinities."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,224 @@
+"""Checkpoints: state and offsets as one thing, whatever moment the learner dies in."""
+
+import logging
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.baselines import baselines, compare_many, to_arrays
+from models.format import pack
+from models.model import Model
+from service import checkpoints, files
+from service.checkpoints import Checkpoint
+from service.errors import CheckpointError, Damaged, Incompatible
+
+SPEC = {"bank": {"kind": "linear", "n": 3}}
+SCHEMA = {"age": "number", "country": "category"}
+RNG = np.random.default_rng(1)
+EVENTS = [
+    ({"age": float(x), "country": "PT" if x > 0 else "DE"}, int(x + RNG.normal() > 0))
+    for x in RNG.normal(size=40)
+]
+Save = Callable[[], Path]
+
+
+class Learner:
+    """The least that learns: a model, its baselines and its position."""
+
+    def __init__(self, restored: Checkpoint | None = None) -> None:
+        self.model = restored.model if restored else Model("binary", SPEC, SCHEMA)
+        self.baselines = restored.baselines if restored else baselines(self.model.labels)
+        self.offset = restored.offsets[0] if restored else 0
+
+    def learn(self, until: int) -> None:
+        """Learn the events up to a position."""
+        for features, label in EVENTS[self.offset : until]:
+            self.model.learn_one(features, label)
+            one = np.ones(1)
+            compare_many(self.baselines, one, one, np.array([float(label)]), one)
+        self.offset = until
+
+    def checkpoint(self) -> Checkpoint:
+        """Give state and position."""
+        header = {"topic": "t", "events_learned": self.offset}
+        return Checkpoint(0, self.model, self.baselines, {0: self.offset}, header)
+
+    def bytes(self) -> dict[str, bytes]:
+        """Give every array's bytes."""
+        arrays = self.model.to_arrays() | to_arrays(self.baselines)
+        return {name: array.tobytes() for name, array in arrays.items()}
+
+
+@pytest.fixture
+def learner() -> Learner:
+    """A learner that has learned ten events."""
+    learner = Learner()
+    learner.learn(10)
+    return learner
+
+
+@pytest.fixture
+def save(tmp_path: Path, learner: Learner) -> Save:
+    """Write a checkpoint of the learner, three are kept."""
+    return lambda: checkpoints.write(tmp_path, learner.checkpoint(), keep=3)
+
+
+def flip(path: Path, position: int = -1) -> None:
+    """Damage one byte of a file."""
+    data = bytearray(path.read_bytes())
+    data[position] ^= 16
+    path.write_bytes(data)
+
+
+def restored(folder: Path, **configured: Any) -> Checkpoint:
+    """Restore what must be there."""
+    found, _ = checkpoints.restore(folder, configured)
+    assert found is not None
+    return found
+
+
+def test_continue_equals_never_stopped(tmp_path: Path, learner: Learner, save: Save) -> None:
+    """Save, restore, learn on: every array has the bytes of a learner that never stopped."""
+    save()
+    learner.learn(40)
+    again = Learner(restored(tmp_path))
+    assert again.offset == 10
+    again.learn(40)
+
+    assert again.bytes() == learner.bytes()
+
+
+def test_numbers_and_keep(tmp_path: Path, save: Save) -> None:
+    """Numbers go on from the highest on disk; the last K are kept; the header says what it is."""
+    paths = [save() for _ in range(5)]
+    found = restored(tmp_path)
+
+    assert [files.number(path) for path in paths] == [1, 2, 3, 4, 5]
+    assert list(checkpoints.listing(tmp_path)) == paths[:1:-1]
+    assert found.sequence == 5
+    assert found.offsets == {0: 10}
+    assert found.header["topic"] == "t"
+
+
+def test_first_start(tmp_path: Path) -> None:
+    """Where nothing was ever written there is nothing, and no damage either."""
+    assert checkpoints.restore(tmp_path / "new") == (None, 0)
+
+
+def test_abort_at_every_step(tmp_path: Path, learner: Learner, save: Save) -> None:
+    """A learner that stops in the middle of a write restores the old state or the new one.
+
+    State and offsets go together, and from one step to the next they never go back.
+    """
+    path = save()
+    old = learner.bytes()
+    learner.learn(20)
+    new, there = learner.bytes(), files.numbered(path.parent, "checkpoint", 2)
+    checkpoints.write(tmp_path, learner.checkpoint(), keep=3)
+    data = there.read_bytes()
+    seen = []
+    for count in range(6):
+        there.unlink(missing_ok=True)
+        list(islice(files.steps(there, data), count))
+        again = Learner(restored(tmp_path))
+        seen.append(again.offset)
+        assert again.bytes() == (old if again.offset == 10 else new)
+
+    assert seen == [10, 10, 10, 10, 20, 20]
+
+
+@pytest.mark.parametrize("position", [0, 8, 200, -100, -1])
+def test_damaged_newest(
+    tmp_path: Path,
+    learner: Learner,
+    save: Save,
+    caplog: pytest.LogCaptureFixture,
+    position: int,
+) -> None:
+    """A damaged newest is passed over loudly and counted; the next write leaves it as evidence."""
+    save()
+    learner.learn(20)
+    newest = save()
+    flip(newest, position)
+    with caplog.at_level(logging.ERROR):
+        found, fallbacks = checkpoints.restore(tmp_path)
+
+    assert found is not None
+    assert (found.offsets, fallbacks) == ({0: 10}, 1)
+    assert [record.message for record in caplog.records] == ["checkpoint damaged"]
+    assert files.number(save()) == 3
+    assert newest.exists()
+
+
+def test_all_damaged(tmp_path: Path, save: Save) -> None:
+    """With nothing readable left the learner refuses with exit code 3 rather than start anew."""
+    for path in (save(), save()):
+        flip(path)
+
+    with pytest.raises(CheckpointError, match=r"no checkpoint can be read.*--cold-start") as caught:
+        checkpoints.restore(tmp_path)
+    assert caught.value.exit_code == 3
+
+
+def test_file_under_another_name(save: Save) -> None:
+    """A copied checkpoint cannot pass for a newer one."""
+    path = save()
+    copy = files.numbered(path.parent, "checkpoint", 9)
+    copy.write_bytes(path.read_bytes())
+
+    with pytest.raises(Damaged, match="holds checkpoint 1"):
+        checkpoints.load(copy)
+
+
+CHANGES: list[tuple[tuple[Any, ...], str, str]] = [
+    (("binary", {"bank": {"kind": "linear", "n": 4}}, SCHEMA), "t", "spec.bank.n is 3 there, 4 "),
+    (("binary", SPEC, {**SCHEMA, "vip": "boolean"}), "t", "schema.vip is None there, 'boolean'"),
+    (("binary", SPEC, {**SCHEMA, "age": "category"}), "t", "schema.age is 'number' there"),
+    (("binary", SPEC, dict(reversed(SCHEMA.items()))), "t", "schema has its features in another"),
+    (("binary", SPEC, SCHEMA, ["a", "b"]), "t", r"labels is \[0, 1\] there, \['a', 'b'\]"),
+    (("regression", SPEC, SCHEMA), "t", "task is 'binary' there, 'regression' configured"),
+    (("binary", SPEC, SCHEMA), "u", "topic is 't' there, 'u' configured"),
+]
+
+
+@pytest.mark.parametrize(("model", "topic", "told"), CHANGES, ids=[row[2][:12] for row in CHANGES])
+def test_another_model(
+    tmp_path: Path, save: Save, model: tuple[Any, ...], topic: str, told: str
+) -> None:
+    """A checkpoint of another model is refused with exit code 3, naming the difference."""
+    save()
+    restored(tmp_path, model=Model("binary", SPEC, SCHEMA).describe(), topic="t")
+
+    with pytest.raises(Incompatible, match=told) as caught:
+        restored(tmp_path, model=Model(*model).describe(), topic=topic)
+    assert caught.value.exit_code == 3
+
+
+def test_arrays_of_another_program(tmp_path: Path, save: Save) -> None:
+    """A whole file whose arrays are not those of its description stops the start."""
+    path = save()
+    header, arrays = files.read(path)
+    path.write_bytes(pack({k: v for k, v in arrays.items() if k != "bank.w"}, header))
+
+    with pytest.raises(Incompatible, match=r"another Kaboost: .*bank"):
+        checkpoints.restore(tmp_path)
+
+
+def test_runs(tmp_path: Path, learner: Learner, save: Save) -> None:
+    """A cold start begins in a new folder; the old one stays; the highest one is current."""
+    assert checkpoints.new_run(tmp_path).name == "run-0001"
+    old = save()
+    run = checkpoints.new_run(tmp_path)
+    assert run.name == "run-0002"
+    assert checkpoints.restore(tmp_path) == (None, 0)
+    assert checkpoints.new_run(tmp_path) == run
+    learner.learn(20)
+    new = save()
+
+    assert new.parent == run
+    assert restored(tmp_path).offsets == {0: 20}
+    assert list(checkpoints.listing(tmp_path)) == [new, old]

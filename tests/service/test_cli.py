@@ -1,0 +1,230 @@
+"""The command line: what it prints, for people and as JSON, and its exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+import models
+from models.baselines import baselines
+from models.model import Model
+from service import checkpoints, files
+from service.checkpoints import Checkpoint
+from service.cli import main
+from service.config import Settings
+from service.reference import page
+
+ROOT = Path(__file__).parents[2]
+
+
+class Said(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Say = Callable[..., Said]
+
+
+@pytest.fixture
+def kaboost(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Say:
+    """Run a command in a folder with the smallest useful kaboost.yaml."""
+    for name in os.environ:
+        if name.startswith("KABOOST_"):
+            monkeypatch.delenv(name)
+    tree = {"task": {"kind": "binary"}, "features": {"schema": {"age": "number"}}}
+    (tmp_path / "kaboost.yaml").write_text(yaml.safe_dump(tree))
+    monkeypatch.chdir(tmp_path)
+
+    def say(*arguments: str) -> Said:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        told = capsys.readouterr()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return Said(code, told.out, told.err)
+
+    return say
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> list[Path]:
+    """Two checkpoints where the configuration looks for them."""
+    model = Model("binary", {"bank": {"kind": "linear", "n": 3}}, {"age": "number"})
+    header = {"created": "2026-11-20T10:00:00Z", "events_learned": 5}
+    state = Checkpoint(0, model, baselines(model.labels), {0: 5}, header)
+    folder = tmp_path / "data" / "checkpoints"
+    return [checkpoints.write(folder, state, keep=3) for _ in range(2)]
+
+
+COMMANDS = ["serve", "learner", "api", "demo", "models"]
+COMMANDS += ["config show", "config schema", "config check"]
+COMMANDS += ["checkpoints list", "checkpoints show", "checkpoints verify"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(kaboost: Say, command: str) -> None:
+    """Every command explains itself and ends with an example of itself."""
+    said = kaboost(*command.split(), "--help")
+
+    assert said.code == 0
+    assert f"Example: kaboost {command}" in said.out
+
+
+def test_help_is_quick() -> None:
+    """Help loads no kernel: it is there before one would be."""
+    loaded = "import sys; from service.cli import app; print('numba' in sys.modules)"
+    out = subprocess.run(
+        [sys.executable, "-c", loaded], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+
+    assert out == "False\n"
+
+
+def test_config_show(kaboost: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every effective value stands there with its origin; secrets do not."""
+    monkeypatch.setenv("KABOOST_KAFKA__EXTRA__SASL_PASSWORD", "hunter2")
+    flags = ("--set", "kafka.topic=payments", "--set", "model.bank={kind: linear, n: 3}")
+    said = kaboost("config", "show", *flags)
+    rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in said.out.splitlines()}
+    told = json.loads(kaboost("config", "show", "--json", *flags).out)
+
+    assert said.code == 0
+    assert rows["key"] == ["value", "origin"]
+    assert rows["kafka.topic"] == ["payments", "flag"]
+    assert rows["task.kind"] == ["binary", "file kaboost.yaml"]
+    assert rows["model.bank.n"] == ["3", "flag"]
+    assert rows["model.loss.kind"] == ["logistic", "default"]
+    assert rows["kafka.extra.sasl.password"] == [
+        "**********",
+        "env KABOOST_KAFKA__EXTRA__SASL_PASSWORD",
+    ]
+    assert [row["key"] for row in told] == list(rows)[1:]
+    assert "hunter2" not in said.out + json.dumps(told)
+
+
+def test_config_schema(kaboost: Say) -> None:
+    """The JSON Schema is that of the settings."""
+    assert json.loads(kaboost("config", "schema").out) == Settings.model_json_schema()
+
+
+def test_config_docs(kaboost: Say) -> None:
+    """The page of settings is printed as it stands in docs/."""
+    assert kaboost("config", "docs") == Said(0, page(), "")
+
+
+def test_config_check(kaboost: Say) -> None:
+    """A configuration that holds is ok."""
+    assert kaboost("config", "check") == Said(0, "ok\n", "")
+    assert json.loads(kaboost("config", "check", "--json").out) == {"ok": True}
+
+
+REFUSED: list[tuple[tuple[str, ...], str]] = [
+    (("--config", "no.yaml"), "configuration file no.yaml cannot be read"),
+    (("--set", "kafka.topc=x"), "kafka.topc = 'x' (flag): unknown key; did you mean kafka.topic?"),
+    (("--set", "kafka"), "--set kafka: write SECTION.KEY=VALUE"),
+    (("--set", "kafka=x"), "--set kafka=x: write SECTION.KEY=VALUE"),
+    (("--set", "api.port=x"), "api.port = 'x' (flag): should be a valid integer"),
+    (("--set", "kafka.extra.sasl.pasword=x"), 'No such configuration property: "sasl.pasword"'),
+    (("--set", "kafka.extra.security.protocol=tls"), "kafka.extra: "),
+]
+
+
+@pytest.mark.parametrize(("arguments", "told"), REFUSED)
+def test_refused_configuration(kaboost: Say, arguments: tuple[str, ...], told: str) -> None:
+    """What does not hold ends with exit code 2 and one sentence, without a traceback."""
+    said = kaboost("config", "check", *arguments)
+
+    assert said.code == 2
+    assert said.out == ""
+    assert said.err.startswith("kaboost: ")
+    assert told in said.err
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("role", ["serve", "learner", "api"])
+def test_roles_refuse_too(kaboost: Say, role: str) -> None:
+    """No role starts with a configuration that does not hold."""
+    said = kaboost(role, "--set", "task.kind=x")
+
+    assert said.code == 2
+    assert "task.kind = 'x' (flag)" in said.err
+
+
+@pytest.mark.parametrize("arguments", [["nope"], ["serve", "--nope"], ["config"]])
+def test_usage(kaboost: Say, arguments: list[str]) -> None:
+    """A wrong command line ends with exit code 2."""
+    assert kaboost(*arguments).code == 2
+
+
+def test_models(kaboost: Say) -> None:
+    """Every kind and every parameter of every part is listed, for people and as JSON."""
+    told = json.loads(kaboost("models", "--json").out)
+    listed = {(row["part"], row["kind"], row["parameter"]) for row in told}
+    expected = {
+        (word, part.kind, name)
+        for word, parts in (("rule", models.RULES), ("bank", models.BANKS), ("loss", models.LOSSES))
+        for part in parts.values()
+        for name in ("", *(param.name for param in part.params))
+    }
+
+    assert listed == expected
+    assert "bank  linear" in kaboost("models").out
+
+
+def test_no_checkpoints(kaboost: Say) -> None:
+    """Where there is none, that is said: show refuses, verify does not hold."""
+    assert kaboost("checkpoints", "list") == Said(0, "none\n", "")
+    assert json.loads(kaboost("checkpoints", "list", "--json").out) == []
+    assert kaboost("checkpoints", "verify") == Said(1, "none\n", "")
+    said = kaboost("checkpoints", "show")
+    assert said.code == 3
+    assert "there is no checkpoint in data/checkpoints" in said.err
+
+
+def test_checkpoints(kaboost: Say, saved: list[Path]) -> None:
+    """The newest comes first, with its position and whether it can be read."""
+    rows: list[dict[str, Any]] = json.loads(kaboost("checkpoints", "list", "--json").out)
+
+    assert [files.number(Path(row["file"])) for row in rows] == [2, 1]
+    assert rows[0]["offsets"] == {"0": 5}
+    assert rows[0]["bytes"] == saved[1].stat().st_size
+    assert [row["state"] for row in rows] == ["ok", "ok"]
+    assert kaboost("checkpoints", "verify").code == 0
+
+
+def test_damaged_checkpoint(kaboost: Say, saved: list[Path]) -> None:
+    """One damaged file: the list says which, verify ends with exit code 1."""
+    saved[0].write_bytes(saved[0].read_bytes()[:-1])
+    said = kaboost("checkpoints", "verify", "--json")
+
+    assert said.code == 1
+    assert [row["state"] == "ok" for row in json.loads(said.out)] == [True, False]
+    assert f"{saved[0].name} is damaged" in json.loads(said.out)[1]["state"]
+    assert kaboost("checkpoints", "show", str(saved[0])).code == 3
+
+
+def test_show_checkpoint(kaboost: Say, saved: list[Path]) -> None:
+    """One file's header and arrays: the newest, or the one that is named."""
+    newest = kaboost("checkpoints", "show").out
+    named = {
+        row["key"]: row["value"]
+        for row in json.loads(kaboost("checkpoints", "show", str(saved[0]), "--json").out)
+    }
+
+    assert "sequence" in newest
+    assert (named["sequence"], named["offsets"]) == (1, {"0": 5})
+    assert named["model"]["spec"]["bank"]["n"] == 3
+    assert named["baselines.loss_sum"] == "float64 [3]"
+    assert kaboost("checkpoints", "show", "gone.safetensors").code == 3

@@ -1,0 +1,364 @@
+"""Settings: where values come from, what is refused and in which words, what is never shown."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from service import config
+from service.config import Settings
+from service.errors import ConfigError
+from service.reference import page
+
+ROOT = Path(__file__).parents[2]
+SECRET = "hunter2"
+Write = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests see no KABOOST_ variable but those they set."""
+    for name in os.environ:
+        if name.startswith("KABOOST_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a configuration file: the smallest useful one, with what is given on top."""
+
+    def write(**sections: Any) -> Path:
+        tree = {"task": {"kind": "binary"}, "features": {"schema": {"age": "number"}}, **sections}
+        path = tmp_path / "kaboost.yaml"
+        path.write_text(yaml.safe_dump(tree))
+        return path
+
+    return write
+
+
+def refusal(path: Path | None, **flags: object) -> str:
+    """Load what must be refused; give the sentence."""
+    with pytest.raises(ConfigError) as caught:
+        config.load(path, flags)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+def show(settings: Settings) -> dict[str, tuple[Any, str]]:
+    """Give value and origin by dotted name."""
+    where = config.origins(settings)
+    return {".".join(path): (value, where[path]) for path, value in config.values(settings).items()}
+
+
+def test_smallest_file(write: Write) -> None:
+    """Task and schema are all that must be set."""
+    settings = config.load(write())
+
+    assert settings.features.columns == {"age": "number"}
+    assert settings.kafka.dlq == "kaboost.events.v1.dlq"
+    assert settings.api.host == "127.0.0.1"
+    assert settings.model is None
+
+
+def test_precedence(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flags go before environment, secrets, file and default; each origin is named."""
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "kafka__topic").write_text("from-secret\n")
+    path, seen = write(), []
+    seen.append(show(config.load(path))["kafka.topic"])
+    write(kafka={"topic": "from-file"})
+    seen.append(show(config.load(path))["kafka.topic"])
+    monkeypatch.setenv("KABOOST_SECRETS_DIR", str(tmp_path / "secrets"))
+    seen.append(show(config.load(path))["kafka.topic"])
+    monkeypatch.setenv("KABOOST_KAFKA__TOPIC", "from-env")
+    seen.append(show(config.load(path))["kafka.topic"])
+    seen.append(show(config.load(path, {"kafka.topic": "from-flag"}))["kafka.topic"])
+
+    assert seen == [
+        ("kaboost.events.v1", "default"),
+        ("from-file", f"file {path}"),
+        ("from-secret", f"secret in {tmp_path / 'secrets'}"),
+        ("from-env", "env KABOOST_KAFKA__TOPIC"),
+        ("from-flag", "flag"),
+    ]
+
+
+def test_everything_from_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file is needed; lists and mappings are JSON, the model's numbers are numbers."""
+    monkeypatch.setenv("KABOOST_TASK__KIND", "multiclass")
+    monkeypatch.setenv("KABOOST_TASK__LABELS", '["a", 2, true]')
+    monkeypatch.setenv("KABOOST_FEATURES__SCHEMA", '{"Age": "number"}')
+    monkeypatch.setenv("KABOOST_MODEL__BANK", '{"kind": "linear", "n": 3}')
+    monkeypatch.setenv("KABOOST_MODEL__SEED", "7")
+    settings = config.load(None)
+
+    assert settings.task.labels == ["a", 2, True]
+    assert [type(label) for label in settings.task.labels] == [str, int, bool]
+    assert settings.features.columns == {"Age": "number"}
+    assert show(settings)["model.bank.n"] == (3, "env KABOOST_MODEL__BANK")
+    assert show(settings)["model.seed"] == (7, "env KABOOST_MODEL__SEED")
+
+
+def test_layers_merge_key_by_key(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable below a mapping of the file changes that one key; a bare word keeps its kind."""
+    monkeypatch.setenv("KABOOST_MODEL__BANK__N", "5")
+    monkeypatch.setenv("KABOOST_KAFKA__EXTRA__SASL_USERNAME", "007")
+    path = write(model={"bank": "nets"}, kafka={"extra": {"client.id": "k", "sasl.username": "x"}})
+    shown = show(config.load(path))
+
+    assert shown["model.bank.kind"] == ("nets", f"file {path}")
+    assert shown["model.bank.n"] == (5, "env KABOOST_MODEL__BANK__N")
+    assert shown["kafka.extra.client.id"] == ("k", f"file {path}")
+    assert shown["kafka.extra.sasl.username"][0] == "007"
+
+
+def test_plain_yaml_values(tmp_path: Path) -> None:
+    """`no` and dates are words, 1e-3 is a number, as YAML 1.2 has it."""
+    path = tmp_path / "k.yaml"
+    path.write_text(
+        "task: {kind: binary, labels: [no, yes]}\n"
+        "features: {schema: {on: boolean}}\n"
+        "kafka: {start_from: 2026-11-20T10:00:00Z, extra: {sasl.username: 007}}\n"
+        "model: {bank: {kind: linear, lr: 1e-3}}\n"
+    )
+    settings = config.load(path)
+
+    assert settings.task.labels == ["no", "yes"]
+    assert settings.features.columns == {"on": "boolean"}
+    assert settings.kafka.start_ms == 1_795_168_800_000
+    assert settings.kafka.extra["sasl.username"] == "007"
+    assert show(settings)["model.bank.lr"][0] == 1e-3
+
+
+REFUSALS: list[tuple[dict[str, Any], list[str]]] = [
+    ({"topic": "x"}, ["topic = 'x'", "unknown key", "did you mean kafka.topic?"]),
+    ({"kafka": {"topc": "x"}}, ["kafka.topc = 'x'", "did you mean kafka.topic?"]),
+    ({"zzz": 1}, ["zzz = 1", "known are name, kafka, task"]),
+    ({"api": {"port": 70000}}, ["api.port = 70000", "less than or equal to 65535"]),
+    ({"api": {"port": "http"}}, ["api.port = 'http'", "valid integer"]),
+    ({"snapshots": {"every_seconds": 0}}, ["snapshots.every_seconds = 0", "greater than 0"]),
+    ({"kafka": {"topic": "a b"}}, ["kafka.topic = 'a b'", "match pattern"]),
+    ({"kafka": {"topic": "t", "dlq_topic": "t"}}, ["kafka.dlq_topic = 't'", "name another"]),
+    ({"kafka": {"start_from": "noon"}}, ["kafka.start_from = 'noon'", "earliest, latest or"]),
+    ({"kafka": {"start_from": "2026-01-01"}}, ["start_from = '2026-01-01'", "offset"]),
+    ({"kafka": {"extra": {"group.id": "g"}}}, ["kafka.extra", "group.id", "kafka.group_id"]),
+    ({"kafka": {"extra": {"ssl.ca": [1]}}}, ["kafka.extra.ssl.ca = [1]", "string"]),
+    ({"task": {"kind": "binry"}}, ["task.kind = 'binry'", "'regression', 'binary' or"]),
+    ({"task": {}}, ["task.kind: missing", "set KABOOST_TASK__KIND"]),
+    ({"task": {"kind": "multiclass"}}, ["task.labels", "needs the list"]),
+    ({"task": {"kind": "binary", "labels": ["a"]}}, ["task.labels = ['a']", "give two"]),
+    ({"features": {}}, ["features.schema: missing", "KABOOST_FEATURES__SCHEMA"]),
+    ({"features": {"schema": {}}}, ["features.schema = {}", "at least 1"]),
+    ({"features": {"schema": {"a": "int"}}}, ["features.schema.a = 'int'", "'category'"]),
+    ({"features": {"schema": {1: "number"}}}, ["features.schema", "key 1", "quotes"]),
+    ({"model": {"bank": "linaer"}}, ["model = ", "did you mean 'linear'?"]),
+    ({"model": {"loss": "squared"}}, ["model = ", "does not answer a binary task"]),
+    ({"log": {"level": "loud"}}, ["log.level = 'loud'", "'debug'"]),
+]
+
+
+@pytest.mark.parametrize(("sections", "words"), REFUSALS, ids=lambda value: str(value)[:40])
+def test_refusals(write: Write, sections: dict[str, Any], words: list[str]) -> None:
+    """A refusal names the key, the value and the remedy."""
+    told = refusal(write(**sections))
+
+    assert [word for word in words if word not in told] == []
+
+
+def test_all_faults_at_once(write: Write) -> None:
+    """Every fault is told in one go, each with the origin of its value."""
+    path = write(kafka={"topc": "x"}, api={"port": 0.5}, task={"kind": "x"})
+
+    told = refusal(path).splitlines()
+
+    assert len(told) == 3
+    assert sum(f"(file {path})" in line for line in told) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("KABOOST_TOPIC", "x", ["KABOOST_TOPIC is not a setting", "KABOOST_KAFKA__TOPIC?"]),
+        ("KABOOST_API_PORT", "80", ["KABOOST_API_PORT is not", "KABOOST_API__PORT?"]),
+        ("KABOOST_QQQQQ", "80", ["KABOOST_QQQQQ is not a setting", "docs/settings.md"]),
+        ("KABOOST_KAFKA__TOPC", "x", ["kafka.topc = 'x' (env KABOOST_KAFKA__TOPC)", "topic?"]),
+        ("KABOOST_TASK__LABELS", "a,b", ["task.labels = 'a,b'", "as JSON"]),
+        ("KABOOST_FEATURES", "{", ["environment variable", "JSON"]),
+        ("KABOOST_SECRETS_DIR", "/nowhere", ["KABOOST_SECRETS_DIR = /nowhere", "name a directory"]),
+    ],
+)
+def test_environment_refusals(
+    write: Write, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: list[str]
+) -> None:
+    """A variable that sets nothing, or nothing sensible, is refused by its name."""
+    monkeypatch.setenv(name, value)
+
+    told = refusal(write())
+
+    assert [word for word in words if word not in told] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("KABOOST_PORT", "tcp://10.0.0.1:8000"),
+        ("KABOOST_API_PORT_8000_TCP_ADDR", "10.0.0.1"),
+        ("KABOOST_API_SERVICE_HOST", "10.0.0.1"),
+        ("KABOOST_SERVICE_PORT_HTTP", "8000"),
+        ("KABOOST_TEST_BOOTSTRAP", "127.0.0.1:9092"),
+    ],
+)
+def test_foreign_names(
+    write: Write, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """What Kubernetes makes for a service called kaboost stops nothing."""
+    monkeypatch.setenv(name, value)
+
+    assert config.load(write()).api.port == 8000
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kafka: {topic: a, topic: b}", ["the key 'topic' stands twice", "line 1"]),
+        ("a: [", ["is not YAML", "line 1"]),
+        ("just words", ["write sections", "'just words'"]),
+    ],
+)
+def test_broken_files(tmp_path: Path, text: str, words: list[str]) -> None:
+    """A file that cannot be read as sections is refused with its name."""
+    path = tmp_path / "k.yaml"
+    path.write_text(text)
+    told = refusal(path)
+
+    assert [word for word in [str(path), *words] if word not in told] == []
+    assert "cannot be read" in refusal(tmp_path / "missing.yaml")
+
+
+HIDING_KEYS = [
+    "sasl.password",
+    "ssl.key.password",
+    "ssl.keystore.password",
+    "ssl.key.pem",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.config",
+    "sasl.oauthbearer.assertion.private.key.passphrase",
+]
+
+
+@pytest.mark.parametrize("key", HIDING_KEYS)
+def test_secrets_are_hidden(write: Write, key: str) -> None:
+    """A secret is nowhere but in the client's own configuration."""
+    settings = config.load(write(kafka={"extra": {key: SECRET, "enable.ssl": True}}))
+
+    assert settings.kafka.client()[key] == SECRET
+    assert settings.kafka.client()["enable.ssl"] == "true"
+    assert show(settings)[f"kafka.extra.{key}"][0] == "**********"
+    assert SECRET not in repr(settings) + str(settings) + settings.model_dump_json()
+
+
+def test_plain_keys_are_shown(write: Write) -> None:
+    """What only sounds like a secret is shown."""
+    extra = {"ssl.key.location": "/k.pem", "sasl.oauthbearer.token.endpoint.url": "https://a"}
+    shown = show(config.load(write(kafka={"extra": extra})))
+
+    assert shown["kafka.extra.ssl.key.location"][0] == "/k.pem"
+    assert shown["kafka.extra.sasl.oauthbearer.token.endpoint.url"][0] == "https://a"
+
+
+@pytest.mark.parametrize(
+    "kafka",
+    [
+        {"extra": {"sasl.password": [SECRET]}},
+        {"extra": {"sasl.password": SECRET, "group.id": "g"}},
+        {"extra": {"sasl.password": SECRET}, "topic": "t", "dlq_topic": "t"},
+        {"extra": {"sasl.password": SECRET}, "topc": "t"},
+        {"extra": f"sasl.password={SECRET}"},
+        f"sasl.password={SECRET}",
+    ],
+)
+def test_refusals_tell_no_secret(write: Write, kafka: object) -> None:
+    """No fault beside a secret prints it."""
+    assert SECRET not in refusal(write(kafka=kafka))
+
+
+def test_broken_line_tells_no_secret(tmp_path: Path) -> None:
+    """A line that is not YAML may hold the password: only its number is told."""
+    path = tmp_path / "k.yaml"
+    path.write_text(f'kafka: {{extra: {{sasl.password: "{SECRET}}}}}\n')
+
+    assert SECRET not in refusal(path)
+
+
+def test_secret_from_a_file(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mounted secrets directory gives what the configuration leaves out."""
+    folder = tmp_path / "secrets"
+    folder.mkdir()
+    (folder / "kafka__extra__sasl_password").write_text(f"{SECRET}\n")
+    (folder / "of-another-program").write_text("x")
+    monkeypatch.setenv("KABOOST_SECRETS_DIR", str(folder))
+    settings = config.load(write())
+
+    assert settings.kafka.client()["sasl.password"] == SECRET
+    assert show(settings)["kafka.extra.sasl.password"] == ("**********", f"secret in {folder}")
+
+
+def test_settings_are_frozen(write: Write) -> None:
+    """Nothing changes after the start."""
+    settings = config.load(write())
+
+    with pytest.raises(ValueError, match="frozen"):
+        settings.kafka.topic = "x"  # type: ignore[misc]
+    with pytest.raises(ValueError, match="frozen"):
+        settings.name = "x"  # type: ignore[misc]
+
+
+def test_flags_hold_lists(write: Write) -> None:
+    """A list or mapping in a flag is read as YAML."""
+    assert config.load(write(), {"task.labels": "[a, b]"}).task.labels == ["a", "b"]
+    assert show(config.load(write(), {"model.seed": "3"}))["model.seed"] == (3, "flag")
+
+
+def test_schema_is_json() -> None:
+    """The JSON Schema names what is required and refuses unknown keys."""
+    schema = json.loads(json.dumps(Settings.model_json_schema()))
+
+    assert schema["required"] == ["task", "features"]
+    assert schema["additionalProperties"] is False
+    assert schema["$defs"]["Api"]["properties"]["port"]["maximum"] == 65535
+
+
+def test_page_of_settings() -> None:
+    """docs/settings.md is what the code says: `kaboost config docs > docs/settings.md` mends it."""
+    assert (ROOT / "docs" / "settings.md").read_text() == page()
+
+
+def test_page_has_every_setting(write: Write) -> None:
+    """Every setting has a heading, its environment name and a description."""
+    text = page()
+    fields = [
+        (section, part.alias or name, part)
+        for section, field in Settings.model_fields.items()
+        for name, part in getattr(field.annotation, "model_fields", {}).items()
+    ]
+    missing = [
+        f"{section}.{name}"
+        for section, name, part in fields
+        if f"### {section}.{name}\n\n{part.description}\n" not in text
+        or f"`KABOOST_{section}__{name}`".upper() not in text.upper()
+    ]
+
+    assert len(fields) > 30
+    assert missing == []
+
+
+def test_example_file() -> None:
+    """The example loads, and says everything it sets with a value of its own."""
+    settings = config.load(ROOT / "kaboost.example.yaml")
+
+    assert settings.kafka.topic == "payments.v1"
+    assert settings.task.labels == ["legitimate", "fraud"]

@@ -1,0 +1,257 @@
+"""The writer under snapshots and checkpoints: killed, damaged, crowded out, and still whole."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.format import pack
+from service import files
+from service.errors import Damaged, NotWritten, Refused
+
+ROOT = Path(__file__).parents[2]
+STEPS = ["opened", "written", "synced", "renamed", "durable"]
+
+
+def state(value: float) -> dict[str, np.ndarray]:
+    """A small state that says which one it is."""
+    return {"w": np.full((2, 3), value), "n": np.array(7), "none": np.zeros((0, 4))}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with the old state in it."""
+    path = files.numbered(tmp_path, "state", 1)
+    files.write(path, state(1.0), {"kind": "state"})
+    return path
+
+
+def value(path: Path) -> float:
+    """Read which state a file holds."""
+    return float(files.read(path)[1]["w"][0, 0])
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_what_is_written_is_read(path: Path, mapped: bool) -> None:
+    """Arrays and header come back bit for bit, and cannot be written to."""
+    header, arrays = files.read(path, mapped=mapped)
+
+    assert header == {"kind": "state"}
+    assert {name: array.tobytes() for name, array in arrays.items()} == {
+        name: array.tobytes() for name, array in state(1.0).items()
+    }
+    assert [array.shape for _, array in sorted(arrays.items())] == [(), (0, 4), (2, 3)]
+    with pytest.raises(ValueError, match="read-only"):
+        arrays["w"][0, 0] = 2.0
+
+
+def test_size_is_told(path: Path) -> None:
+    """`write` gives the bytes on the disk."""
+    assert files.write(path, state(2.0), {}) == path.stat().st_size
+
+
+def test_order_of_the_durable_write(path: Path) -> None:
+    """Bytes, fsync of the file, rename, fsync of the folder: seen in the calls really made."""
+    seen: list[str] = []
+
+    def watch(frame: FrameType, event: str, call: Any) -> None:
+        told = {"write", "fsync", "replace"}
+        if (
+            event == "c_call"
+            and call.__name__ in told
+            and frame.f_code.co_filename == files.__file__
+        ):
+            seen.append(f"{frame.f_code.co_name}: {call.__name__}")
+
+    sys.setprofile(watch)
+    try:
+        files.write(path, state(2.0), {})
+    finally:
+        sys.setprofile(None)
+
+    assert seen == ["steps: write", "sync: fsync", "steps: replace", "sync_folder: fsync"]
+
+
+@pytest.mark.parametrize("count", range(len(STEPS) + 1))
+def test_abort_at_every_step(path: Path, count: int) -> None:
+    """A writer that stops after any step leaves the old state or the new one, whole."""
+    done = list(islice(files.steps(path, pack(state(2.0), {})), count))
+
+    assert done == STEPS[:count]
+    assert value(path) == (2.0 if "renamed" in done else 1.0)
+    assert files.newest(path.parent, "state") == [path]
+
+
+def test_kill_at_every_step(tmp_path: Path) -> None:
+    """The same with real processes that really die: only a temporary file is left behind."""
+    script = f"""
+        import os, signal
+        from itertools import islice
+        from pathlib import Path
+        from models.format import pack
+        from service import files
+        import numpy as np
+        for count in range({len(STEPS) + 1}):
+            path = files.numbered(files.make(Path({str(tmp_path)!r}) / str(count)), "state", 1)
+            files.write(path, {{"w": np.full((2, 3), 1.0)}}, {{}})
+            child = os.fork()
+            if child == 0:
+                steps = files.steps(path, pack({{"w": np.full((2, 3), 2.0)}}, {{}}))
+                list(islice(steps, count))
+                os.kill(os.getpid(), signal.SIGKILL)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], cwd=ROOT, check=True)
+    found = {count: tmp_path / str(count) for count in range(len(STEPS) + 1)}
+    left = {count: [path.name for path in folder.glob(".*.tmp")] for count, folder in found.items()}
+    values = [value(files.newest(folder, "state")[0]) for folder in found.values()]
+
+    temporary = [".state-000000000001.safetensors.tmp"]
+    assert values == [1.0, 1.0, 1.0, 1.0, 2.0, 2.0]
+    assert left == {0: [], 1: temporary, 2: temporary, 3: temporary, 4: [], 5: []}
+
+
+def test_no_room(path: Path) -> None:
+    """A write that finds no room says so, leaves no litter and leaves the old state."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(NotWritten, match=r"File too large.*make room.*untouched") as caught:
+            files.write(path, {"w": np.zeros(10_000)}, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert caught.value.exit_code == 1
+    assert value(path) == 1.0
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_every_flipped_byte_is_found(path: Path, mapped: bool) -> None:
+    """No byte of the file can change without a word."""
+    whole = path.read_bytes()
+    missed = []
+    for position in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[position] ^= 1 << position % 8
+        path.write_bytes(damaged)
+        try:
+            files.read(path, mapped=mapped)
+        except Damaged:
+            continue
+        missed.append(position)
+
+    assert len(whole) > 300
+    assert missed == []
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:7],
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:-1],
+        lambda data: data + b"\0",
+        lambda data: bytes(len(data)),
+        lambda data: b"\xff" * len(data),
+    ],
+    ids=["empty", "seven", "half", "short", "long", "zeros", "ones"],
+)
+def test_cut_and_foreign_files(path: Path, mapped: bool, damage: Callable[[bytes], bytes]) -> None:
+    """Cut, lengthened and foreign files are damaged, by name."""
+    path.write_bytes(damage(path.read_bytes()))
+
+    with pytest.raises(Damaged, match=r"state-000000000001.* is damaged"):
+        files.read(path, mapped=mapped)
+
+
+def test_missing_is_not_damaged(tmp_path: Path) -> None:
+    """A file that is gone was pruned, not damaged."""
+    with pytest.raises(FileNotFoundError):
+        files.read(tmp_path / "gone.safetensors")
+
+
+def test_newest_are_kept(tmp_path: Path) -> None:
+    """The newest K stay; whoever maps an old one keeps what it sees."""
+    for number in (1, 2, 9, 10, 11):
+        files.write(files.numbered(tmp_path, "state", number), state(number), {})
+    (tmp_path / "state-of-things.safetensors").touch()
+    _, mapped = files.read(files.numbered(tmp_path, "state", 1), mapped=True)
+    files.prune(tmp_path, "state", keep=2)
+
+    assert [files.number(path) for path in files.newest(tmp_path, "state")] == [11, 10]
+    assert mapped["w"][0, 0] == 1.0
+    assert (tmp_path / "state-of-things.safetensors").exists()
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from service import files
+with files.lock(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Any:
+    """A process that holds the folder's lock."""
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_second_writer_refuses(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+    """A second writer is refused with the first one's process id and exit code 3."""
+    with (
+        pytest.raises(Refused, match=f"{tmp_path} is in use by process {holder.pid}") as caught,
+        files.lock(tmp_path),
+    ):
+        pass
+
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, None], ids=["killed", "ended"])
+def test_lock_ends_with_its_process(
+    tmp_path: Path, holder: subprocess.Popen[str], end: signal.Signals | None
+) -> None:
+    """However the holder went, the next one gets the folder, and clears what lies about."""
+    litter = tmp_path / "run-0001" / ".state-000000000002.safetensors.tmp"
+    litter.parent.mkdir()
+    litter.touch()
+    if end:
+        holder.send_signal(end)
+    else:
+        holder.stdin.close()  # type: ignore[union-attr]
+    holder.wait(10)
+    with files.lock(tmp_path):
+        told = (tmp_path / ".lock").read_text().strip()
+
+    assert told == str(os.getpid())
+    assert not litter.exists()
+    assert (tmp_path / ".lock").read_text() == ""
+
+
+def test_folders_are_made(tmp_path: Path) -> None:
+    """Folders come into being on the way; what stands in the way is named."""
+    assert files.make(tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(NotWritten, match=r"file cannot be made: File exists"):
+        files.make(tmp_path / "file" / "below")
