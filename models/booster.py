@@ -72,8 +72,8 @@ def learn_many(booster: Booster, X: ArrayLike, y: ArrayLike, w: ArrayLike | None
     Raises
     ------
     ModelError
-        The booster is read-only, or an array has a wrong shape, or a value that is not finite, or a label that the loss does not
-        know.
+        The booster is read-only, or an array has a wrong shape, a value that is not finite, or a
+        label that the loss does not know.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def learn_many(booster: Booster, X: ArrayLike, y: ArrayLike, w: ArrayLike | None
     "squared"}, d=1) >>> models.learn_many(booster, [[1.0], [1.0]], [2.0, 2.0])[0].tolist() [0.0]
     """
     if not booster.progress.events.flags.writeable:
-        raise ModelError("booster: its arrays are read-only (a snapshot); learn on a loaded checkpoint")
+        raise ModelError("booster: its arrays are read-only (a snapshot); load a checkpoint")
     X = features(booster, X)
     Y = encode_labels(booster.loss, np.asarray(y), int(booster.shape[1]))
     W = np.ones(len(X)) if w is None else np.ascontiguousarray(w, dtype=np.float64)

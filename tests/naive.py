@@ -317,7 +317,8 @@ class NaiveBooster:
         targets, weights = self.rule.targets(self.loss, P, h, label, w)
         for i, target in enumerate(targets):
             self.target_square[i] += w * sum(a * a for a in target)
-            self.error_square[i] += w * sum((a - b) ** 2 for a, b in zip(target, h[i], strict=True))
+            error = [a - b for a, b in zip(target, h[i], strict=True)]
+            self.error_square[i] += w * sum(a * a for a in error)
         self.bank.update(x, h, targets, weights)
         self.rule.adapt(self.loss, label, w)
         return served

@@ -69,7 +69,8 @@ def _(bank: Sgd, x: Vec, h: Mat, room: Mat) -> None:
                 add(h[c, j::d], bank.w[c, j, j::d], x[j])
         else:
             for j in range(d):
-                add(h[c], bank.w[c, j], x[j])
+                if x[j] != 0.0:  # one-hot features cost what they hold
+                    add(h[c], bank.w[c, j], x[j])
         if rows > d:
             add(h[c], bank.w[c, d], 1.0)
 
@@ -87,7 +88,8 @@ def _(bank: Sgd, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat)
                 shift(bank.w[c, j, j::d], target[c, j::d], x[j])
         else:
             for j in range(d):
-                shift(bank.w[c, j], target[c], x[j])
+                if x[j] != 0.0:
+                    shift(bank.w[c, j], target[c], x[j])
         if rows > d:
             shift(bank.w[c, d], target[c], 1.0)
 
@@ -99,6 +101,8 @@ def _(bank: Nag, x: Vec, h: Mat, room: Mat) -> None:
     for c in range(m):
         fill(h[c], 0.0)
         for j in range(d):
+            if x[j] == 0.0:
+                continue
             size = abs(x[j])
             # A feature larger than ever: predict as in its new scale; `update` moves the weights
             # there.

@@ -88,7 +88,8 @@ def think(W1: Mat3, W2: Mat3, activation: int, x: Vec, h: Mat, room: Mat) -> Non
     for k in range(H):
         fill(room[k], 0.0)
         for j in range(rows - 1):
-            add(room[k], W1[k, j], x[j])
+            if x[j] != 0.0:
+                add(room[k], W1[k, j], x[j])
         for i in range(N):
             room[k, i] = activate(room[k, i] + W1[k, rows - 1, i], activation)
     for c in range(W2.shape[0]):

@@ -1,0 +1,171 @@
+"""Kafka to state: the learner against a loop that only consumes, decodes and fills an array, side
+by side.
+
+`python -m bench.kafka_to_state` starts a real broker, fills a topic, and lets both read it in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import yaml
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from prometheus_client import CollectorRegistry
+
+from models.labels import labels
+from service import config
+from service.consumer import FIXED, TUNING, Source
+from service.deadletters import DeadLetters
+from service.events import Decoder
+from service.learner import Learner
+from service.metrics import learner_metrics
+from tests.kafka.broker import Broker
+
+MODEL = {"rule": "sgb", "bank": {"kind": "linear", "n": 20, "step": "sgd", "lr": 0.005}}
+CITIES = [f"city-{k}" for k in range(40)]
+
+
+def wide(events: int) -> tuple[dict[str, str], list[bytes]]:
+    """54 numbers an event."""
+    X = np.random.default_rng(7).standard_normal((events, 54)).round(4)
+    schema = {f"x{j}": "number" for j in range(54)}
+    return schema, [write(dict(zip(schema, row, strict=True)), row[0] > 0) for row in X.tolist()]
+
+
+def mixed(events: int) -> tuple[dict[str, str], list[bytes]]:
+    """10 features an event: 5 numbers, 4 categories, a boolean; one value in ten is missing."""
+    r = np.random.default_rng(7)
+    schema = {f"x{j}": "number" for j in range(5)} | {f"c{j}": "category" for j in range(4)}
+    schema["flag"] = "boolean"
+    X, gone = r.standard_normal((events, 5)).round(4).tolist(), r.random((events, 10)) < 0.1
+    C = r.integers(0, 40, (events, 4)).tolist()
+    values = []
+    for k in range(events):
+        row: list[Any] = [*X[k], *(CITIES[i] for i in C[k]), k % 3 == 0]
+        present = {n: v for n, v, no in zip(schema, row, gone[k], strict=True) if not no}
+        values.append(write(present, X[k][0] > 0))
+    return schema, values
+
+
+def write(features: dict[str, Any], label: bool) -> bytes:
+    return json.dumps({"features": features, "label": int(label)}).encode()
+
+
+def fill(bootstrap: str, topic: str, values: list[bytes]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(topic, 1, 1)]).values():
+        future.result(30)
+    client = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+    for k, value in enumerate(values):
+        client.produce(topic, value, partition=0)
+        if k % 1000 == 0:
+            client.poll(0.01)
+    client.flush(60)
+
+
+def ceiling(bootstrap: str, topic: str, schema: dict[str, str], events: int) -> float:
+    """Consume, decode into the same type, fill a float array; return the seconds it took."""
+    decoder = Decoder(schema, labels("binary"))
+    decode, astuple = decoder._strict.decode, msgspec.structs.astuple
+    numbers = sum(kind != "category" for kind in schema.values())
+    client = Consumer({**TUNING, **FIXED, "bootstrap.servers": bootstrap, "group.id": "ceiling"})
+    client.assign([TopicPartition(topic, 0, 0)])
+    seen, begun = 0, time.perf_counter()
+    while seen < events:
+        first = client.poll(0.1)
+        if first is None:
+            continue
+        batch = [decode(m.value()) for m in (first, *client.consume(1999, 0))]
+        np.array([astuple(e.features)[:numbers] for e in batch], dtype=np.float64)
+        seen += len(batch)
+    spent = time.perf_counter() - begun
+    client.close()
+    return spent
+
+
+def learner(bootstrap: str, topic: str, schema: dict[str, str], events: int) -> float:
+    """The product itself, snapshots and checkpoints on; return the seconds of its loop."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = configure(Path(folder), bootstrap, topic, schema)
+        metrics, stop = learner_metrics(CollectorRegistry()), threading.Event()
+        door = Source(settings.kafka, metrics)
+        letters = DeadLetters(
+            settings.kafka.client(), settings.kafka.dlq, 5.0, metrics.dead_letters
+        )
+        room = Learner(settings, door, letters, metrics, stop)
+        room.begin(cold_start=True)
+        watcher = threading.Thread(target=watch, args=(room, events, stop))
+        begun = time.perf_counter()
+        watcher.start()
+        room.learn()
+        spent = time.perf_counter() - begun
+        watcher.join()
+        letters.close()
+        door.close()
+        return spent
+
+
+def configure(folder: Path, bootstrap: str, topic: str, schema: dict[str, str]) -> config.Settings:
+    path = folder / "kaboost.yaml"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "kafka": {"bootstrap_servers": bootstrap, "topic": topic},
+                "task": {"kind": "binary"},
+                "features": {"schema": schema},
+                "model": MODEL,
+                "snapshots": {"directory": str(folder / "snapshots")},
+                "checkpoints": {"directory": str(folder / "checkpoints")},
+            },
+            sort_keys=False,
+        )
+    )
+    return config.load(path)
+
+
+def watch(room: Learner, events: int, stop: threading.Event) -> None:
+    while room.room.events_learned < events:
+        time.sleep(0.002)
+    stop.set()
+
+
+def main() -> None:
+    """Print a table: events a second of both, and their ratio."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    asked = parser.parse_args()
+    broker = Broker()
+    broker.start()
+    try:
+        print("| events | ceiling, events/s | learner, events/s | ratio |\n|---|---|---|---|")
+        kinds: tuple[Callable[[int], Any], ...] = (wide, mixed)
+        for kind in kinds:
+            schema, values = kind(asked.events)
+            fill(broker.bootstrap, kind.__name__, values)
+            one, other = [], []
+            for _ in range(asked.rounds):
+                one.append(ceiling(broker.bootstrap, kind.__name__, schema, asked.events))
+                other.append(learner(broker.bootstrap, kind.__name__, schema, asked.events))
+            ratio = statistics.median(a / b for a, b in zip(one, other, strict=True))
+            speeds = (asked.events / statistics.median(times) for times in (one, other))
+            print(f"| {kind.__doc__} | {' | '.join(f'{s:,.0f}' for s in speeds)} | {ratio:.2f} |")
+            sys.stdout.flush()
+    finally:
+        broker.close()
+
+
+if __name__ == "__main__":
+    main()
