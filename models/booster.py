@@ -78,8 +78,10 @@ def learn_many(booster: Booster, X: ArrayLike, y: ArrayLike, w: ArrayLike | None
     Examples
     --------
     >>> import models
-    >>> booster = models.build({"rule": "sgb", "bank": {"kind": "linear", "n": 3}, "loss":
-    "squared"}, d=1) >>> models.learn_many(booster, [[1.0], [1.0]], [2.0, 2.0])[0].tolist() [0.0]
+    >>> spec = {"bank": {"kind": "linear", "n": 3}, "loss": "squared"}
+    >>> booster = models.build(spec, d=1)
+    >>> models.learn_many(booster, [[1.0], [1.0]], [2.0, 2.0])[0].tolist()
+    [0.0]
     """
     if not booster.progress.events.flags.writeable:
         raise ModelError("booster: its arrays are read-only (a snapshot); load a checkpoint")

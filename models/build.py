@@ -51,8 +51,9 @@ def build(
 
     Examples
     --------
-    >>> build({"rule": "sgb", "bank": {"kind": "linear", "n": 4}, "loss": "logistic"},
-    d=3).bank.w.shape (1, 4, 4)
+    >>> spec = {"rule": "sgb", "bank": {"kind": "linear", "n": 4}, "loss": "logistic"}
+    >>> build(spec, d=3).bank.w.shape
+    (1, 4, 4)
     """
     full = normalise_spec(spec, task)
     if d < 1 or m < 1:

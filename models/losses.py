@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.numeric import fill, log1pexp, sigmoid
+from models.numeric import exp_negative, fill, log1p_unit, log1pexp, sigmoid
 from models.types import Mat, ModelError, Param, Part, Vec
 from models.verbs import (
     assess,
@@ -111,10 +111,10 @@ def _(loss: Logistic, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
     for i in range(F.shape[1]):
         s = F[0, i]
         a = -u * s
-        t = math.exp(-abs(a))  # one exponential serves value and gradient
-        slope = 1.0 / (1.0 + t) if a >= 0.0 else t / (1.0 + t)
+        t = exp_negative(-abs(a))  # one exponential serves value and gradient
+        slope = (1.0 if a >= 0.0 else t) / (1.0 + t)
         G[0, i] = -u * slope + 2.0 * loss.l2 * s
-        L[i] = max(a, 0.0) + math.log1p(t) + loss.l2 * s * s
+        L[i] = (a if a > 0.0 else 0.0) + log1p_unit(t) + loss.l2 * s * s
 
 
 @link.register
@@ -163,7 +163,7 @@ def _(loss: Softmax, s: Vec, y: Vec) -> float:
     total = 0.0
     square = 0.0
     for c in range(s.shape[0]):
-        total += math.exp(s[c] - top)
+        total += exp_negative(s[c] - top)
         square += s[c] * s[c]
     return float(top + math.log(total) - s[int(y[0])] + loss.l2 * square)
 
@@ -187,7 +187,7 @@ def _(loss: Softmax, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
         total = 0.0
         square = 0.0
         for c in range(m):
-            G[c, i] = math.exp(F[c, i] - top)
+            G[c, i] = exp_negative(F[c, i] - top)
             total += G[c, i]
             square += F[c, i] * F[c, i]
         for c in range(m):
@@ -202,7 +202,7 @@ def _(loss: Softmax, s: Vec, p: Vec) -> None:
         top = max(top, s[c])
     total = 0.0
     for c in range(s.shape[0]):
-        p[c] = math.exp(s[c] - top)
+        p[c] = exp_negative(s[c] - top)
         total += p[c]
     for c in range(s.shape[0]):
         p[c] /= total

@@ -50,7 +50,8 @@ def verb(default: Callable[..., Any]) -> Verb:
         return None if found is default else found
 
     resolve.__signature__ = inspect.signature(default)  # type: ignore[attr-defined]
-    overload(table, strict=False, jit_options=JIT)(resolve)
+    # Inlined before types are lowered: a call would count references to every array of its state.
+    overload(table, strict=False, jit_options=JIT, inline="always")(resolve)
     return cast(Verb, table)
 
 

@@ -291,7 +291,7 @@ def flat(nested):
 
 
 class NaiveBooster:
-    """Section 0, one event always in this order: predict, forward, record, targets, update, adapt."""
+    """Section 0, one event in this order: predict, forward, record, targets, update, adapt."""
 
     def __init__(self, spec, d, m):
         r = spec["loss"]["l2"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import httpx
+import psutil
 import pytest
 import yaml
 from confluent_kafka import Producer
@@ -19,8 +19,7 @@ GROWTH_MB = 16
 
 def resident(pid: int) -> float:
     """Return the resident memory of a process in MB."""
-    shown = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, check=True)
-    return int(shown.stdout) / 1024
+    return float(psutil.Process(pid).memory_info().rss) / 2**20
 
 
 def wait_for(port: int, events: int) -> None:

@@ -1,0 +1,73 @@
+"""The main job in front of one's eyes: learn, serve, crash, come back, and prove that all held."""
+
+import json
+import signal
+import threading
+import time
+
+from rich.console import Console
+
+from service import producer
+from service.demo.claims import Claim, check, in_time
+from service.demo.play import Play
+from service.demo.reference import uninterrupted
+from service.demo.sabotage import rewind
+from service.demo.screen import Screen, verdict
+from service.demo.stage import Stage
+from service.errors import Exit, KaboostError
+
+
+def run(*, keep: bool, sabotage: bool) -> int:
+    """Play the demo; 0 if every claim held, 1 if one did not or could not be checked.
+
+    1. Say where the API will be, before anything is started.
+    2. Play: start, learn, kill, come back, poison, wait for the last checkpoint.
+    3. Learn the same events in this process, undisturbed, and check every claim.
+    4. With `keep`, leave everything running until Ctrl-C.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    console = Console(highlight=False)
+    stage = Stage()
+    try:
+        claims = perform(console, stage, sabotage)
+        verdict(console, claims)
+        if keep:
+            stay(console, stage)
+    except KaboostError as err:
+        console.print("The demo stopped: " + str(err), stage.complaint(), sep="\n", markup=False)
+        return Exit.NOT_HELD
+    finally:
+        stage.close()
+    return Exit.DONE if all(claim.held for claim in claims) else Exit.NOT_HELD
+
+
+def perform(console: Console, stage: Stage, sabotage: bool) -> list[Claim]:
+    """Play, then check; the checker gets what was seen and nothing else."""
+    begin = time.monotonic()
+    events = list(producer.rows())
+    invite(console, stage.port, events[0][0])
+    with Screen(console) as screen:
+        facts, final = Play(stage, screen, events).perform(rewind if sabotage else lambda _: None)
+    claims = check(facts, final, uninterrupted(events))
+    return [*claims, in_time(time.monotonic() - begin)]
+
+
+def invite(console: Console, port: int, features: producer.Row) -> None:
+    """Print the address and a request to copy."""
+    address = f"http://127.0.0.1:{port}"
+    body = json.dumps({"features": features})
+    console.print(f"[bold]Kaboost[/] will answer at {address} in some seconds. Ask it yourself:\n")
+    console.print(
+        f"curl -s {address}/predict -H 'Content-Type: application/json' -d '{body}'\n",
+        soft_wrap=True,  # one line, to be copied whole
+        markup=False,
+    )
+
+
+def stay(console: Console, stage: Stage) -> None:
+    """Leave everything running until Ctrl-C."""
+    console.print(f"Still running at http://127.0.0.1:{stage.port}, Ctrl-C ends it.")
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        console.print("Ending.")

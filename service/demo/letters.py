@@ -1,0 +1,53 @@
+"""Read the dead-letter topic, as whoever looks after the stream would."""
+
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from service.config import Kafka
+
+
+class DeadLetter(NamedTuple):
+    """What stands in the dead-letter topic."""
+
+    value: bytes
+    code: str
+    reason: str
+    offset: int  # of the event it holds
+
+
+def read(kafka: Kafka, offset: int, timeout: float = 0.2) -> list[DeadLetter]:
+    """Read the dead letters so far, up to the one that came from this offset."""
+    consumer = Consumer(
+        {"group.id": "kaboost-demo", "auto.offset.reset": "earliest", **kafka.client()}
+    )
+    try:
+        partitions = consumer.list_topics(kafka.dlq, timeout=5).topics[kafka.dlq].partitions
+        consumer.assign([TopicPartition(kafka.dlq, number, 0) for number in partitions])
+        return _until(consumer, offset, timeout)
+    finally:
+        consumer.close()
+
+
+def _until(consumer: Consumer, offset: int, timeout: float) -> list[DeadLetter]:
+    found: list[DeadLetter] = []
+    while message := consumer.poll(timeout):
+        if message.error() is None:
+            found.append(_letter(message))
+            if found[-1].offset == offset:
+                break
+    return found
+
+
+def _letter(message: Message) -> DeadLetter:
+    headers = dict(message.headers() or [])
+    return DeadLetter(
+        value=message.value() or b"",
+        code=_text(headers.get("kaboost.error.code")),
+        reason=_text(headers.get("__connect.errors.exception.message")),
+        offset=int(_text(headers.get("__connect.errors.offset")) or -1),
+    )
+
+
+def _text(value: str | bytes | None) -> str:
+    return value.decode() if isinstance(value, bytes) else value or ""

@@ -1,0 +1,25 @@
+"""The same events without broker, crash or service: what the state has to be in the end."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from models import Model
+from models.baselines import baselines, compare_many
+from models.baselines import to_arrays as baseline_arrays
+from models.rows import tabulate
+from service import producer
+from service.demo.claims import Arrays
+from service.demo.stage import LABELS
+
+
+def uninterrupted(events: Sequence[tuple[producer.Row, str]]) -> Arrays:
+    """Learn the events in this process from the first to the last; gives the whole state."""
+    model = Model(task="binary", features=producer.schema(), labels=LABELS)
+    seen = baselines(model.labels)
+    rows, labels = zip(*events, strict=True)
+    y = np.array([model.labels.encode(label) for label in labels])
+    w = np.ones(len(y))
+    scores = model.learn_table(tabulate(model.encoder.schema, rows), y, w)
+    compare_many(seen, *model.losses_errors(scores, y), y, w)
+    return {**model.to_arrays(), **baseline_arrays(seen)}

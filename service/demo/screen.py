@@ -1,0 +1,129 @@
+"""What one sees: a table that moves in a terminal, a line now and then anywhere else."""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from service.demo.claims import Claim
+from service.demo.gauges import Gauges
+from service.demo.traffic import Glance
+
+SPAN = 2.0  # seconds over which events per second are counted
+LINE_EVERY = 3.0  # seconds between two lines where there is no terminal
+
+
+class View(NamedTuple):
+    """One moment of the run."""
+
+    phase: str
+    gauges: Gauges | None  # None: no learner
+    events: int  # in the whole stream
+    serving: Glance
+
+
+class Screen:
+    """Show moments as they come; a learner that is gone leaves its last figures standing."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._live = Live(console=console, refresh_per_second=8, transient=False)
+        self._known = Gauges(0, 0, {}, 0)
+        self._track: deque[tuple[float, int]] = deque()
+        self._said = 0.0
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def show(self, view: View) -> None:
+        """Draw one moment."""
+        self._known = view.gauges or self._known
+        self._track.append((time.monotonic(), self._known.learned))
+        while self._track[-1][0] - self._track[0][0] > SPAN:
+            self._track.popleft()
+        if self.console.is_terminal:
+            self._live.update(self._table(view))
+        elif self._known.learned and time.monotonic() - self._said > LINE_EVERY:
+            self._said = time.monotonic()
+            self.console.print(self._line(view), soft_wrap=True)
+
+    def say(self, sentence: str) -> None:
+        """Say something that stays; in a terminal it stands above the table."""
+        self.console.print(sentence, markup=False)
+
+    def _rate(self) -> float:
+        (begin, first), (end, last) = self._track[0], self._track[-1]
+        return max(0, last - first) / (end - begin) if end > begin else 0.0
+
+    def _table(self, view: View) -> Table:
+        table = Table(title=view.phase, title_style="bold", title_justify="left", min_width=64)
+        table.add_column("learning")
+        table.add_column("", justify="right")
+        table.add_column("serving")
+        table.add_column("", justify="right")
+        for left, right in zip(self._learning(view), self._serving(view), strict=True):
+            table.add_row(*left, *right)
+        return table
+
+    def _learning(self, view: View) -> list[tuple[str, str]]:
+        known = self._known
+        return [
+            ("learner", "[green]up[/]" if view.gauges else "[red]down[/]"),
+            ("events learned", f"{known.learned:,} of {view.events:,}"),
+            ("events per second", f"{self._rate():,.0f}"),
+            ("lag, events", f"{known.lag:,}" if view.gauges else "?"),
+            ("log-loss: model", _loss(known, "model")),
+            ("  last label", _loss(known, "last_label")),
+            ("  prior", _loss(known, "prior")),
+        ]
+
+    def _serving(self, view: View) -> list[tuple[str, str]]:
+        return [
+            ("POST /predict answered", f"{view.serving.answered:,}"),
+            ("failed", f"{view.serving.failed}"),
+            ("snapshot version", f"{view.serving.version}"),
+            ("P(UP) of the latest", f"{view.serving.probability:.3f}"),
+            ("learner restarts", f"{self._known.restarts}"),
+            ("", ""),
+            ("", ""),
+        ]
+
+    def _line(self, view: View) -> str:
+        known = self._known
+        return (
+            f"learner {'up' if view.gauges else 'down'}, "
+            f"{known.learned:,} of {view.events:,} events, {self._rate():,.0f}/s, "
+            f"lag {known.lag:,}, "
+            f"log-loss {_loss(known, 'model')} (last label {_loss(known, 'last_label')}, "
+            f"prior {_loss(known, 'prior')}), snapshot {view.serving.version}, "
+            f"{view.serving.answered:,} predictions, {view.serving.failed} failed"
+        )
+
+
+def verdict(console: Console, claims: Sequence[Claim]) -> None:
+    """Print every claim with its figures, and whether it held."""
+    table = Table(title="What was claimed, and what was found", title_justify="left", min_width=64)
+    for column in ("", "claim", "figures"):
+        table.add_column(column)
+    for claim in claims:
+        table.add_row("[green]held[/]" if claim.held else "[red]NOT HELD[/]", *claim[::2])
+    console.print(table)
+
+
+def _loss(gauges: Gauges, predictor: str) -> str:
+    return f"{gauges.losses[predictor]:.4f}" if predictor in gauges.losses else "-"

@@ -1,0 +1,18 @@
+"""Run a module as a program that ends with whoever started it, however that one ended."""
+
+import runpy
+import sys
+import threading
+
+from service.child import end_with_parent
+
+
+def main() -> None:
+    """Run `MODULE ARGUMENTS...`; standard input is the lifeline."""
+    threading.Thread(target=end_with_parent, name="lifeline", daemon=True).start()
+    sys.argv = sys.argv[1:]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

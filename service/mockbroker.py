@@ -1,0 +1,48 @@
+"""librdkafka's mock cluster in a process of its own: a broker for the demo, without Java.
+
+It keeps the newest 5 MiB of a partition, makes a topic of four partitions when one is asked for,
+knows no transactions and no compaction, and forgets everything at its end. It is not Kafka.
+"""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from confluent_kafka import Producer
+
+from service.errors import BrokerError
+
+
+@contextmanager
+def running(environment: Mapping[str, str]) -> Iterator[str]:
+    """Run a mock cluster beside this process; gives its address."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "service.mockbroker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,  # Ctrl-C must not take it before its clients
+    )
+    with process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        if not address:
+            raise BrokerError(f"the mock cluster did not start: exit code {process.wait()}")
+        yield address
+        process.terminate()
+
+
+def host() -> None:
+    """Host the cluster, say its address, and stay until whoever started this is gone."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    cluster = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "mock:1", "log_level": 2})
+    broker = next(iter(cluster.list_topics(timeout=10).brokers.values()))
+    print(f"{broker.host}:{broker.port}", flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    host()

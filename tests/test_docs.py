@@ -1,0 +1,143 @@
+"""The documentation is whole: what can be set, asked, run or watched has its heading in docs/."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from prometheus_client import CollectorRegistry
+from pydantic import BaseModel
+from starlette.routing import Route
+
+from models import Model
+from models.baselines import baselines
+from service import cli
+from service.app import create_api
+from service.config import Settings
+from service.metrics import api_metrics, learner_metrics
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "data").glob("*.md"), *DOCS.rglob("*.md")]
+
+
+def headings(page: str) -> set[str]:
+    """Read a page's headings as bare words: no backticks, no labels in braces."""
+    found = re.findall(r"^#+ (.+)$", (DOCS / page).read_text(), re.M)
+    return {re.sub(r"`|\{.*?\}", "", heading).strip() for heading in found}
+
+
+def settings_of(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Name every setting as it is written in the file."""
+    for name, field in section.model_fields.items():
+        key = prefix + (field.alias or name)
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from settings_of(kind, f"{key}.")
+        else:
+            yield key
+
+
+def metrics() -> Iterator[str]:
+    """Name every metric of both processes as a scrape shows it."""
+    registry = CollectorRegistry()
+    api_metrics(registry)
+    model = Model("binary", features={"x": "number"})
+    learner_metrics(registry).validation.record(baselines(model.labels), model.booster.progress)
+    for family in registry.collect():
+        yield family.name + ("_total" if family.type == "counter" else "")
+
+
+def endpoints(settings: Settings) -> Iterator[str]:
+    """Name every route with its method."""
+    for route in create_api(settings).routes:
+        assert isinstance(route, Route)
+        for method in (route.methods or set()) - {"HEAD"}:
+            yield f"{method} {route.path}"
+
+
+def commands(group: Any, path: str = "kaboost") -> Iterator[str]:
+    """Name every command that `--help` shows."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{path} {name}")
+        elif not command.hidden:
+            yield f"{path} {name}"
+
+
+def test_every_setting_has_its_heading() -> None:
+    """docs/settings.md tells of each setting."""
+    named = set(settings_of(Settings))
+
+    assert len(named) > 20
+    assert set() == named - headings("settings.md")
+
+
+def test_every_metric_has_its_heading() -> None:
+    """docs/metrics.md tells of each metric."""
+    named = set(metrics())
+
+    assert len(named) > 20
+    assert set() == named - headings("metrics.md")
+
+
+def test_every_endpoint_has_its_heading() -> None:
+    """docs/endpoints.md tells of each route."""
+    settings = Settings.model_validate(
+        {"task": {"kind": "binary"}, "features": {"schema": {"x": "number"}}}
+    )
+    named = set(endpoints(settings))
+
+    assert "POST /predict" in named
+    assert set() == named - headings("endpoints.md")
+
+
+def test_every_command_has_its_heading() -> None:
+    """docs/commands.md tells of each command."""
+    named = set(commands(typer.main.get_command(cli.app)))
+
+    assert "kaboost config show" in named
+    assert set() == named - headings("commands.md")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """A link to a file of ours finds it, and its heading."""
+    links = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
+    ours = [link for link in links if not re.match(r"https?:", link)]
+    broken = [link for link in ours if not leads(page, link)]
+
+    assert [] == broken
+
+
+def leads(page: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = page.parent / path if path else page
+    return target.exists() and (not anchor or anchor in anchors(target))
+
+
+def anchors(page: Path) -> set[str]:
+    """Spell a page's headings as addresses."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in found}
+
+
+def test_index_names_every_page() -> None:
+    """A page that the index does not name is not found."""
+    index = (DOCS / "index.md").read_text()
+    pages = {page.name for page in DOCS.glob("*.md")} - {"index.md"}
+
+    assert set() == {name for name in pages if f"({name})" not in index}
+
+
+def test_decisions_have_their_form() -> None:
+    """Each decision is numbered without a gap and says context, decision and consequences."""
+    pages = sorted((DOCS / "adr").glob("*.md"))
+
+    assert [f"{n:04d}" for n in range(1, len(pages) + 1)] == [page.name[:4] for page in pages]
+    for page in pages:
+        parts = re.findall(r"^## (.+)$", page.read_text(), re.M)
+        assert ["Context", "Decision", "Consequences"] == parts, page.name
+        assert page.read_text().startswith(f"# {page.name[:4]}. ")
