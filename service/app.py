@@ -1,0 +1,220 @@
+"""The composition: settings become parts, and parts running processes; nothing else builds them."""
+
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry, multiprocess
+
+from service import api, learner, snapshots
+from service.config import Api, Settings
+from service.errors import ConfigError, Exit, KaboostError
+from service.follower import Follower
+from service.handover import handed
+from service.metrics import api_metrics
+from service.supervisor import FOR_GOOD, Report, Role, supervise
+
+ROOT = Path(__file__).parent.parent
+BACKLOG = 2048
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the metrics library reads it when it is imported
+KEEP_ALIVE = 75  # seconds; longer than callers' pools keep a connection, so that they close first
+
+log = logging.getLogger(__name__)
+
+
+class Told:
+    """What signals have said so far."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._interrupted = False
+
+    def hear(self, number: int, _: FrameType | None) -> None:
+        """Take one signal."""
+        self._interrupted |= number == signal.SIGINT
+        self.stop.set()
+
+    def code(self, code: int = Exit.DONE) -> int:
+        """Give the exit code of a run that ended with `code`."""
+        return Exit.INTERRUPTED if self._interrupted and code == Exit.DONE else code
+
+
+def run_learner(settings: Settings, cold_start: bool = False, restarts: int = 0) -> int:
+    """Learn until told to stop, and leave word of the end for the API processes."""
+    directory = settings.snapshots.directory
+    with signals() as told:
+        leave_word(directory, "running")
+        try:
+            code = learner.run(settings, cold_start=cold_start, stop=told.stop, restarts=restarts)
+        except KaboostError as err:
+            leave_word(directory, "stopped", err.exit_code, str(err))
+            raise
+        leave_word(directory, "stopped", code, "was told to stop")
+        return told.code(code)
+
+
+def run_api(settings: Settings) -> int:
+    """Answer requests until told to stop; several workers are supervised."""
+    with listening(settings.api) as door:
+        if settings.api.workers == 1:
+            return run_worker(settings, door)
+        with signals() as told, prepared(settings) as parent:
+            return told.code(supervise(parent.workers(door), told.stop, parent.hear))
+
+
+def run_serve(settings: Settings, cold_start: bool = False) -> int:
+    """Learn and answer, in processes of their own that are brought back when they die."""
+    with signals() as told, listening(settings.api) as door, prepared(settings) as parent:
+        roles = [parent.learner(cold_start), *parent.workers(door, learner_address(settings))]
+        return told.code(supervise(roles, told.stop, parent.hear))
+
+
+def run_worker(settings: Settings, door: socket.socket, learner_metrics: str | None = None) -> int:
+    """Answer requests in this process until told to stop; those in flight are finished."""
+    config = uvicorn.Config(
+        create_api(settings, learner_metrics),
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=int(settings.api.timeout_seconds) + 1,
+    )
+    # uvicorn passes a signal on once it has drained; here it then only says how we ended.
+    with signals() as told:
+        uvicorn.Server(config).run(sockets=[door])
+        return told.code()
+
+
+def create_api(settings: Settings, learner_metrics: str | None = None) -> FastAPI:
+    """Build the HTTP application and the parts it answers from."""
+    registry = CollectorRegistry()
+    metrics = api_metrics(registry)
+    follower = Follower(settings)
+    return api.build(api.Parts(settings, follower, metrics, registry, learner_metrics))
+
+
+class Parent:
+    """Knows how to start every role, and whom to tell what became of it."""
+
+    def __init__(self, settings: Settings, descriptor: int, metrics: Path) -> None:
+        self._settings = settings
+        self._descriptor = descriptor
+        self._metrics = metrics
+
+    def learner(self, cold_start: bool) -> Role:
+        """Describe the learner."""
+        cold = ["--cold-start"] if cold_start else []  # it heeds that at its first start only
+
+        def command(restarts: int) -> list[str]:
+            return self._command("learner", "--restarts", str(restarts), *cold)
+
+        return Role("learner", command, environment(), (self._descriptor,), FOR_GOOD)
+
+    def workers(self, door: socket.socket, learner_metrics: str | None = None) -> list[Role]:
+        """Describe the API workers: all of them accept from one listening socket."""
+        merged = [] if learner_metrics is None else ["--learner-metrics", learner_metrics]
+        command = self._command("api", "--socket", str(door.fileno()), *merged)
+        env = environment() | {METRICS_FOLDER: str(self._metrics)}
+        fds = (self._descriptor, door.fileno())
+        names = [f"api-{number}" for number in range(self._settings.api.workers)]
+        return [Role(name, lambda _: command, env, fds) for name in names]
+
+    def hear(self, report: Report) -> None:
+        """Log what happened to a process; the learner's fate is for the API to tell as well."""
+        log.log(
+            logging.INFO if report.state == "running" else logging.ERROR,
+            f"process {report.state}",
+            extra={"role": report.role, "pid": report.pid, "reason": report.reason},
+        )
+        if report.role == "learner":
+            self._pass_on(report)
+        elif report.exit_code is not None:
+            multiprocess.mark_process_dead(report.pid, str(self._metrics))  # type: ignore[no-untyped-call]
+
+    def _pass_on(self, report: Report) -> None:
+        directory = self._settings.snapshots.directory
+        reason = report.reason
+        if report.state == "stopped":
+            said = snapshots.read_status(directory)
+            if said and said.exit_code == report.exit_code:
+                reason = f"{said.reason} ({report.reason})"
+        leave_word(directory, report.state, report.exit_code, reason)
+
+    def _command(self, role: str, *arguments: str) -> list[str]:
+        # -P: a folder named service or models where the user stands is none of ours.
+        python = [sys.executable, "-P", "-m", "service.child"]
+        return [*python, role, "--settings", str(self._descriptor), *arguments]
+
+
+@contextmanager
+def prepared(settings: Settings) -> Iterator[Parent]:
+    """Make what all children share: the settings, and a folder that their metrics meet in."""
+    with (
+        handed(settings) as descriptor,
+        tempfile.TemporaryDirectory(prefix="kaboost-metrics-") as folder,
+    ):
+        yield Parent(settings, descriptor, Path(folder))
+
+
+@contextmanager
+def signals() -> Iterator[Told]:
+    """Let SIGTERM and SIGINT ask for the end instead of bringing it."""
+    told = Told()
+    before = {each: signal.signal(each, told.hear) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def listening(wanted: Api) -> Iterator[socket.socket]:
+    """Take the port before anything is started: what cannot be had is said at once."""
+    family = socket.AF_INET6 if ":" in wanted.host else socket.AF_INET
+    try:
+        door = socket.create_server((wanted.host, wanted.port), family=family, backlog=BACKLOG)
+    except OSError as err:
+        raise ConfigError(
+            f"api.host = {wanted.host}, api.port = {wanted.port}: {err.strerror}; "
+            "free it or set another"
+        ) from err
+    with door:
+        log.info("listening", extra={"host": wanted.host, "port": door.getsockname()[1]})
+        yield door
+
+
+def learner_address(settings: Settings) -> str:
+    """Say where the learner's own metrics are found from this machine."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.metrics.host, settings.metrics.host)
+    bracketed = f"[{host}]" if ":" in host else host
+    return f"http://{bracketed}:{settings.metrics.port}/metrics"
+
+
+def environment() -> dict[str, str]:
+    """Make a child find this very program, installed or not."""
+    env = {name: value for name, value in os.environ.items() if name != METRICS_FOLDER}
+    paths = [str(ROOT), *filter(None, [env.get("PYTHONPATH")])]
+    return env | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
+def leave_word(directory: Path, state: str, exit_code: int | None = None, reason: str = "") -> None:
+    """Tell the API processes about the learner; a full disk is no reason to stop anything else."""
+    try:
+        snapshots.write_status(directory, state, exit_code, reason)
+    except (OSError, KaboostError) as err:
+        log.error("status not written", extra={"reason": str(err)})

@@ -1,0 +1,58 @@
+"""All metrics as one text for Prometheus: those of every API worker, and the learner's own."""
+
+import http.client
+import logging
+import os
+from urllib.error import URLError
+from urllib.request import ProxyHandler, build_opener
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+PATIENCE = 2.0  # seconds for the learner's port; a learner that is down shows by its missing lines
+
+log = logging.getLogger(__name__)
+# The learner is our neighbour: a proxy of the environment has no business between us.
+_open = build_opener(ProxyHandler({})).open
+
+
+def expose(registry: CollectorRegistry, learner: str | None) -> bytes:
+    """Write the metrics of all workers, then what the learner's own port has besides."""
+    text = generate_latest(_everyone(registry)).decode()
+    return merge(text, fetch(learner) if learner else "").encode()
+
+
+def fetch(url: str) -> str:
+    """Ask the learner's own port; empty while it does not answer."""
+    try:
+        with _open(url, timeout=PATIENCE) as answer:
+            return str(answer.read(), "utf-8")
+    except (URLError, OSError, http.client.HTTPException) as err:
+        log.debug("learner metrics missing", extra={"reason": str(err)})
+        return ""
+
+
+def merge(ours: str, theirs: str) -> str:
+    """Join two expositions; a family may stand in a text only once, so ours goes first."""
+    return "".join((families(theirs) | families(ours)).values())
+
+
+def families(text: str) -> dict[str, str]:
+    """Cut an exposition into its metric families."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in text.splitlines(keepends=True):
+        if line.startswith("# "):
+            name = line.split(" ", 3)[2].strip()
+        found[name] = found.get(name, "") + line
+    return found
+
+
+def _everyone(registry: CollectorRegistry) -> CollectorRegistry:
+    """Collect from the files that all workers write, where there are several processes."""
+    if not os.path.isdir(os.environ.get("PROMETHEUS_MULTIPROC_DIR", "")):
+        return registry
+    shared = CollectorRegistry()
+    MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
+    return shared

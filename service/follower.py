@@ -1,0 +1,126 @@
+"""Follows the newest snapshot and the learner's signs of life: what requests are answered from."""
+
+import asyncio
+import logging
+from typing import NamedTuple
+
+import numpy as np
+
+from models.encoding import Table
+from service import snapshots
+from service.config import Settings
+from service.events import Decoder
+from service.prediction import Door, Stamp
+from service.snapshots import Snapshot
+
+EVERY = 0.1  # seconds between two looks
+PAUSE = 5.0  # seconds more after a folder could not be read
+ALIVE = 3.0  # the learner gives a sign every second: one so recent outdoes what a status says
+
+log = logging.getLogger(__name__)
+
+
+class Learner(NamedTuple):
+    """What is known of the learner from outside."""
+
+    state: str = "unknown"
+    age: float | None = None  # seconds since its last sign of life
+    exit_code: int | None = None
+    reason: str = ""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it is down and nobody starts it again."""
+        return self.state == "stopped" and not self.beats
+
+    @property
+    def beats(self) -> bool:
+        """Whether it gave a sign just now."""
+        return self.age is not None and self.age <= ALIVE
+
+
+class Served(NamedTuple):
+    """One version and all it takes to answer from it; a request reads it once."""
+
+    snapshot: Snapshot
+    door: Door
+    stamp: Stamp
+
+
+class Follower:
+    """Holds what is served; it is swapped between two requests, never under one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.served: Served | None = None
+        self.learner = Learner()
+        self._settings = settings
+        self._directory = settings.snapshots.directory
+        self._unusable: set[int] = set()
+
+    async def follow(self) -> None:
+        """Look for news until cancelled; files are read and kernels warmed off the loop."""
+        while True:
+            try:
+                self.served, self.learner = await asyncio.to_thread(self.look)
+            except OSError as err:
+                log.error("snapshots not followed", extra={"reason": str(err)})
+                await asyncio.sleep(PAUSE)
+            await asyncio.sleep(EVERY)
+
+    def look(self) -> tuple[Served | None, Learner]:
+        """Find what to serve from now on, and how the learner is."""
+        served, learner = self.served, self._find_learner()
+        above = served.snapshot.version if served else 0
+        found = snapshots.newest(self._directory, above, self._unusable)
+        if found:
+            served = self._adopt(found) or served
+        if served:
+            served = served._replace(stamp=self._stamp(served.snapshot, learner))
+        return served, learner
+
+    def _find_learner(self) -> Learner:
+        age = snapshots.learner_age(self._directory)
+        status = snapshots.read_status(self._directory)
+        return Learner(age=age) if status is None else Learner(status.state, age, *status[1:])
+
+    def _adopt(self, found: Snapshot) -> Served | None:
+        """Make a snapshot ready to answer: its first prediction is not a caller's."""
+        try:
+            served = Served(found, self._door(found), self._stamp(found, self.learner))
+            found.model.predict_table(empty(found, rows=1))
+        except Exception:  # the door for files: whatever one does to us, we serve the one before
+            self._unusable.add(found.version)
+            log.exception("snapshot not served", extra={"version": found.version})
+            return None
+        log.info("snapshot served", extra={"version": found.version})
+        return served
+
+    def _door(self, found: Snapshot) -> Door:
+        """Take the door there is, unless another schema came with a new model."""
+        model, old = found.model, self.served
+        if old and found.header["model"] == old.snapshot.header["model"]:
+            return old.door
+        schema = model.encoder.schema
+        decoder = Decoder(schema, model.labels, self._settings.features.unknown)
+        return Door(decoder, model.labels, self._settings.api.max_rows)
+
+    def _stamp(self, snapshot: Snapshot, learner: Learner) -> Stamp:
+        limit = self._settings.api.stale_after_seconds
+        header = snapshot.header
+        return Stamp(
+            name=header["name"],
+            version=snapshot.version,
+            events_learned=header["events_learned"],
+            snapshot_time=header["created"],
+            cold_start=header["cold_start"],
+            stale=learner.stopped or learner.age is None or learner.age > limit,
+        )
+
+
+def empty(snapshot: Snapshot, rows: int) -> Table:
+    """Make rows of nothing but missing values."""
+    kinds = list(snapshot.model.encoder.schema.values())
+    numbers, booleans = (
+        np.full((rows, kinds.count(kind)), np.nan) for kind in ("number", "boolean")
+    )
+    return Table(numbers, booleans, [[None] * rows for _ in range(kinds.count("category"))])

@@ -1,0 +1,128 @@
+"""The OpenAPI document; `/predict` is described from the very types that decode it."""
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from models.labels import Labels, labels
+from service.config import Settings
+from service.events import Decoder
+from service.prediction import Answer, Answers, Door, Prediction, Stamp
+from service.problems import MEDIA_TYPE, Problem
+
+REF = "#/components/schemas/"
+EXAMPLES: dict[str, Any] = {"number": 1.5, "category": "a", "boolean": True}
+REFUSALS = {
+    400: "The body is not JSON.",
+    408: "The body took too long to arrive.",
+    413: "The body is too large, or has too many rows.",
+    415: "The body is not application/json in UTF-8.",
+    422: "The body does not fit: every fault is listed with its JSON pointer.",
+    503: "There is no snapshot to answer from yet.",
+}
+TEXT: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Prometheus' text format.", "content": {"text/plain": {}}}
+}
+
+
+def refusal(status: int) -> dict[str, Any]:
+    """Describe one problem answer."""
+    return {
+        "description": REFUSALS[status],
+        "content": {MEDIA_TYPE: {"schema": {"$ref": f"{REF}Problem"}}},
+    }
+
+
+NOT_READY: dict[int | str, dict[str, Any]] = {503: refusal(503)}
+
+
+def install(app: FastAPI, settings: Settings) -> None:
+    """Serve this document instead of the framework's own."""
+
+    def document() -> dict[str, Any]:
+        app.openapi_schema = app.openapi_schema or describe(app, settings)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def describe(app: FastAPI, settings: Settings) -> dict[str, Any]:
+    """Write the whole document for the configured schema and labels."""
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary="Predictions from a booster that learns from Kafka while it answers",
+        routes=app.routes,
+    )
+    known = labels(settings.task.kind, settings.task.labels)
+    decoder = Decoder(settings.features.columns, known, settings.features.unknown)
+    schemas = components(Door(decoder, known, settings.api.max_rows), settings)
+    document["components"] = {"schemas": schemas | document["components"]["schemas"]}
+    document["paths"] = {"/predict": {"post": predict(settings, known)}} | document["paths"]
+    return document
+
+
+def components(door: Door, settings: Settings) -> dict[str, Any]:
+    """Make the schemas of the types that decode requests and encode answers."""
+    _, schemas = msgspec.json.schema_components(
+        [door.Row, Answer, Answers, Problem], ref_template=REF + "{name}"
+    )
+    rows = {"anyOf": [{"$ref": f"{REF}Row"}, {"$ref": f"{REF}Features"}]}
+    instances = {"type": "array", "items": rows, "maxItems": settings.api.max_rows}
+    schemas["Rows"] = {
+        "title": "Rows",
+        "type": "object",
+        "properties": {"instances": instances},
+        "required": ["instances"],
+    }
+    return schemas
+
+
+def predict(settings: Settings, known: Labels) -> dict[str, Any]:
+    """Describe `POST /predict`."""
+    body = {"anyOf": [{"$ref": f"{REF}Row"}, {"$ref": f"{REF}Rows"}]}
+    answer = {"anyOf": [{"$ref": f"{REF}Answer"}, {"$ref": f"{REF}Answers"}]}
+    refusals = {str(status): refusal(status) for status in REFUSALS}
+    return {
+        "summary": "Predict",
+        "operationId": "predict",
+        "description": "Answer one row (`features`) or many (`instances`) from one snapshot.",
+        "requestBody": {"required": True, "content": _json(body, requests(settings))},
+        "responses": {
+            "200": {"description": "The predictions.", "content": _json(answer, answers(known))},
+            **refusals,
+        },
+    }
+
+
+def requests(settings: Settings) -> dict[str, Any]:
+    """Make example bodies that fit the configured schema."""
+    row = {name: EXAMPLES[kind] for name, kind in settings.features.columns.items()}
+    missing = dict.fromkeys(row)
+    return {
+        "one row": {"features": row, "id": "a1"},
+        "many rows": {"instances": [row, {}]},
+        "many rows with ids": {"instances": [{"features": row, "id": "a1"}, {"features": missing}]},
+    }
+
+
+def answers(known: Labels) -> dict[str, Any]:
+    """Make example answers as the task words them."""
+    stamp = Stamp("kaboost", 412, 45_312, "2026-11-20T10:00:00Z", cold_start=False, stale=False)
+    said: dict[str, Any] = {"prediction": 1.58, "score": 1.58}
+    if known.classes:
+        rest = 0.17 / (len(known.classes) - 1)
+        shares = dict.fromkeys(map(known.text, known.classes), rest)
+        shares[known.text(known.classes[-1])] = 0.83
+        said |= {"prediction": known.classes[-1], "probability": 0.83, "probabilities": shares}
+    return {
+        "one row": msgspec.to_builtins(Answer(**said, id="a1", model=stamp)),
+        "many rows": msgspec.to_builtins(Answers([Prediction(**said)] * 2, stamp)),
+    }
+
+
+def _json(schema: dict[str, Any], examples: dict[str, Any]) -> dict[str, Any]:
+    named = {name: {"value": value} for name, value in examples.items()}
+    return {"application/json": {"schema": schema, "examples": named}}

@@ -1,0 +1,199 @@
+"""The stops of one `POST /predict`: bytes to rows, rows to scores, scores to an answer."""
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple, NoReturn
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from starlette.exceptions import HTTPException
+
+from models.labels import Labels
+from models.model import Model
+from service.errors import NotReady, RequestError
+from service.events import Decoder
+
+TOO_DEEP = "nested too deeply to be read"
+EITHER = "send either features, for one row, or instances, for many"
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """Which model answered, and how fresh it is."""
+
+    name: str
+    version: int
+    events_learned: int
+    snapshot_time: str
+    cold_start: bool
+    stale: bool
+
+
+class Prediction(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the model says of one row; probabilities of a classification only."""
+
+    prediction: bool | int | float | str
+    probability: float | UnsetType = UNSET
+    probabilities: dict[str, float] | UnsetType = UNSET
+    score: float
+    id: str | UnsetType = UNSET
+
+
+class Answer(Prediction, kw_only=True, omit_defaults=True):
+    """The answer to one row."""
+
+    model: Stamp
+
+
+class Answers(msgspec.Struct):
+    """The answer to many rows, in their order."""
+
+    predictions: list[Prediction]
+    model: Stamp
+
+
+class Rows(NamedTuple):
+    """The rows of one request."""
+
+    features: list[Any]  # structs of the decoder's FeatureType
+    ids: list[str | None]
+    single: bool
+
+
+class _Head(msgspec.Struct):
+    """An instance before it is known in which of its two forms it came."""
+
+    features: msgspec.Raw | UnsetType = UNSET
+
+
+class Door:
+    """Translates for one schema and its labels; the types are built once."""
+
+    def __init__(self, decoder: Decoder, labels: Labels, max_rows: int) -> None:
+        features: Any = decoder.FeatureType
+        row: Any = msgspec.defstruct("Row", [("features", features), ("id", str | None, None)])
+        body: Any = msgspec.defstruct(
+            "Body",
+            [
+                ("features", features | UnsetType, UNSET),
+                ("id", str | None, None),
+                ("instances", list[msgspec.Raw] | UnsetType, UNSET),
+            ],
+        )
+        self.Row = row
+        self._decoder = decoder
+        self._max_rows = max_rows
+        self._classes = labels.classes
+        self._texts = [labels.text(label) for label in labels.classes]
+        self._body = msgspec.json.Decoder(body).decode
+        self._head = msgspec.json.Decoder(_Head).decode
+        self._wrapped = msgspec.json.Decoder(row).decode
+        self._plain = msgspec.json.Decoder(features).decode
+
+    def read(self, body: bytes | bytearray) -> Rows:
+        """Return the rows of a body, or raise all that is wrong with it at once."""
+        try:
+            # msgspec does not look into strings that it skips: `str` finds broken UTF-8 there too.
+            request = self._body(str(body, "utf-8"))
+            if (request.features is UNSET) is (request.instances is UNSET):
+                raise RequestError([("#", EITHER)])
+            if request.instances is UNSET:
+                return Rows([request.features], [request.id], single=True)
+            self._count(len(request.instances))
+            rows = [self._row(raw) for raw in request.instances]
+            return Rows([row.features for row in rows], [row.id for row in rows], single=False)
+        except msgspec.ValidationError as err:
+            self._refuse(body, err)
+        except (msgspec.DecodeError, UnicodeDecodeError) as err:
+            raise HTTPException(400, f"not JSON: {err}") from err
+        except RecursionError as err:
+            raise HTTPException(400, TOO_DEEP) from err
+
+    def answer(self, rows: Rows, model: Model, stamp: Stamp) -> bytes:
+        """Predict the rows and write the answer."""
+        found = model.predict_table(self._decoder.tabulate_features(rows.features))
+        values, scores = model.predictions(found), found.tolist()
+        if not all(math.isfinite(sum(row)) for row in scores):
+            raise NotReady(f"version {stamp.version} predicts what is no number: it has diverged")
+        if self._classes:
+            chosen = model.choose(values).tolist()
+            said = list(map(self._classify, values.tolist(), chosen, scores))
+        else:
+            said = [
+                {"prediction": value, "score": row[0]}
+                for value, row in zip(values.tolist(), scores, strict=True)
+            ]
+        for each, name in zip(said, rows.ids, strict=True):
+            if name is not None:
+                each["id"] = name
+        if rows.single:
+            return msgspec.json.encode(Answer(**said[0], model=stamp))
+        return msgspec.json.encode(Answers([Prediction(**each) for each in said], stamp))
+
+    def _classify(self, shares: list[float], chosen: int, scores: list[float]) -> dict[str, Any]:
+        """Word one prediction; a binary task is asked for its positive class, the second."""
+        binary = len(scores) == 1
+        return {
+            "prediction": self._classes[chosen],
+            "probability": shares[1 if binary else chosen],
+            "probabilities": dict(zip(self._texts, shares, strict=True)),
+            "score": scores[0 if binary else chosen],
+        }
+
+    def _count(self, rows: int) -> None:
+        if rows > self._max_rows:
+            detail = f"{rows} instances, api.max_rows is {self._max_rows}: send them in parts"
+            raise HTTPException(413, detail)
+
+    def _row(self, raw: msgspec.Raw) -> Any:
+        """Read `{"features": {...}, "id"}`, or bare features: one of them may have that name."""
+        inner = self._head(raw).features
+        if inner is not UNSET and memoryview(inner)[0] == ord("{"):
+            return self._wrapped(raw)
+        return self.Row(self._plain(raw))
+
+    def _refuse(self, body: bytes | bytearray, err: msgspec.ValidationError) -> NoReturn:
+        """Look again, slowly, and raise every fault with its place."""
+        request = _parse(body)
+        faults = list(self._faults(request))
+        # Of a repeated key only the last value is seen here; msgspec has looked at all of them.
+        raise RequestError(faults or [("#", str(err))]) from err
+
+    def _faults(self, request: object) -> Iterator[tuple[str, str]]:
+        if not isinstance(request, dict):
+            yield "#", f"an object belongs here: {EITHER}"
+            return
+        if ("features" in request) is ("instances" in request):
+            yield "#", EITHER
+        if "features" in request:
+            yield from self._row_faults(request, "#")
+        elif not isinstance(instances := request.get("instances", []), list):
+            yield "#/instances", "an array of rows belongs here"
+        else:
+            self._count(len(instances))
+            for index, row in enumerate(instances):
+                wrapped = isinstance(row, dict) and isinstance(row.get("features"), dict)
+                find = self._row_faults if wrapped else self._decoder.faults
+                yield from find(row, f"#/instances/{index}")
+
+    def _row_faults(self, row: dict[str, object], pointer: str) -> Iterator[tuple[str, str]]:
+        yield from self._decoder.faults(row["features"], f"{pointer}/features")
+        if not isinstance(row.get("id"), str | None):
+            yield f"{pointer}/id", "a string belongs here"
+
+
+def _parse(body: bytes | bytearray) -> object:
+    """Read JSON as plain values; numbers beyond a float are infinite, for whoever judges them."""
+    text = str(body, "utf-8")
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)  # the grammar of the typed decode: no NaN
+        return json.loads(text, parse_int=_read_int)
+    except RecursionError as err:
+        raise HTTPException(400, TOO_DEEP) from err
+    except msgspec.DecodeError as err:
+        raise HTTPException(400, f"not JSON: {err}") from err
+
+
+def _read_int(digits: str) -> int | float:
+    """Read an integer; Python refuses thousands of digits, here they are only too large."""
+    return int(digits) if len(digits) <= 400 else math.inf

@@ -1,0 +1,104 @@
+"""What `GET /model` and `GET /healthz/ready` say."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from models.baselines import PREDICTORS
+from service.follower import Learner, Served
+
+Number = float | None  # null where nothing was seen yet
+
+
+class Losses(BaseModel):
+    """Progressive validation of one predictor: each event is predicted before it is learned."""
+
+    loss: Number = Field(description="Mean over all events: log-loss in nats, or half the square.")
+    error: Number = Field(description="Share of wrong classes, or mean absolute difference.")
+    recent_loss: Number = Field(description="The loss of about the last thousand events.")
+    recent_error: Number = Field(description="The error of about the last thousand events.")
+
+
+class ModelReport(BaseModel):
+    """The model that answers now."""
+
+    model_config = ConfigDict(protected_namespaces=())
+
+    name: str
+    version: int = Field(description="Of the snapshot; it only grows.")
+    events_learned: int
+    snapshot_time: str
+    cold_start: bool = Field(description="Whether nothing was learned yet.")
+    stale: bool = Field(description="Whether the learner is silent or stopped.")
+    task: str
+    labels: list[bool | int | float | str] = Field(description="Empty for regression.")
+    specification: dict[str, Any] = Field(description="Rule, bank, loss, seed, all defaults shown.")
+    features: dict[str, str] = Field(description="Every feature and its kind.")
+    offsets: dict[str, int] = Field(description="The next offset of every partition.")
+    progressive: dict[str, Losses] = Field(description="The model beside its two baselines.")
+    prefix_losses: list[Number] = Field(description="Mean loss of the first 0, 1, ..., n learners.")
+    edges: list[Number] = Field(description="Edge of every weak learner.")
+
+
+class LearnerReport(BaseModel):
+    """What is known of the learner."""
+
+    state: str = Field(description="unknown, running, restarting or stopped")
+    seconds_since_sign: Number = Field(description="Since its last sign of life, one a second.")
+    exit_code: int | None = Field(description="How it ended, when it did.")
+    reason: str = Field(description="Why, in a sentence.")
+
+
+class Readiness(BaseModel):
+    """Whether predictions are answered, and how fresh they are."""
+
+    status: str = "ready"
+    version: int
+    stale: bool
+    learner: LearnerReport
+
+
+def report_model(served: Served) -> ModelReport:
+    """Describe what is served."""
+    snapshot, stamp = served.snapshot, served.stamp
+    model, seen = snapshot.model, snapshot.baselines
+    measures = (seen.mean_loss, seen.mean_error, seen.window_loss, seen.window_error)
+    losses = [
+        Losses(**dict(zip(Losses.model_fields, numbers(row), strict=True)))
+        for row in zip(*measures, strict=True)
+    ]
+    return ModelReport(
+        name=stamp.name,
+        version=stamp.version,
+        events_learned=stamp.events_learned,
+        snapshot_time=stamp.snapshot_time,
+        cold_start=stamp.cold_start,
+        stale=stamp.stale,
+        task=model.task,
+        labels=list(model.labels.classes),
+        specification=model.spec,
+        features=dict(model.encoder.schema),
+        offsets=snapshot.header["offsets"],
+        progressive=dict(zip(PREDICTORS, losses, strict=True)),
+        prefix_losses=numbers(model.booster.progress.prefix_losses),
+        edges=numbers(model.booster.progress.edges),
+    )
+
+
+def report_learner(learner: Learner) -> LearnerReport:
+    """Describe the learner; one that gives signs outdoes what an old status says of it."""
+    if learner.beats and learner.state != "restarting":
+        learner = Learner("running", learner.age)
+    return LearnerReport(
+        state=learner.state,
+        seconds_since_sign=learner.age,
+        exit_code=learner.exit_code,
+        reason=learner.reason,
+    )
+
+
+def numbers(values: Iterable[float]) -> list[float | None]:
+    """List numbers as JSON has them: what is not finite is null."""
+    return [float(value) if math.isfinite(value) else None for value in values]

@@ -1,0 +1,224 @@
+"""Snapshots made by hand, and real serving processes on loopback, for the tests of the API."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import numpy as np
+import psutil
+
+from models.baselines import baselines, compare_many
+from models.model import Model
+from service import snapshots
+from service.config import Settings, load
+from service.problems import MEDIA_TYPE, TYPES, Problem
+from tests.service.learning import free_port, until
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = {"age": "number", "vip": "boolean", "country": "category", "speed": "number"}
+ROW = {"age": 31, "vip": True, "country": "PT", "speed": 0.5}
+JSON = {"Content-Type": "application/json"}
+PATIENCE = 60.0  # seconds that a test waits for what takes one or two on an idle machine
+
+
+def settings(folder: Path, **sections: Mapping[str, Any]) -> Settings:
+    """Make settings of a service that keeps all its files in one folder."""
+    whole: dict[str, Any] = {
+        "task": {"kind": "binary"},
+        "features": {"schema": SCHEMA},
+        "snapshots": {"directory": str(folder / "snapshots"), "every_seconds": 0.1},
+        "checkpoints": {"directory": str(folder / "checkpoints"), "every_seconds": 0.2},
+        "api": {"port": free_port()},
+        "metrics": {"port": free_port()},
+    }
+    merged = whole | {name: whole.get(name, {}) | given for name, given in sections.items()}
+    path = folder / "kaboost.yaml"
+    path.write_text(json.dumps(merged))
+    return load(path)
+
+
+def taught(settings: Settings, events: int = 60, seed: int = 1) -> Model:
+    """Make a model of these settings that has learned some events."""
+    task = settings.task
+    model = Model(task.kind, settings.model, settings.features.columns, task.labels)
+    if events:
+        draw = np.random.default_rng(seed)
+        rows = [row(settings, draw) for _ in range(events)]
+        labels = task.labels or [0, 1]
+        chosen = draw.integers(0, len(labels), events)
+        regression = task.kind == "regression"
+        model.learn_many(
+            rows, draw.normal(size=events) if regression else [labels[k] for k in chosen]
+        )
+    return model
+
+
+def row(settings: Settings, draw: np.random.Generator) -> dict[str, Any]:
+    """Draw one row that fits the schema, some of it missing."""
+    made = {"number": draw.normal, "boolean": lambda: bool(draw.integers(2))}
+    made["category"] = lambda: ["PT", "DE", "FR"][draw.integers(3)]
+    columns = settings.features.columns.items()
+    return {name: made[kind]() for name, kind in columns if draw.random() < 0.9}
+
+
+def publish(settings: Settings, model: Model, **header: Any) -> int:
+    """Publish a snapshot as the learner does, and give its sign of life."""
+    events = int(model.booster.progress.events)
+    seen = baselines(model.labels)
+    compare_many(seen, np.full(4, 0.5), np.zeros(4), np.zeros(4), np.ones(4))
+    whole = {
+        "name": settings.name,
+        "created": "2026-11-20T10:00:00Z",
+        "events_learned": events,
+        "cold_start": events == 0,
+        "offsets": {"0": events},
+    }
+    snapshots.heartbeat(settings.snapshots.directory)
+    return snapshots.publish(
+        settings.snapshots.directory, model, whole | header, keep=10, baselines=seen
+    )
+
+
+class Program:
+    """One of our commands as a real process, its log lines, and a client of its API."""
+
+    def __init__(self, command: str, settings: Settings, cwd: Path | None = None) -> None:
+        self.folder = settings.snapshots.directory.parent
+        self.port = settings.api.port
+        self._log = self.folder / f"{command}.log"
+        with self._log.open("ab") as log:
+            self.process = psutil.Popen(
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "service.cli",
+                    command,
+                    "--config",
+                    str(self.folder / "kaboost.yaml"),
+                ],
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+                cwd=cwd,
+                env=os.environ | {"PYTHONPATH": str(ROOT)},
+            )
+        self.client = self._connect()
+
+    def reconnect(self) -> None:
+        """Begin a connection anew, perhaps to another worker."""
+        self.client.close()
+        self.client = self._connect()
+
+    def log(self) -> list[dict[str, Any]]:
+        """Read what was logged so far, by this process and its children."""
+        lines = self._log.read_text().splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def events(self, name: str, **fields: Any) -> list[dict[str, Any]]:
+        """Choose the log lines of one event that have these fields."""
+        return [
+            line for line in self.log() if line["event"] == name and fields.items() <= line.items()
+        ]
+
+    def ready(self) -> dict[str, Any]:
+        """Wait until predictions are answered; give what the probe says."""
+        return dict(until(lambda: self.probe(200)))
+
+    def probe(self, status: int) -> dict[str, Any] | None:
+        """Ask the readiness probe; its body if it answers with this status."""
+        try:
+            answer = self.client.get("/healthz/ready")
+        except httpx.TransportError:
+            return None
+        return answer.json() if answer.status_code == status else None
+
+    def predict(self, features: Mapping[str, Any] = ROW) -> dict[str, Any]:
+        """Ask for one prediction."""
+        answer = self.client.post("/predict", json={"features": features})
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Add up a metric's samples that have these labels."""
+        return sum(metric(self.client.get("/metrics").text, name, **labels))
+
+    def child(self, role: str) -> psutil.Process:
+        """Find the child that now has a role."""
+        (line, *_) = reversed(self.events("process running", role=role))
+        return psutil.Process(line["pid"])
+
+    def end(self, number: int) -> int:
+        """Send a signal and wait for the exit code."""
+        self.process.send_signal(number)
+        return int(self.process.wait(PATIENCE))
+
+    def _connect(self) -> httpx.Client:
+        return httpx.Client(base_url=f"http://127.0.0.1:{self.port}", trust_env=False)
+
+    def close(self) -> None:
+        """End it, and whatever is left after that: the lifeline itself may be what is broken."""
+        self.client.close()
+        started = [line["pid"] for line in self.events("process running")]
+        if self.process.is_running():
+            self.process.terminate()
+            psutil.wait_procs([self.process], PATIENCE / 4)
+        for pid in (self.process.pid, *started):
+            if alive(pid) and "service." in " ".join(psutil.Process(pid).cmdline()):
+                psutil.Process(pid).kill()
+        self.process.wait(PATIENCE)
+
+
+@contextmanager
+def running(command: str, settings: Settings, cwd: Path | None = None) -> Iterator[Program]:
+    """Run one of our commands; nothing of it is left afterwards."""
+    program = Program(command, settings, cwd)
+    try:
+        yield program
+    finally:
+        program.close()
+
+
+def metric(text: str, name: str, **labels: str) -> Iterator[float]:
+    """Find the values of a metric's samples in an exposition."""
+    wanted = {f'{key}="{value}"' for key, value in labels.items()}
+    for line in text.splitlines():
+        series, _, value = line.rpartition(" ")
+        found, _, pairs = series.partition("{")
+        if found == name and wanted <= set(pairs.rstrip("}").split(",")):
+            yield float(value)
+
+
+def alive(pid: int) -> bool:
+    """Say whether a process runs; one that only waits to be reaped does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def snapshot(program: Program, version: int) -> Model:
+    """Load the snapshot file that an answer names."""
+    name = f"snapshot-{version:012d}.safetensors"
+    return snapshots.load(program.folder / "snapshots" / name).model
+
+
+def post(program: Program, body: bytes, **headers: str) -> httpx.Response:
+    """Send bytes as they are."""
+    return program.client.post("/predict", content=body, headers=JSON | headers)
+
+
+def refusal(answer: httpx.Response) -> Problem:
+    """Read a problem document; it holds what RFC 9457 and our docs promise."""
+    assert MEDIA_TYPE == answer.headers["content-type"], answer.text
+    found = msgspec.json.decode(answer.content, type=Problem)
+    assert (answer.status_code, TYPES[answer.status_code]) == (found.status, found.type)
+    assert found.detail
+    return found

@@ -1,0 +1,274 @@
+"""The HTTP door: right answers, and which snapshot they come from."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from models.model import Model
+from service import snapshots
+from service.config import Settings
+from service.prediction import Answers
+from tests.service.learning import until
+from tests.service.serving import (
+    ROW,
+    SCHEMA,
+    Program,
+    metric,
+    post,
+    publish,
+    refusal,
+    row,
+    snapshot,
+    taught,
+)
+
+Start = Callable[..., tuple[Settings, Program]]
+TASKS: dict[str, dict[str, Any]] = {
+    "binary": {"kind": "binary"},
+    "booleans": {"kind": "binary", "labels": [False, True]},
+    "words": {"kind": "multiclass", "labels": ["good", "bad", "ugly"]},
+    "regression": {"kind": "regression"},
+}
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_answers_are_the_snapshots(serve: Start, task: dict[str, Any]) -> None:
+    """Every field of an answer is what the named snapshot's file says, to the last bit."""
+    wanted, program = serve(task=task)
+    publish(wanted, taught(wanted))
+    program.ready()
+    draw = np.random.default_rng(2)
+    rows = [row(wanted, draw) for _ in range(20)]
+    many = program.client.post("/predict", json={"instances": rows})
+    answers = msgspec.json.decode(many.content, type=Answers)
+    model = snapshot(program, answers.model.version)
+
+    assert [model.predict_one(each) for each in rows] == [p.prediction for p in answers.predictions]
+    for each, predicted in zip(rows, answers.predictions, strict=True):
+        alone = program.predict(each)
+        named = alone.pop("model")
+        assert msgspec.to_builtins(predicted) == alone
+        assert msgspec.to_builtins(answers.model) == named
+        if task["kind"] != "regression":
+            shares = {model.labels.text(k): p for k, p in model.predict_proba_one(each).items()}
+            assert shares == predicted.probabilities
+            positive = "true" if task.get("labels") == [False, True] else "1"
+            said = positive if model.labels.m == 1 else model.labels.text(predicted.prediction)
+            assert shares[said] == predicted.probability
+
+
+def test_forms_of_a_row_agree(api: Program) -> None:
+    """A row says the same alone, bare among many, and wrapped with an id."""
+    one = api.client.post("/predict", json={"features": ROW, "id": "a1"}).json()
+    instances = [ROW, {"features": ROW, "id": "a1"}, {"features": ROW, "id": None}]
+    many = api.client.post("/predict", json={"instances": instances}).json()
+    model = one.pop("model")
+
+    assert ("kaboost", False, False) == (model["name"], model["cold_start"], model["stale"])
+    assert "a1" == one["id"]
+    assert many["predictions"][1] == one
+    assert many["predictions"][0] == many["predictions"][2] == {k: one[k] for k in one if k != "id"}
+    assert many["model"] == model
+
+
+def test_no_rows_are_answered_with_none(api: Program) -> None:
+    """An empty list is a list."""
+    assert [] == post(api, b'{"instances": []}').json()["predictions"]
+
+
+def test_missing_is_missing(api: Program) -> None:
+    """A feature that is null and one that is absent are the same, as for labelled events."""
+    absent = {name: value for name, value in ROW.items() if name != "age"}
+
+    assert api.predict(absent) == api.predict(ROW | {"age": None})
+
+
+def test_feature_may_be_called_features(serve: Start) -> None:
+    """Bare features with a feature of that name are told from a wrapped row by its value."""
+    wanted, program = serve(features={"schema": {"features": "number"}})
+    publish(wanted, taught(wanted))
+    program.ready()
+    bare, wrapped = {"features": 2.0}, {"features": {"features": 2.0}}
+    found = program.client.post("/predict", json={"instances": [bare, wrapped]}).json()
+
+    assert found["predictions"][0] == found["predictions"][1]
+
+
+def test_unknown_features_can_be_ignored(serve: Start) -> None:
+    """With features.unknown: ignore an unknown feature changes nothing, in either form of a row."""
+    wanted, program = serve(features={"schema": SCHEMA, "unknown": "ignore"})
+    publish(wanted, taught(wanted))
+    program.ready()
+    instances = [ROW, ROW | {"new": [1]}, {"features": ROW | {"new": 1}}]
+    found = program.client.post("/predict", json={"instances": instances}).json()["predictions"]
+
+    assert found[0] == found[1] == found[2]
+
+
+def test_not_ready_before_the_first_snapshot(
+    serve: Start,
+) -> None:
+    """Without a snapshot the process lives but is not ready, and says when to ask again."""
+    wanted, program = serve()
+    until(lambda: program.probe(503))
+    for answer in (
+        program.client.get("/healthz/ready"),
+        program.client.get("/model"),
+        program.client.post("/predict", json={"features": ROW}),
+    ):
+        assert 503 == refusal(answer).status
+        assert "1" == answer.headers["retry-after"]
+    assert 200 == program.client.get("/healthz/live").status_code
+
+    publish(wanted, taught(wanted, events=0))
+    program.ready()
+
+    assert program.predict()["model"]["cold_start"] is True
+
+
+def test_new_snapshot_is_served(serve: Start) -> None:
+    """A published version is answered from within moments, while requests go on."""
+    wanted, program = serve()
+    for events in (0, 10, 20):
+        version = publish(wanted, taught(wanted, events))
+        program.ready()
+        until(lambda version=version: program.predict()["model"]["version"] == version)
+        found = program.predict()
+
+        assert events == found["model"]["events_learned"]
+        assert snapshot(program, version).predict_one(ROW) == found["prediction"]
+
+
+def test_damaged_snapshot_is_passed_over(serve: Start) -> None:
+    """A file that cannot be read is reported once, and the version before it goes on answering."""
+    wanted, program = serve()
+    good = publish(wanted, taught(wanted))
+    program.ready()
+    broken = program.folder / "snapshots" / f"snapshot-{good + 1:012d}.safetensors"
+    broken.write_bytes(b"not a snapshot")
+    until(lambda: [line for line in program.log() if line["level"] == "error"])
+    time.sleep(0.5)
+
+    assert good == program.predict()["model"]["version"]
+    assert 1 == len([line for line in program.log() if line["level"] == "error"])
+    newer = publish(wanted, taught(wanted, 70))
+    until(lambda: program.predict()["model"]["version"] == newer)
+
+
+def test_diverged_model_is_not_served_as_numbers(
+    serve: Start,
+) -> None:
+    """A model whose weights are no numbers answers 503 with the reason, not null."""
+    wanted, program = serve()
+    model = taught(wanted)
+    arrays = {name: array.copy() for name, array in model.to_arrays().items()}
+    for name, array in arrays.items():
+        if name.startswith("rule."):
+            array[...] = np.nan
+    publish(wanted, Model.from_arrays(model.describe(), arrays))
+    program.ready()
+    answer = program.client.post("/predict", json={"features": ROW})
+
+    assert "diverged" in refusal(answer).detail
+    assert 503 == answer.status_code
+
+
+def test_stale_without_a_sign_of_the_learner(
+    serve: Start,
+) -> None:
+    """Answers say `stale` when the learner gave no sign for the configured time."""
+    wanted, program = serve(api={"stale_after_seconds": 1.0})
+    publish(wanted, taught(wanted))
+    program.ready()
+    until(lambda: program.predict()["model"]["stale"] is True)
+
+    assert program.ready()["stale"] is True
+    snapshots.heartbeat(wanted.snapshots.directory)
+    until(lambda: program.predict()["model"]["stale"] is False)
+
+
+def test_stale_when_the_learner_has_stopped(
+    serve: Start,
+) -> None:
+    """A learner that is down for good makes answers stale at once, and readiness says why."""
+    wanted, program = serve(api={"stale_after_seconds": 3_600})
+    publish(wanted, taught(wanted))
+    program.ready()
+    snapshots.write_status(wanted.snapshots.directory, "stopped", 3, "a gap in the offsets")
+    until(lambda: program.predict()["model"]["stale"] is True)
+    learner = program.ready()["learner"]
+
+    assert ("stopped", 3) == (learner["state"], learner["exit_code"])
+    assert "a gap in the offsets" == learner["reason"]
+
+
+def test_model_describes_what_answers(api: Program) -> None:
+    """GET /model tells specification, features, losses beside the baselines, edges and offsets."""
+    found = api.client.get("/model").json()
+    model = snapshot(api, found["version"])
+
+    assert model.spec == found["specification"]
+    assert SCHEMA == found["features"]
+    assert [0, 1] == found["labels"]
+    assert {"0": 60} == found["offsets"]
+    assert ["model", "prior", "last_label"] == list(found["progressive"])
+    assert 0.5 == found["progressive"]["model"]["loss"]
+    assert model.booster.progress.prefix_losses.tolist() == found["prefix_losses"]
+    assert model.booster.progress.edges.tolist() == found["edges"]
+
+
+def test_model_before_any_event_has_no_figures(
+    serve: Start,
+) -> None:
+    """What nothing was seen of is null, for JSON knows no NaN."""
+    wanted, program = serve()
+    publish(wanted, taught(wanted, events=0))
+    program.ready()
+    found = program.client.get("/model").json()
+
+    assert {None} == set(found["prefix_losses"])
+
+
+def test_request_id_is_echoed(api: Program) -> None:
+    """A caller's X-Request-ID comes back, on refusals as well; traceparent is accepted."""
+    headers = {"X-Request-ID": "r-1", "traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
+
+    assert "r-1" == post(api, b'{"features": {}}', **headers).headers["x-request-id"]
+    assert "r-1" == post(api, b"", **headers).headers["x-request-id"]
+    assert "x-request-id" not in post(api, b'{"features": {}}').headers
+
+
+def test_metrics_count_every_request(serve: Start) -> None:
+    """Rows, refusals, durations are counted by route and status; unknown paths share a series."""
+    wanted, program = serve()
+    publish(wanted, taught(wanted))
+    program.ready()
+    for _ in range(3):
+        program.predict()
+    program.client.post("/predict", json={"instances": [ROW] * 5})
+    post(program, b"{}")
+    post(program, b"nonsense")
+    program.client.get("/predict")
+    for path in ("/a", "/b"):
+        program.client.get(path)
+    text = program.client.get("/metrics").text
+
+    def count(name: str, **labels: str) -> float:
+        return sum(metric(text, name, **labels))
+
+    def requests(route: str, status: int) -> float:
+        labels = {"http_route": route, "http_response_status_code": str(status)}
+        return count("http_server_request_duration_seconds_count", **labels)
+
+    assert 8 == count("kaboost_predictions_total")
+    assert 6 == count("kaboost_predict_duration_seconds_count")
+    assert [1, 1, 1] == [
+        count("kaboost_predict_errors_total", status=s) for s in ("400", "405", "422")
+    ]
+    assert [4, 1, 1] == [requests("/predict", status) for status in (200, 400, 405)]
+    assert 2 == requests("", 404)
+    assert 0 < count("http_server_request_duration_seconds_sum", http_route="/predict") < 10

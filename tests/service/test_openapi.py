@@ -1,0 +1,67 @@
+"""The OpenAPI document and the pages: what they say is so, and they work offline."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import fastapi.openapi.models
+import msgspec
+import pytest
+
+from service.config import Settings
+from service.prediction import Answer, Answers
+from tests.service.serving import Program, publish, taught
+
+Start = Callable[..., tuple[Settings, Program]]
+
+TASKS: dict[str, dict[str, Any]] = {
+    "booleans": {"kind": "binary", "labels": [False, True]},
+    "words": {"kind": "multiclass", "labels": ["good", "bad", "ugly"]},
+    "regression": {"kind": "regression"},
+}
+DOCUMENTED = {200, 400, 408, 413, 415, 422, 503}
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_examples_of_the_document_hold(serve: Start, task: dict[str, Any]) -> None:
+    """Every example request of the document is answered, every example answer has its form."""
+    wanted, program = serve(task=task)
+    publish(wanted, taught(wanted))
+    program.ready()
+    document = program.client.get("/openapi.json").json()
+    route = document["paths"]["/predict"]["post"]
+    body = route["requestBody"]["content"]["application/json"]
+    told = route["responses"]["200"]["content"]["application/json"]["examples"]
+
+    fastapi.openapi.models.OpenAPI.model_validate(document)
+    assert {str(status) for status in DOCUMENTED} == set(route["responses"])
+    for name, example in body["examples"].items():
+        answer = program.client.post("/predict", json=example["value"])
+        form = Answers if "instances" in example["value"] else Answer
+        fields = set(msgspec.to_builtins(msgspec.json.decode(answer.content, type=form)))
+        assert 200 == answer.status_code, (name, answer.text)
+        assert fields == set(answer.json())
+    assert msgspec.convert(told["one row"]["value"], Answer).prediction in (
+        wanted.task.labels or [0, 1, 1.58]
+    )
+    msgspec.convert(told["many rows"]["value"], Answers)
+
+
+def test_references_of_the_document_lead_somewhere(api: Program) -> None:
+    """Every schema that is referred to is there."""
+    document = api.client.get("/openapi.json").json()
+    text = json.dumps(document)
+    named = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+
+    assert {"Row", "Rows", "Features", "Answer", "Answers", "Problem", "ModelReport"} <= named
+    assert named <= set(document["components"]["schemas"])
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_pages_work_offline(api: Program, path: str) -> None:
+    """The pages come as HTML and load nothing from anywhere else."""
+    answer = api.client.get(path)
+
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "://" not in answer.text.replace("http://www.w3.org", "")
+    assert "src=" not in answer.text
