@@ -1,0 +1,218 @@
+"""Say what is wrong with an event: the slow look at what the typed decode refused."""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from models.labels import Labels
+from service.errors import EventError
+
+# Of several faults the first in this order names the code.
+CODES = (
+    "null_value",
+    "too_large",
+    "json",
+    "schema",
+    "timestamp",
+    "label",
+    "weight",
+    "feature_unknown",
+    "feature_type",
+    "not_finite",
+)
+LIMIT = 1e308  # numbers beyond it are as good as infinite: the sum of two of them is
+EPOCH_MS = (-62_135_596_800_000, 253_402_300_799_999)  # the years 1 to 9999, as RFC 3339 has them
+INT_DIGITS = 4300  # of an integer that Python and msgspec still read
+SHOWN = 60  # characters of a faulty value that a message quotes
+MESSAGE = 300  # characters of a message: it stands in a header, the whole value in the dead letter
+
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong, at a key of the event or at a feature."""
+
+    code: str
+    where: str
+    detail: str
+
+
+class Rules(NamedTuple):
+    """What an event must keep to."""
+
+    schema: Mapping[str, str]  # feature to number, boolean or category
+    labels: Labels
+    ignore_unknown: bool
+    max_bytes: int
+
+
+class _Object(tuple[tuple[str, object], ...]):
+    """A JSON object with repeated keys kept: the typed decode looks at every one of them too."""
+
+
+def explain(value: bytes | None, rules: Rules) -> EventError:
+    """Make an error of the first fault of a record's value, by the order of `CODES`."""
+    found = list(faults(value, rules))
+    if not found:
+        return EventError("json", "cannot be read, and no rule of an event says why")
+    code, where, detail = min(found, key=lambda fault: CODES.index(fault.code))
+    return EventError(code, _short(f"{where}: {detail}" if where else detail, MESSAGE))
+
+
+def faults(value: bytes | None, rules: Rules) -> Iterator[Fault]:
+    """List what is wrong with a record's value; with broken JSON nothing else is looked for."""
+    if value is None:
+        yield Fault("null_value", "", "the record has no value; send the event as its value")
+    elif len(value) > rules.max_bytes:
+        detail = f"{len(value):,} bytes; kafka.max_event_bytes is {rules.max_bytes:,}"
+        yield Fault("too_large", "", detail)
+    else:
+        try:
+            event = _parse(value)
+        except RecursionError:
+            yield Fault("json", "", "nested too deeply")
+        except (ValueError, msgspec.DecodeError) as err:
+            yield Fault("json", "", f"not JSON: {err}")
+        else:
+            yield from _event_faults(event, rules)
+
+
+def feature_faults(features: Iterable[tuple[str, object]], rules: Rules) -> Iterator[Fault]:
+    """List what is wrong with features, in the order they came."""
+    for name, value in features:
+        kind = rules.schema.get(name)
+        if kind is not None:
+            yield from _value_faults(name, kind, value)
+        elif not rules.ignore_unknown:
+            detail = "not in features.schema; leave it out, or set features.unknown: ignore"
+            yield Fault("feature_unknown", name, detail)
+
+
+def show(value: object) -> str:
+    """Show a value as JSON, cut short."""
+    if isinstance(value, _Object | Mapping):
+        return "an object"
+    if isinstance(value, list):
+        return "an array"
+    return _short(json.dumps(value, ensure_ascii=False, default=repr), SHOWN)
+
+
+def _short(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length]}..."
+
+
+def _parse(value: bytes) -> object:
+    """Read JSON with repeated keys kept, by the very grammar of the typed decode."""
+    text = str(value, "utf-8")
+    msgspec.json.decode(text, type=msgspec.Raw)  # no NaN, no lone surrogates, nothing trailing
+    return json.loads(text, object_pairs_hook=_Object, parse_int=_read_int)
+
+
+def _read_int(digits: str) -> int | float:
+    """Read an integer; where Python refuses so many digits it is only too large."""
+    return int(digits) if len(digits) <= INT_DIGITS else float(digits)
+
+
+def _event_faults(event: object, rules: Rules) -> Iterator[Fault]:
+    if not isinstance(event, _Object):
+        yield Fault("schema", "", f"{show(event)} is not a JSON object")
+        return
+    keys = {key for key, _ in event}
+    for key in ("features", "label"):
+        if key not in keys:
+            yield Fault("schema", key, "is missing")
+    for key, value in event:
+        if key in _CHECKS:
+            yield from _CHECKS[key](value, rules)
+    if "label" in keys:  # of a repeated one the last counts, as for the typed decode
+        yield from _class_faults(dict(event)["label"], rules)
+
+
+def _features_faults(features: object, rules: Rules) -> Iterator[Fault]:
+    if isinstance(features, _Object):
+        yield from feature_faults(features, rules)
+    else:
+        yield Fault("schema", "features", f"{show(features)} is not an object")
+
+
+def _id_faults(value: Any, _: Rules) -> Iterator[Fault]:
+    if not isinstance(value, str | None):
+        yield Fault("schema", "id", f"{show(value)} where a string belongs")
+
+
+def _timestamp_faults(value: Any, _: Rules) -> Iterator[Fault]:
+    if not (value is None or _is_millis(value) or _is_instant(value)):
+        detail = f"{show(value)} is neither RFC 3339 with an offset nor milliseconds since 1970"
+        yield Fault("timestamp", "timestamp", detail)
+
+
+def _label_faults(label: Any, rules: Rules) -> Iterator[Fault]:
+    if rules.labels.kind == "regression":
+        if not (_is_number(label) and _is_finite(label)):
+            detail = f"{show(label)} where a number belongs, within +-{LIMIT:g}"
+            yield Fault("label", "label", detail)
+    elif not isinstance(label, bool | int | float | str) or label in (math.inf, -math.inf):
+        yield Fault("label", "label", f"{show(label)} is not a number, a boolean or a string")
+
+
+def _class_faults(label: Any, rules: Rules) -> Iterator[Fault]:
+    try:
+        rules.labels.encode(label)
+    except ValueError as err:
+        yield Fault("label", "", str(err))
+
+
+def _weight_faults(value: Any, _: Rules) -> Iterator[Fault]:
+    if not (value is None or (_is_number(value) and _is_finite(value) and value >= 0)):
+        yield Fault("weight", "weight", f"{show(value)} where a finite number >= 0 belongs")
+
+
+def _value_faults(name: str, kind: str, value: object) -> Iterator[Fault]:
+    if value is None:
+        return
+    fits, belongs = _KINDS[kind]
+    if not fits(value):
+        yield Fault("feature_type", name, f"{show(value)} where {belongs} or null belongs")
+    elif kind == "number" and not _is_finite(value):
+        yield Fault("not_finite", name, f"{show(value)} is beyond {LIMIT:g}; send null")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return abs(float(value)) <= LIMIT
+    except OverflowError:
+        return False
+
+
+def _is_millis(value: Any) -> bool:
+    return _is_number(value) and EPOCH_MS[0] <= value <= EPOCH_MS[1]
+
+
+def _is_instant(value: Any) -> bool:
+    try:
+        msgspec.convert(value, Instant)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "number": (_is_number, "a number"),
+    "boolean": (lambda value: isinstance(value, bool), "true or false"),
+    "category": (lambda value: isinstance(value, str), "a string"),
+}
+_CHECKS: dict[str, Callable[[object, Rules], Iterator[Fault]]] = {
+    "features": _features_faults,
+    "label": _label_faults,
+    "id": _id_faults,
+    "timestamp": _timestamp_faults,
+    "weight": _weight_faults,
+}

@@ -1,0 +1,258 @@
+"""The learner process: builds door and room, and lets records pass from one to the other."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+from confluent_kafka import KafkaException, Message
+from prometheus_client import CollectorRegistry, start_http_server
+
+from models.baselines import baselines
+from models.model import Model
+from models.types import ModelError
+from service import checkpoints, config, files, snapshots, topics
+from service.checkpoints import Checkpoint
+from service.config import Settings
+from service.consumer import Source
+from service.deadletters import DeadLetters
+from service.errors import BrokerError, ConfigError, Exit, KaboostError, Refused
+from service.metrics import LearnerMetrics, learner_metrics
+from service.room import Rejected, Room, State
+
+BEAT = 1.0  # seconds between two signs of life
+
+log = logging.getLogger(__name__)
+
+
+def run(settings: Settings, *, cold_start: bool, stop: threading.Event, restarts: int = 0) -> int:
+    """Learn until told to stop.
+
+    1. Take the folders, so that no second learner writes to them.
+    2. Restore the newest checkpoint; wait for the topic; find the position.
+    3. Read, learn, publish, checkpoint.
+    4. Told to stop: read no more, write a last checkpoint and snapshot.
+    """
+    registry = CollectorRegistry()
+    metrics = learner_metrics(registry)
+    metrics.restarts.inc(restarts)
+    kafka = settings.kafka
+    with ExitStack() as stack:
+        for folder in _folders(settings):
+            stack.enter_context(files.lock(folder))
+        stack.enter_context(_exposed(settings.metrics, registry))
+        try:
+            door = stack.enter_context(closing(Source(kafka, metrics)))
+            letters = DeadLetters(
+                kafka.client(), kafka.dlq, kafka.dlq_timeout, metrics.dead_letters
+            )
+            stack.enter_context(closing(letters))
+            learner = Learner(settings, door, letters, metrics, stop)
+            # Only the first start may be a cold one: a supervisor repeats its flags.
+            if learner.begin(cold_start=cold_start and restarts == 0):
+                learner.learn()
+                learner.finish()
+        except KafkaException as err:
+            raise BrokerError(f"{kafka.bootstrap_servers}: {err.args[0].str()}") from err
+    return Exit.DONE
+
+
+class Learner:
+    """Door, room and dead letters, and the order in which they take turns."""
+
+    room: Room
+
+    def __init__(
+        self,
+        settings: Settings,
+        door: Source,
+        letters: DeadLetters,
+        metrics: LearnerMetrics,
+        stop: threading.Event,
+    ) -> None:
+        self._settings = settings
+        self._door = door
+        self._letters = letters
+        self._metrics = metrics
+        self._stop = stop
+        self._paused = False
+        self._beaten = 0.0
+        self._told: set[str] = set()  # codes of dead letters that were logged
+
+    def begin(self, *, cold_start: bool) -> bool:
+        """Find state and position; false when told to stop before the topic is there."""
+        model = _configured(self._settings)
+        checkpoint = None if cold_start else self._restore(model)
+        partitions = topics.wait(self._door.consumer, self._settings.kafka, self._beat)
+        if not partitions:
+            return False
+        if self._settings.kafka.create_dlq:
+            topics.create_dead_letter_topic(self._settings.kafka)
+        if checkpoint:
+            state = self._state(checkpoint, partitions)
+        else:
+            state = self._first_state(model, partitions, cold_start)
+        self.room = Room(self._settings, state, self._metrics)
+        self._door.assign(state.positions)
+        if checkpoint is None:
+            self._save()  # at once: a start from `latest` must not be resolved a second time
+        if self.room.unpublished:
+            self.room.publish(cold=self.room.events_learned == 0)
+        told = {"offsets": dict(state.positions), "events_learned": self.room.events_learned}
+        log.info("learner ready", extra=told)
+        return True
+
+    def learn(self) -> None:
+        """Take turns until told to stop."""
+        while self._beat():
+            self._letters.poll()
+            self._pause_or_resume()
+            if self.room.checkpoint_due and self._letters.outstanding and not self._paused:
+                self._letters.poll(0.05)  # what waits is confirmed in a moment, or is stuck
+                continue
+            # Paused, the door has nothing but still answers the broker.
+            messages = self._door.poll(self._settings.kafka.batch_events)
+            for message, error in self._apply(messages):
+                self._letters.send(message, error)
+            if self.room.publish_due:
+                self.room.publish()
+            if self.room.checkpoint_due and not self._letters.outstanding:
+                self._save()
+            self._door.look_for_partitions()
+
+    def finish(self) -> None:
+        """Write what was learned; a position that would pass an unconfirmed dead letter stays."""
+        if not self._letters.confirm(self._settings.kafka.dlq_timeout):
+            told = {"waiting": self._letters.outstanding}
+            log.warning("no last checkpoint: dead letters are not confirmed", extra=told)
+        elif self.room.unsaved:
+            self._save()
+        if self.room.unpublished:
+            self.room.publish()
+        log.info("learner stopped", extra={"events_learned": self.room.events_learned})
+
+    def _restore(self, model: Model) -> Checkpoint | None:
+        expected = {"model": model.describe(), "topic": self._settings.kafka.topic}
+        directory = self._settings.checkpoints.directory
+        checkpoint, fallbacks = checkpoints.restore(directory, expected)
+        self._metrics.restore_fallbacks.inc(fallbacks)
+        return checkpoint
+
+    def _state(self, checkpoint: Checkpoint, partitions: list[int]) -> State:
+        gone = sorted(checkpoint.offsets.keys() - partitions)
+        if gone:
+            raise Refused(
+                f"topic {self._settings.kafka.topic} has no partitions {gone} any more, the state "
+                "has read them: begin a new model with --cold-start, or restore the topic"
+            )
+        positions = dict.fromkeys(partitions, 0) | checkpoint.offsets
+        return State(checkpoint.model, checkpoint.baselines, positions)
+
+    def _first_state(self, model: Model, partitions: list[int], cold_start: bool) -> State:
+        directory = self._settings.checkpoints.directory
+        if cold_start:
+            checkpoints.new_run(directory)
+        elif self._door.is_committed(partitions):
+            raise Refused(
+                f"group {self._settings.kafka.group_id} has committed offsets, but {directory} has "
+                "no checkpoint: bring it back, or begin a new model with --cold-start"
+            )
+        return State(model, baselines(model.labels), self._door.begin(partitions))
+
+    def _save(self) -> None:
+        """Write a checkpoint.
+
+        1. State and next offsets become one durable file.
+        2. The group's offsets are committed, for lag tools only.
+        """
+        path = self.room.checkpoint()
+        self._door.commit(self.room.state.positions)
+        log.debug("checkpoint written", extra={"path": str(path)})
+
+    def _apply(self, messages: list[Message]) -> list[Rejected]:
+        """Let the room learn; what fails there is a bug of ours: stop at the event it fails at."""
+        try:
+            rejected = self.room.apply(messages) if messages else []
+        except Exception as err:
+            where = _find_culprit(self.room, messages)
+            log.exception("internal error", extra={"at": where})
+            raise KaboostError(
+                f"internal error at {where}: {err!r}; the checkpoint before it is untouched, "
+                "please report the event"
+            ) from err
+        for message, error in rejected:
+            if error.code not in self._told:
+                self._told.add(error.code)
+                told = {"code": error.code, "at": _name(message), "reason": error.message}
+                log.warning("dead letter, the first of its code", extra=told)
+        return rejected
+
+    def _pause_or_resume(self) -> None:
+        """Read nothing while dead letters cannot be written: rather late than lost."""
+        if self._letters.stuck and not self._paused:
+            log.error("learning paused", extra={"dead_letters": self._letters.outstanding})
+            self._door.pause()
+            self._paused = True
+        elif self._paused and not self._letters.outstanding:
+            log.info("learning goes on")
+            self._door.resume()
+            self._paused = False
+        self._metrics.paused.set(self._paused)
+
+    def _beat(self) -> bool:
+        """Give a sign of life every second; false when it is time to stop."""
+        now = time.monotonic()
+        if now - self._beaten >= BEAT:
+            self._beaten = now
+            snapshots.heartbeat(self._settings.snapshots.directory)
+        return not self._stop.is_set()
+
+
+def _configured(settings: Settings) -> Model:
+    """Make the model that the settings describe, before any event."""
+    task = settings.task
+    try:
+        return Model(task.kind, settings.model, settings.features.columns, task.labels)
+    except ModelError as err:
+        raise ConfigError(str(err)) from err
+
+
+def _folders(settings: Settings) -> list[Path]:
+    both = settings.checkpoints.directory, settings.snapshots.directory
+    return list(dict.fromkeys(folder.resolve() for folder in both))
+
+
+@contextmanager
+def _exposed(metrics: config.Metrics, registry: CollectorRegistry) -> Iterator[None]:
+    """Show the metrics on their own port."""
+    try:
+        server, thread = start_http_server(metrics.port, metrics.host, registry)
+    except OSError as err:
+        raise ConfigError(
+            f"metrics.port = {metrics.port}, metrics.host = {metrics.host}: {err.strerror}; "
+            "free it or set another"
+        ) from err
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _find_culprit(room: Room, messages: list[Message]) -> str:
+    """Name the event that fails; the state is given up already, so each may be tried again."""
+    first, last = messages[0], messages[-1]
+    for message in messages:
+        room.state.positions[message.partition() or 0] = message.offset() or 0
+        try:
+            room.apply([message])
+        except Exception:
+            return _name(message)
+    return f"one event from {_name(first)} to {_name(last)}"
+
+
+def _name(message: Message) -> str:
+    return f"{message.topic()}[{message.partition()}]@{message.offset()}"

@@ -1,0 +1,254 @@
+"""Every metric, by name: one NamedTuple a process, made from a registry."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.registry import Collector
+
+from models.baselines import PREDICTORS, Baselines
+from models.progressive import Progress
+from models.types import Vec
+
+SHOWN = 32  # prefixes and weak learners at most, spread evenly
+QUICK = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 1.0)
+WRITES = (1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+DELAYS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
+BATCHES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 100_000)
+
+
+class _Figures(NamedTuple):
+    loss_sum: Vec  # (3,) by predictor, like the windows
+    weight_sum: float
+    window_loss: Vec
+    window_error: Vec
+    prefix_losses: Vec  # (N+1,)
+    edges: Vec  # (N,)
+
+
+class Validation(Collector):
+    """Progressive loss, error, prefixes and edges as they stand in the state.
+
+    A restored learner goes on with the sums of its checkpoint, which no counter could.
+    """
+
+    def __init__(self) -> None:
+        self._figures: _Figures | None = None
+
+    def record(self, baselines: Baselines, progress: Progress) -> None:
+        """Take the figures of now; a scrape in another thread sees all of them or none."""
+        self._figures = _Figures(
+            baselines.loss_sum.copy(),
+            float(baselines.weight_sum),
+            baselines.window_loss,
+            baselines.window_error,
+            progress.prefix_losses,
+            progress.edges,
+        )
+
+    def collect(self) -> Iterator[Metric]:
+        """Give the figures that were recorded last."""
+        now = self._figures
+        if now is not None:
+            yield _loss(now)
+            yield _by_predictor("kaboost_progressive_loss_window", _LOSS, now.window_loss)
+            yield _by_predictor("kaboost_progressive_error_window", _ERROR, now.window_error)
+            yield _spread("kaboost_prefix_loss", _PREFIX, "prefix", now.prefix_losses, first=0)
+            yield _spread("kaboost_weak_learner_edge", _EDGE, "learner", now.edges, first=1)
+
+
+class LearnerMetrics(NamedTuple):
+    """What the learner counts; one thread writes."""
+
+    consumed: Counter
+    learned: Counter
+    rejected: Counter  # {reason}
+    dead_letters: Counter  # {reason}
+    ignored: Counter
+    validation: Validation
+    lag_records: Gauge  # {topic, partition}
+    lag_seconds: Gauge  # {topic, partition}
+    paused: Gauge
+    batch_events: Histogram
+    learn_duration: Histogram
+    publish_duration: Histogram
+    checkpoint_duration: Histogram
+    event_to_snapshot: Histogram
+    snapshot_version: Gauge
+    snapshot_timestamp: Gauge
+    checkpoint_timestamp: Gauge
+    checkpoint_size: Gauge
+    checkpoint_failures: Counter  # {reason}
+    restore_fallbacks: Counter
+    model_memory: Gauge
+    restarts: Counter
+    model_info: Gauge  # {model, rule, bank, loss}
+    build_info: Gauge  # {version}
+
+
+class ApiMetrics(NamedTuple):
+    """What an API worker counts; the workers of one port are added up."""
+
+    predict_duration: Histogram
+    predictions: Counter
+    predict_errors: Counter  # {status}
+    request_duration: Histogram  # {method, route, status}
+
+
+def learner_metrics(registry: CollectorRegistry) -> LearnerMetrics:
+    """Make the learner's metrics."""
+    validation = Validation()
+    registry.register(validation)
+    metrics = LearnerMetrics(validation=validation, **_make(_LEARNER, registry))
+    metrics.build_info.labels(_version()).set(1)
+    return metrics
+
+
+def api_metrics(registry: CollectorRegistry) -> ApiMetrics:
+    """Make an API worker's metrics."""
+    return ApiMetrics(**_make(_API, registry))
+
+
+def _version() -> str:
+    """Say which Kaboost this is; a bare checkout does not know."""
+    try:
+        return version("kaboost")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+class _Spec(NamedTuple):
+    kind: type
+    name: str  # a counter's without its `_total`
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+_PARTITION = ("topic", "partition")
+_LEARNER = {
+    "consumed": _Spec(Counter, "kaboost_events_consumed", "Records read from the topic."),
+    "learned": _Spec(Counter, "kaboost_events_learned", "Events that taught the model."),
+    "rejected": _Spec(
+        Counter, "kaboost_events_rejected", "Records that are no event.", ("reason",)
+    ),
+    "dead_letters": _Spec(
+        Counter, "kaboost_dlq_records", "Dead letters that the broker confirmed.", ("reason",)
+    ),
+    "ignored": _Spec(Counter, "kaboost_features_ignored", "Unknown features passed over."),
+    "lag_records": _Spec(
+        Gauge, "kaboost_consumer_lag_records", "Records that are still to be read.", _PARTITION
+    ),
+    "lag_seconds": _Spec(
+        Gauge,
+        "kaboost_consumer_lag_seconds",
+        "Age of the last record read; 0 when all are read.",
+        _PARTITION,
+    ),
+    "paused": _Spec(
+        Gauge, "kaboost_learning_paused", "1 while dead letters cannot be written, else 0."
+    ),
+    "batch_events": _Spec(
+        Histogram, "kaboost_learn_batch_events", "Events learned in one call.", (), BATCHES
+    ),
+    "learn_duration": _Spec(
+        Histogram, "kaboost_learn_duration_seconds", "Time to learn one batch.", (), QUICK
+    ),
+    "publish_duration": _Spec(
+        Histogram, "kaboost_snapshot_publish_duration_seconds", "Time to publish.", (), WRITES
+    ),
+    "checkpoint_duration": _Spec(
+        Histogram, "kaboost_checkpoint_duration_seconds", "Time to write one.", (), WRITES
+    ),
+    "event_to_snapshot": _Spec(
+        Histogram,
+        "kaboost_event_to_snapshot_seconds",
+        "From the time of a record to the snapshot that holds it, for the oldest record of each.",
+        (),
+        DELAYS,
+    ),
+    "snapshot_version": _Spec(Gauge, "kaboost_snapshot_version", "Version published last."),
+    "snapshot_timestamp": _Spec(
+        Gauge, "kaboost_snapshot_timestamp_seconds", "When it was published."
+    ),
+    "checkpoint_timestamp": _Spec(
+        Gauge,
+        "kaboost_checkpoint_last_success_timestamp_seconds",
+        "When the last checkpoint became durable.",
+    ),
+    "checkpoint_size": _Spec(Gauge, "kaboost_checkpoint_size_bytes", "Size of that checkpoint."),
+    "checkpoint_failures": _Spec(
+        Counter, "kaboost_checkpoint_failures", "Checkpoints that were not written.", ("reason",)
+    ),
+    "restore_fallbacks": _Spec(
+        Counter, "kaboost_restore_fallbacks", "Damaged checkpoints passed over at the start."
+    ),
+    "model_memory": _Spec(Gauge, "kaboost_model_memory_bytes", "Size of the model's arrays."),
+    "restarts": _Spec(Counter, "kaboost_learner_restarts", "Restarts by the supervisor."),
+    "model_info": _Spec(
+        Gauge, "kaboost_model_info", "What learns; always 1.", ("model", "rule", "bank", "loss")
+    ),
+    "build_info": _Spec(Gauge, "kaboost_build_info", "Which program; always 1.", ("version",)),
+}
+_API = {
+    "predict_duration": _Spec(
+        Histogram, "kaboost_predict_duration_seconds", "Time of one POST /predict.", (), QUICK
+    ),
+    "predictions": _Spec(Counter, "kaboost_predictions", "Rows that were answered."),
+    "predict_errors": _Spec(
+        Counter, "kaboost_predict_errors", "POST /predict that were refused.", ("status",)
+    ),
+    "request_duration": _Spec(
+        Histogram,
+        "http_server_request_duration_seconds",
+        "Time of one HTTP request.",
+        ("http_request_method", "http_route", "http_response_status_code"),
+        QUICK,
+    ),
+}
+
+
+def _make(specs: Mapping[str, _Spec], registry: CollectorRegistry) -> dict[str, Any]:
+    made = {}
+    for field, spec in specs.items():
+        more = {"buckets": spec.buckets} if spec.buckets else {}
+        made[field] = spec.kind(spec.name, spec.help, spec.labels, registry=registry, **more)
+    return made
+
+
+_LOSS = "Progressive loss over about the last thousand events."
+_ERROR = "Progressive error over about the last thousand events."
+_PREFIX = "Progressive loss of the first so many weak learners together."
+_EDGE = "Edge of a weak learner over guessing nothing."
+
+
+def _loss(now: _Figures) -> Metric:
+    help_ = "Loss of each prediction before its event was learned, weighted by importance."
+    family = SummaryMetricFamily("kaboost_progressive_loss", help_, labels=["predictor"])
+    for predictor, total in zip(PREDICTORS, now.loss_sum, strict=True):
+        count: Any = now.weight_sum  # weights need not be whole
+        family.add_metric([predictor], count, float(total))
+    return family
+
+
+def _by_predictor(name: str, help_: str, values: Vec) -> Metric:
+    family = GaugeMetricFamily(name, help_, labels=["predictor"])
+    for predictor, value in _known(PREDICTORS, values):
+        family.add_metric([predictor], value)
+    return family
+
+
+def _spread(name: str, help_: str, label: str, values: Vec, *, first: int) -> Metric:
+    family = GaugeMetricFamily(name, help_, labels=[label])
+    chosen = np.unique(np.linspace(0, len(values) - 1, SHOWN).round().astype(int))
+    for place, value in _known(chosen, values[chosen]):
+        family.add_metric([str(place + first)], value)
+    return family
+
+
+def _known(keys: Iterable[Any], values: Vec) -> Iterator[tuple[Any, float]]:
+    """Leave out what no event has told yet."""
+    return ((key, float(v)) for key, v in zip(keys, values, strict=True) if np.isfinite(v))

@@ -1,0 +1,205 @@
+"""The room: model, baselines and position, moved by batches, published and checkpointed."""
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import Message
+
+from models.baselines import Baselines, compare_many
+from models.model import Model
+from service import checkpoints, snapshots
+from service.checkpoints import Checkpoint
+from service.config import Settings
+from service.errors import EventError, NotWritten
+from service.events import Decoder, Event
+from service.metrics import LearnerMetrics
+
+Rejected = tuple[Message, EventError]
+
+
+class State(NamedTuple):
+    """What a checkpoint holds: all that decides what comes next."""
+
+    model: Model
+    baselines: Baselines
+    positions: dict[int, int]  # partition → next offset
+
+
+class Room:
+    """One state and its files; one thread calls."""
+
+    def __init__(self, settings: Settings, state: State, metrics: LearnerMetrics) -> None:
+        features, files = settings.features, (settings.snapshots, settings.checkpoints)
+        self.state = state
+        self._settings = settings
+        self._metrics = metrics
+        self._decoder = Decoder(
+            features.columns, state.model.labels, features.unknown, settings.kafka.max_event_bytes
+        )
+        self._run = checkpoints.current(settings.checkpoints.directory).name
+        self._published = _last_published(settings.snapshots.directory, self._run)
+        self._publish_after, self._save_after = (
+            _Due(s.every_events, s.every_seconds) for s in files
+        )
+        self._oldest: float | None = None  # time of the oldest record that no snapshot holds
+        self._learn([])  # compiles the kernels before the first event waits for them
+        self._show()
+
+    @property
+    def events_learned(self) -> int:
+        """How many events taught the model, over all restarts."""
+        return int(self.state.model.booster.progress.events)
+
+    @property
+    def unpublished(self) -> bool:
+        """Whether no snapshot of this run has learned as much; one may have, after a restore."""
+        return self.events_learned > self._published
+
+    @property
+    def publish_due(self) -> bool:
+        """Whether a snapshot should be published."""
+        return self.unpublished and self._publish_after.due
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether the position has moved since the last checkpoint."""
+        return self._save_after.events > 0
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """Whether a checkpoint should be written."""
+        return self._save_after.due
+
+    def apply(self, messages: Sequence[Message]) -> list[Rejected]:
+        """Learn the events among some records in their order; return the others.
+
+        The position passes all of them: no checkpoint may be written before the rejected ones
+        are in the dead-letter topic.
+        """
+        events: list[Event[Any, Any]] = []
+        rejected: list[Rejected] = []
+        positions, decode = self.state.positions, self._decoder.decode
+        for message in messages:
+            partition: int = message.partition()  # type: ignore[assignment] # a record has both
+            offset: int = message.offset()  # type: ignore[assignment]
+            if offset < positions[partition]:  # read before: the client went back
+                continue
+            positions[partition] = offset + 1
+            try:
+                events.append(decode(message.value()))
+            except EventError as error:
+                rejected.append((message, error))
+        learned, ignored = self.events_learned, self._decoder.ignored
+        if events:
+            self._learn(events)
+        self._metrics.learned.inc(self.events_learned - learned)
+        self._metrics.ignored.inc(self._decoder.ignored - ignored)
+        self._count(messages, rejected)
+        return rejected
+
+    def publish(self, *, cold: bool = False) -> int:
+        """Publish a snapshot of the state as it is; `cold` marks the prior, before any event."""
+        with self._metrics.publish_duration.time():
+            version = snapshots.publish(
+                self._settings.snapshots.directory,
+                self.state.model,
+                {**self._header(), "cold_start": cold},
+                self._settings.snapshots.keep,
+                baselines=self.state.baselines,
+            )
+        self._published = self.events_learned
+        self._publish_after.restart()
+        self._metrics.snapshot_version.set(version)
+        self._metrics.snapshot_timestamp.set_to_current_time()
+        if self._oldest is not None:
+            self._metrics.event_to_snapshot.observe(max(0.0, time.time() - self._oldest))
+            self._oldest = None
+        return version
+
+    def checkpoint(self) -> Path:
+        """Write state and position as one file; only when every dead letter is confirmed."""
+        model, seen, positions = self.state
+        checkpoint = Checkpoint(0, model, seen, positions, self._header())
+        folder = self._settings.checkpoints
+        try:
+            with self._metrics.checkpoint_duration.time():
+                path = checkpoints.write(folder.directory, checkpoint, folder.keep)
+        except NotWritten:
+            self._metrics.checkpoint_failures.labels("not_written").inc()
+            raise
+        self._save_after.restart()
+        self._metrics.checkpoint_timestamp.set_to_current_time()
+        self._metrics.checkpoint_size.set(path.stat().st_size)
+        return path
+
+    def _learn(self, events: list[Event[Any, Any]]) -> None:
+        table, y, w = self._decoder.tabulate(events)
+        model = self.state.model
+        begin = time.perf_counter()
+        scores = model.learn_table(table, y, w)
+        compare_many(self.state.baselines, *model.losses_errors(scores, y), y, w)
+        if events:
+            self._metrics.learn_duration.observe(time.perf_counter() - begin)
+            self._metrics.batch_events.observe(len(events))
+
+    def _count(self, messages: Sequence[Message], rejected: Sequence[Rejected]) -> None:
+        self._publish_after.events += len(messages)
+        self._save_after.events += len(messages)
+        self._metrics.consumed.inc(len(messages))
+        for _, error in rejected:
+            self._metrics.rejected.labels(error.code).inc()
+        if messages and self._oldest is None:
+            self._oldest = messages[0].timestamp()[1] / 1000
+        self._metrics.validation.record(self.state.baselines, self.state.model.booster.progress)
+
+    def _show(self) -> None:
+        """Set what stays as it is while the process lives."""
+        model = self.state.model
+        kinds = [model.spec[part]["kind"] for part in ("rule", "bank", "loss")]
+        self._metrics.model_info.labels(self._settings.name, *kinds).set(1)
+        size = sum(array.nbytes for array in model.to_arrays().values())
+        self._metrics.model_memory.set(size)
+        self._metrics.validation.record(self.state.baselines, model.booster.progress)
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "name": self._settings.name,
+            "topic": self._settings.kafka.topic,
+            "run": self._run,
+            "created": _now(),
+            "events_learned": self.events_learned,
+            "offsets": {str(p): offset for p, offset in self.state.positions.items()},
+        }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _last_published(directory: Path, run: str) -> int:
+    """Say how much the newest snapshot of this run had learned; -1 where there is none."""
+    found = snapshots.newest(directory)
+    return found.header["events_learned"] if found and found.header.get("run") == run else -1
+
+
+class _Due:
+    """So many events or so many seconds after the last time, whichever comes first."""
+
+    def __init__(self, every_events: int, every_seconds: float) -> None:
+        self._every_events = every_events
+        self._every_seconds = every_seconds
+        self.restart()
+
+    def restart(self) -> None:
+        self.events = 0
+        self._since = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        if not self.events:
+            return False
+        elapsed = time.monotonic() - self._since
+        return self.events >= self._every_events or elapsed >= self._every_seconds

@@ -1,0 +1,96 @@
+"""Topics of a test: created, written to, read back."""
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+PATIENCE = 30.0  # seconds that a test waits for what takes one on an idle machine
+
+
+class Letter(NamedTuple):
+    """A dead letter as it was read back."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+
+    @property
+    def code(self) -> str:
+        """The reason in one word."""
+        return self.told["kaboost.error.code"]
+
+    @property
+    def origin(self) -> tuple[str, int, int]:
+        """Topic, partition and offset of the record."""
+        told, at = self.told, "__connect.errors."
+        return told[f"{at}topic"], int(told[f"{at}partition"]), int(told[f"{at}offset"])
+
+    @property
+    def told(self) -> dict[str, str]:
+        """The headers as text; of a repeated one the last."""
+        return {name: (value or b"").decode(errors="replace") for name, value in self.headers}
+
+
+def create_topic(
+    bootstrap: str,
+    partitions: int = 1,
+    config: Mapping[str, str] | None = None,
+    name: str | None = None,
+) -> str:
+    """Create a topic under a name that no other test has."""
+    name = name or f"test-{uuid.uuid4().hex[:12]}"
+    wanted = NewTopic(name, partitions, config=dict(config or {}))
+    client = admin(bootstrap)  # a name of its own: the answer does not keep the client alive
+    client.create_topics([wanted])[name].result(PATIENCE)
+    return name
+
+
+def admin(bootstrap: str) -> AdminClient:
+    """Make an admin client that says nothing."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def produce(
+    bootstrap: str,
+    topic: str,
+    values: Iterable[bytes | None],
+    partition: int = 0,
+    client: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> None:
+    """Write records with the same key and headers, and wait until the broker has them."""
+    quiet = {"bootstrap.servers": bootstrap, "linger.ms": 1, "log_level": 0}
+    producer = Producer({**quiet, **(client or {})})
+    for value in values:
+        producer.produce(topic, value, partition=partition, **more)
+        producer.poll(0)
+    assert not producer.flush(PATIENCE), "the broker did not take the events in time"
+
+
+def encode(features: Mapping[str, Any], label: Any, **more: Any) -> bytes:
+    """Write one labelled event."""
+    return json.dumps({"features": features, "label": label, **more}).encode()
+
+
+def read(bootstrap: str, topic: str, count: int, timeout: float = PATIENCE) -> list[Message]:
+    """Read `count` records of a topic from its beginning, all that is there in that time."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "test", "log_level": 0, "check.crcs": True}
+    )
+    partitions = consumer.list_topics(topic, PATIENCE).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    found: list[Message] = []
+    while len(found) < count and (batch := consumer.consume(count - len(found), timeout)):
+        found += [message for message in batch if message.error() is None]
+    consumer.close()
+    return found
+
+
+def read_letters(bootstrap: str, topic: str, count: int, timeout: float = PATIENCE) -> list[Letter]:
+    """Read `count` dead letters of a source topic back."""
+    found = read(bootstrap, f"{topic}.dlq", count, timeout)
+    return [Letter(m.key(), m.value(), m.headers() or []) for m in found]

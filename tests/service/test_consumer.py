@@ -1,0 +1,416 @@
+"""The Kafka door on a real broker: the traps of the client, each held by the test that names it."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import NewPartitions
+from prometheus_client import CollectorRegistry
+
+from service import topics
+from service.config import Settings
+from service.consumer import SILENCE, Source
+from service.errors import BrokerError, ConfigError, Exit, Refused
+from service.metrics import LearnerMetrics, learner_metrics
+from tests.kafka.broker import Broker, Reachable
+from tests.kafka.client import admin, create_topic, produce
+from tests.service.learning import free_port, settings_for, until
+
+Make = Callable[..., Settings]
+Send = Callable[..., None]
+
+
+@contextmanager
+def opened(settings: Settings, metrics: LearnerMetrics | None = None) -> Iterator[Source]:
+    """Open a door of its own."""
+    own = metrics or learner_metrics(CollectorRegistry())
+    with closing(Source(settings.kafka, own)) as door:
+        yield door
+
+
+def values(count: int, first: int = 0) -> list[bytes]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+def drain(door: Source, count: int, limit: int = 2000) -> list[bytes | None]:
+    """Read until `count` records came."""
+    found: list[bytes | None] = []
+
+    def enough() -> bool:
+        found.extend(message.value() for message in door.poll(limit))
+        return len(found) >= count
+
+    until(enough)
+    return found
+
+
+def delete_below(broker: Reachable, topic: str, offset: int) -> None:
+    """Let the oldest records go, as retention would."""
+    client = admin(broker.bootstrap)
+    at = TopicPartition(topic, 0, offset)
+    client.delete_records([at])[at].result(30)
+
+
+def test_records_come_in_order_from_the_position_on(
+    topic: str, make_settings: Make, send: Send
+) -> None:
+    """A position is exact; `limit` bounds every batch."""
+    send(topic, values(500))
+    with opened(make_settings(topic)) as door:
+        door.assign({0: 100})
+        batches = []
+        while sum(map(len, batches)) < 400:
+            batches.append([message.value() for message in door.poll(60)])
+
+    assert values(400, 100) == [value for batch in batches for value in batch]
+    assert max(map(len, batches)) <= 60
+
+
+def test_a_single_record_does_not_wait_for_a_full_batch(
+    topic: str, make_settings: Make, send: Send
+) -> None:
+    """Trap: `consume(n, timeout)` waits until n are there; `poll` and `consume(n, 0)` do not."""
+    with opened(make_settings(topic)) as door:
+        door.assign({0: 0})
+        send(topic, [b"warm"])
+        drain(door, 1)
+        times = []
+        for _ in range(5):
+            send(topic, [b"x"])
+            begin = time.perf_counter()
+            drain(door, 1)
+            times.append(time.perf_counter() - begin)
+
+    assert min(times) < 0.09  # 0.1 would be the whole wait of `poll`
+
+
+def test_a_backlog_behind_a_full_queue_is_read_at_speed(
+    topic: str, make_settings: Make, send: Send
+) -> None:
+    """Trap: with `fetch.queue.backoff.ms` at its 1000 a full queue is refilled once a second."""
+    send(topic, [b"x" * 1000] * 10_000)
+    extra = {"queued.max.messages.kbytes": 512, "fetch.message.max.bytes": 262_144}
+    with opened(make_settings(topic, kafka={"extra": extra})) as door:
+        door.assign({0: 0})
+        begin = time.perf_counter()
+        drain(door, 10_000)
+        took = time.perf_counter() - begin
+
+    assert took < 6.0  # 0.7 on an idle machine; 10 with the default
+
+
+def test_assigned_partitions_wait_for_no_group(
+    topic: str, make_settings: Make, send: Send, broker: Reachable
+) -> None:
+    """Trap: after a kill -9 `subscribe` waits 45 s for its own dead member; `assign` does not.
+
+    A member of the same group that still holds the partition takes nothing away either.
+    """
+    settings = make_settings(topic)
+    send(topic, values(10))
+    zombie = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": settings.kafka.group_id,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    with closing(zombie), opened(settings) as door:
+        zombie.subscribe([topic])
+        until(lambda: zombie.poll(0.1))
+        begin = time.perf_counter()
+        door.assign({0: 0})
+        assert values(10) == drain(door, 10)
+        took = time.perf_counter() - begin
+
+    assert took < 5.0  # 0.01 on an idle machine
+
+
+def test_nothing_is_committed_but_by_us(topic: str, make_settings: Make, send: Send) -> None:
+    """Trap: the client's own stores and commits mark a batch as done when it is handed over."""
+    settings = make_settings(topic)
+    send(topic, values(50))
+    with opened(settings) as door:
+        door.assign({0: 0})
+        drain(door, 50)
+    with opened(settings) as door:
+        assert not door.is_committed([0])
+        door.assign({0: 0})
+        drain(door, 50)
+        door.commit({0: 20})
+    with opened(settings) as door:
+        assert door.is_committed([0])
+        at = door.consumer.committed([TopicPartition(topic, 0)], 10)
+
+    assert [20] == [each.offset for each in at]
+
+
+def test_a_start_is_resolved_to_numbers(
+    make_topic: Callable[..., str], make_settings: Make, send: Send
+) -> None:
+    """Trap: "latest" in a checkpoint loses data; every partition gets a number, empty ones too."""
+    topic = make_topic(partitions=2)
+    send(topic, values(10))
+    moment = time.time() + 0.05
+    time.sleep(0.1)
+    send(topic, values(5))
+    stamp = (
+        time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + f".{int(moment % 1 * 1000):03d}Z"
+    )
+    found = {}
+    for start in ("earliest", "latest", stamp):
+        with opened(make_settings(topic, kafka={"start_from": start})) as door:
+            found[start] = door.begin([0, 1])
+
+    assert {"earliest": {0: 0, 1: 0}, "latest": {0: 15, 1: 0}, stamp: {0: 10, 1: 0}} == found
+
+
+def test_earliest_is_the_first_that_is_left(
+    topic: str, make_settings: Make, send: Send, broker: Reachable
+) -> None:
+    """A first start on an old topic is no gap."""
+    send(topic, values(10))
+    delete_below(broker, topic, 4)
+    with opened(make_settings(topic)) as door:
+        start = door.begin([0])
+        door.assign(start)
+
+        assert {0: 4} == start
+        assert values(6, 4) == drain(door, 6)
+
+
+@pytest.mark.parametrize(("position", "why"), [(3, "were deleted"), (11, "made anew")])
+def test_a_gap_is_refused(
+    topic: str, make_settings: Make, send: Send, broker: Reachable, position: int, why: str
+) -> None:
+    """A position that the topic does not hold is not silently moved: exit 3."""
+    send(topic, values(10))
+    delete_below(broker, topic, 4)
+    with opened(make_settings(topic)) as door, pytest.raises(Refused, match=why) as err:
+        door.assign({0: position})
+
+    assert Exit.REFUSED == err.value.exit_code
+    assert f"{topic}[0] holds offsets 4 to 10, the state goes on at {position}" in str(err.value)
+
+
+def test_a_gap_that_opens_while_reading_is_refused(
+    topic: str, make_settings: Make, send: Send, broker: Reachable
+) -> None:
+    """Trap: without `auto.offset.reset=error` the client would jump over what is lost."""
+    with opened(make_settings(topic)) as door:
+        positions = {0: 0}
+        door.assign(positions)
+        send(topic, values(10))
+        positions[0] = len(drain(door, 10))
+        door.pause()
+        send(topic, values(10))
+        delete_below(broker, topic, 15)
+        door.resume()
+
+        with pytest.raises(Refused, match="goes on at 10: events between were deleted"):
+            until(lambda: door.poll(100))
+
+
+def test_holes_are_no_gap(
+    make_topic: Callable[..., str], make_settings: Make, broker: Reachable
+) -> None:
+    """Compaction and transactions leave holes between offsets: nothing is missing."""
+    topic = make_topic(
+        config={
+            "cleanup.policy": "compact",
+            "segment.ms": "100",
+            "min.cleanable.dirty.ratio": "0.001",
+            "max.compaction.lag.ms": "100",
+            "delete.retention.ms": "0",
+        }
+    )
+    for round_ in range(3):
+        produce(broker.bootstrap, topic, [b"%d" % round_] * 5, key=b"same")
+        time.sleep(0.15)
+    settings = make_settings(topic)
+    until(lambda: len(offsets(settings)) < 15)
+
+    found = offsets(settings)
+    assert 14 == found[-1]
+    assert len(found) < 15
+
+
+def offsets(settings: Settings) -> list[int]:
+    """Read a topic of 15 records, of which some may be compacted away; list their offsets."""
+    with opened(settings) as door:
+        door.assign({0: 0})
+        found: list[int] = []
+        until(lambda: found.extend(m.offset() or 0 for m in door.poll(100)) or 14 in found)
+        return found
+
+
+def test_transactions_show_what_was_committed(
+    topic: str, make_settings: Make, broker: Reachable
+) -> None:
+    """Aborted records are not read; the markers at the end count as no lag."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    for value, commit in ((b"a", True), (b"b", False), (b"c", True), (b"d", False)):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        producer.flush(30)
+        (producer.commit_transaction if commit else producer.abort_transaction)(30)
+    metrics = learner_metrics(CollectorRegistry())
+    with opened(make_settings(topic), metrics) as door:
+        positions = {0: 0}
+        door.assign(positions)
+        found = door.poll(100)
+        while len(found) < 2:
+            found += door.poll(100)
+        positions[0] = (found[-1].offset() or 0) + 1
+        lag = metrics.lag_records.labels(topic, 0)
+        lag.set(-1)
+
+        assert [b"a", b"c"] == [message.value() for message in found]
+        until(lambda: door.poll(100) or lag._value.get() == 0.0)
+
+
+def test_lag_is_published_by_the_owner_of_the_consumer(
+    topic: str, make_settings: Make, send: Send
+) -> None:
+    """Trap: a thread that asks the consumer for lag waits for a running `consume`."""
+    metrics = learner_metrics(CollectorRegistry())
+    records = metrics.lag_records.labels(topic, 0)
+    seconds = metrics.lag_seconds.labels(topic, 0)
+    send(topic, values(10))
+    with opened(make_settings(topic), metrics) as door:
+        positions = {0: 0}
+        door.assign(positions)
+        positions[0] = len(drain(door, 4, limit=4))
+        door.pause()  # what is in the client's queue by now is not read either
+        until(lambda: door.poll(10) or records._value.get() == 6.0)
+        assert 0.0 < seconds._value.get() < 60.0
+
+        door.resume()
+        positions[0] += len(drain(door, 6))
+        until(lambda: door.poll(10) or records._value.get() == 0.0)
+        assert 0.0 == seconds._value.get()
+
+
+def test_paused_partitions_lose_nothing(topic: str, make_settings: Make, send: Send) -> None:
+    """Trap: a pause empties the client's queue; reading goes on where it was."""
+    send(topic, values(1000))
+    with opened(make_settings(topic)) as door:
+        door.assign({0: 0})
+        found = drain(door, 100, limit=100)
+        door.pause()
+        for _ in range(5):
+            assert [] == door.poll(100)
+        send(topic, values(500, 1000))
+        door.resume()
+        found += drain(door, 1500 - len(found), limit=100)
+
+    assert values(1500) == found
+
+
+def test_new_partitions_are_read_from_their_beginning(
+    topic: str, make_settings: Make, send: Send, broker: Reachable
+) -> None:
+    """Somebody adds partitions; what was written before anyone looked is read as well."""
+    client = admin(broker.bootstrap)
+    with opened(make_settings(topic)) as door:
+        positions = {0: 0}
+        door.assign(positions)
+        send(topic, values(3))
+        positions[0] = len(drain(door, 3))
+        client.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+        until(lambda: len(topics.find(door.consumer, topic)) == 3)
+        send(topic, values(2, 10), partition=2)
+        door.add_partitions()
+
+        assert {0: 3, 1: 0, 2: 0} == positions
+        assert values(2, 10) == drain(door, 2)
+
+
+def test_a_missing_topic_is_waited_for(broker: Reachable, make_settings: Make) -> None:
+    """It may be created after us; after `kafka.topic_timeout` it is given up: exit 4."""
+    name = f"late-{free_port()}"
+    settings = make_settings(name, kafka={"topic_timeout": 0.5})
+    with opened(settings) as door, pytest.raises(BrokerError, match=f"{name} is not there") as err:
+        topics.wait(door.consumer, settings.kafka, lambda: True)
+    assert Exit.BROKER == err.value.exit_code
+
+    settings = make_settings(name)
+    asked = []
+
+    def tick() -> bool:
+        asked.append(name)
+        if len(asked) == 3:
+            create_topic(broker.bootstrap, 2, name=name)
+        return True
+
+    with opened(settings) as door:
+        assert [0, 1] == topics.wait(door.consumer, settings.kafka, tick)
+    with opened(settings) as door:
+        assert [] == topics.wait(door.consumer, settings.kafka, lambda: False)
+
+
+def test_an_unreachable_broker_is_given_up(tmp_path: Path) -> None:
+    """Nobody listens there: exit 4 after `kafka.broker_timeout`."""
+    kafka = {"broker_timeout": 0.5}
+    settings = settings_for(f"127.0.0.1:{free_port()}", tmp_path, "t", kafka=kafka)
+    with opened(settings) as door, pytest.raises(BrokerError, match="no broker at"):
+        topics.wait(door.consumer, settings.kafka, lambda: True)
+
+
+def test_a_topic_that_goes_away_is_given_up(
+    topic: str, make_settings: Make, broker: Reachable
+) -> None:
+    """Deleted under us: time to come back, then exit 4."""
+    client = admin(broker.bootstrap)
+    with opened(make_settings(topic, kafka={"topic_timeout": 0.3})) as door:
+        door.assign({0: 0})
+        client.delete_topics([topic])[topic].result(30)
+
+        with pytest.raises(BrokerError, match="went away"):
+            until(lambda: door.poll(1) or door.add_partitions())
+
+
+def test_a_broker_killed_and_started_again_goes_unnoticed(
+    own_broker: Broker, tmp_path: Path
+) -> None:
+    """Reading goes on where it was; only a broker that stays away is given up: exit 4."""
+    topic = create_topic(own_broker.bootstrap)
+    settings = settings_for(own_broker.bootstrap, tmp_path, topic, kafka={"broker_timeout": 4.0})
+    produce(own_broker.bootstrap, topic, values(100))
+    with opened(settings) as door:
+        door.assign({0: 0})
+        assert values(100) == drain(door, 100)
+        own_broker.kill()
+        assert [] == door.poll(10)
+        own_broker.start()
+        produce(own_broker.bootstrap, topic, values(100, 100))
+        assert values(100, 100) == drain(door, 100)
+
+        own_broker.kill()
+        door.commit({0: 200})
+        with pytest.raises(BrokerError, match="no broker at"):
+            until(lambda: door.poll(10))
+        begin = time.monotonic()
+
+    # Trap: `close` waits for ever for a commit that nobody will answer.
+    assert time.monotonic() - begin < 10.0
+
+
+def test_a_quiet_topic_is_no_lost_broker(topic: str, make_settings: Make) -> None:
+    """Where nothing is written for long, the broker's connection still tells that it is there."""
+    with opened(make_settings(topic, kafka={"broker_timeout": 0.1})) as door:
+        door.assign({0: 0})
+        end = time.monotonic() + SILENCE + 1.5
+        while time.monotonic() < end:
+            assert [] == door.poll(10)
+
+
+def test_an_unknown_client_key_is_a_configuration_error(topic: str, make_settings: Make) -> None:
+    """`kafka.extra` takes any key that librdkafka knows."""
+    settings = make_settings(topic, kafka={"extra": {"fetch.wait.max.mz": 10}})
+    with pytest.raises(ConfigError, match=r"kafka\.extra.*fetch\.wait\.max\.mz"):
+        Source(settings.kafka, learner_metrics(CollectorRegistry()))

@@ -1,0 +1,303 @@
+"""The learner on a real broker: every event once in the state, whatever happens in between."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka.admin import NewPartitions
+
+from models.model import Model
+from service import consumer, mockbroker, snapshots
+from service.app import environment
+from service.config import Settings
+from service.errors import (
+    ConfigError,
+    Exit,
+    KaboostError,
+)
+from tests.kafka.broker import Reachable
+from tests.kafka.client import Letter, admin, create_topic, encode, produce
+from tests.service.learning import (
+    committed,
+    events,
+    expect_state,
+    gauge,
+    learn_all,
+    learned,
+    learning,
+    rows,
+    saved,
+    settings_for,
+    until,
+)
+
+Make = Callable[..., Settings]
+Send = Callable[..., None]
+POISON = [b"{", None, b"[]", encode({"x": "one"}, 1), encode({"z": 1}, 1), encode({}, 7)]
+CODES = ["json", "null_value", "schema", "feature_type", "feature_unknown", "label"]
+
+
+def test_a_first_start_publishes_the_prior_and_learns(
+    topic: str, make_settings: Make, send: Send
+) -> None:
+    """Version 1 is the prior; then every event is in the state, once and in order."""
+    settings = make_settings(topic)
+    stream = rows(1000)
+    with learning(settings) as running:
+        first = until(lambda: snapshots.newest(settings.snapshots.directory))
+        send(topic, events(stream))
+        until(lambda: learned(settings) == 1000)
+        assert 0 == running.stop()
+
+    header = first.header
+    assert (1, True, 0) == (first.version, header["cold_start"], header["events_learned"])
+    last = snapshots.newest(settings.snapshots.directory)
+    assert last is not None
+    assert not last.header["cold_start"]
+    assert {"0": 1000} == last.header["offsets"]
+    expect_state(settings, stream)
+
+
+def test_offsets_are_committed_after_the_checkpoint_is_durable(
+    topic: str, make_settings: Make, send: Send, broker: Reachable
+) -> None:
+    """Trap: lag tools still need the group's offsets; they never stand before the checkpoint's."""
+    settings = make_settings(topic, checkpoints={"every_seconds": 0.05})
+    seen = []
+    with learning(settings) as running:
+        for part in range(10):
+            send(topic, events(rows(50, part)))
+            shown = committed(settings)
+            seen.append((shown, saved(settings).get(0, -1)))
+        until(lambda: committed(settings) == 500)
+        assert 0 == running.stop()
+
+    assert [pair for pair in seen if pair[0] > pair[1]] == []
+
+
+def test_a_metrics_port_in_use_is_a_configuration_error(topic: str, make_settings: Make) -> None:
+    """Said at once, with the setting's name."""
+    settings = make_settings(topic)
+    with learning(settings) as first:
+        until(lambda: learned(settings) == 0)
+        other = {"directory": str(settings.snapshots.directory.with_name("other"))}
+        second = make_settings(
+            topic, snapshots=other, checkpoints=other, metrics={"port": settings.metrics.port}
+        )
+        with learning(second) as running, pytest.raises(ConfigError, match=r"metrics\.port"):
+            running.wait()
+        assert 0 == first.stop()
+
+
+def test_unusable_events_are_dead_letters_and_teach_nothing(
+    topic: str, make_settings: Make, send: Send, dead_letters: Callable[..., list[Letter]]
+) -> None:
+    """Each comes out as it went in, with its code; the state is that of the good ones alone."""
+    settings = make_settings(topic)
+    stream = rows(300)
+    good = events(stream)
+    mixed: list[bytes | None] = []
+    for number, value in enumerate(good):
+        mixed += [value, POISON[number % len(POISON)]]
+    send(topic, mixed, key=b"k", headers=[("a", b"1"), ("a", b"2")])
+    learn_all(settings, 300)
+    letters = dead_letters(topic, 300)
+
+    assert mixed[1::2] == [letter.value for letter in letters]
+    assert CODES * 50 == [letter.code for letter in letters]
+    assert [(topic, 0, offset) for offset in range(1, 600, 2)] == [one.origin for one in letters]
+    assert {b"k"} == {letter.key for letter in letters}
+    assert all(letter.headers[:2] == [("a", b"1"), ("a", b"2")] for letter in letters)
+    assert {0: 600} == saved(settings)
+    expect_state(settings, stream)
+
+
+def test_learning_pauses_until_dead_letters_can_be_written(
+    topic: str,
+    make_settings: Make,
+    send: Send,
+    broker: Reachable,
+    dead_letters: Callable[..., list[Letter]],
+) -> None:
+    """Rather late than lost: no checkpoint passes a dead letter that is not confirmed.
+
+    Trap: a paused partition stays paused; it is resumed by itself when the topic is there.
+    """
+    slow = {"create_dlq": False, "dlq_timeout": 0.3}  # nobody creates the topic
+    settings = make_settings(topic, kafka=slow, checkpoints={"every_seconds": 0.05})
+    stream = rows(300)
+    good = events(stream)
+    with learning(settings) as running:
+        send(topic, good[:100])
+        until(lambda: saved(settings) == {0: 100})
+        send(topic, [*good[100:150], b"{", *good[150:200]])
+        until(lambda: gauge(settings, "kaboost_learning_paused") == 1.0)
+        send(topic, good[200:])
+        time.sleep(0.5)
+        behind = saved(settings)[0]
+        assert gauge(settings, "kaboost_events_learned_total") == 200.0
+
+        create_topic(broker.bootstrap, name=f"{topic}.dlq")
+        until(lambda: gauge(settings, "kaboost_learning_paused") == 0.0)
+        until(lambda: saved(settings) == {0: 301})
+        assert 0 == running.stop()
+
+    assert behind <= 150
+    assert [(b"{", "json")] == [(one.value, one.code) for one in dead_letters(topic, 1)]
+    expect_state(settings, stream)
+
+
+def test_a_stop_while_paused_does_not_pass_the_dead_letter(
+    topic: str,
+    make_settings: Make,
+    send: Send,
+    broker: Reachable,
+    dead_letters: Callable[..., list[Letter]],
+) -> None:
+    """The last checkpoint is left out: the next start reads the dead letter again."""
+    slow = {"create_dlq": False, "dlq_timeout": 0.3}
+    settings = make_settings(topic, kafka=slow, checkpoints={"every_seconds": 0.05})
+    stream = rows(100)
+    send(topic, [*events(stream[:50]), b"{", *events(stream[50:])])
+    with learning(settings) as running:
+        until(lambda: gauge_or_none(settings) == 1.0)
+        assert 0 == running.stop()
+    assert saved(settings)[0] <= 50
+    create_topic(broker.bootstrap, name=f"{topic}.dlq")
+
+    with learning(settings) as running:
+        until(lambda: saved(settings) == {0: 101})
+        assert 0 == running.stop()
+
+    assert [(b"{", "json")] == [(one.value, one.code) for one in dead_letters(topic, 1)]
+    expect_state(settings, stream)
+
+
+def gauge_or_none(settings: Settings) -> float | None:
+    """Read the pause while the port may not be open yet."""
+    try:
+        return gauge(settings, "kaboost_learning_paused")
+    except OSError:
+        return None
+
+
+def test_a_bug_in_learning_stops_at_the_named_event(
+    topic: str, make_settings: Make, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exception of our own code is not skipped: exit 5, the event is named, nothing is saved."""
+    settings = make_settings(topic)
+    learn_table = Model.learn_table
+
+    def broken(model: Model, table: Any, y: Any, w: Any) -> Any:
+        if 666.0 in table.numbers:
+            raise ZeroDivisionError("a bug")
+        return learn_table(model, table, y, w)
+
+    monkeypatch.setattr(Model, "learn_table", broken)
+    send(topic, [*events(rows(37)), encode({"x": 666}, 1), *events(rows(10, seed=2))])
+    with learning(settings) as running, pytest.raises(KaboostError) as err:
+        running.wait()
+
+    assert Exit.INTERNAL == err.value.exit_code
+    assert f"internal error at {topic}[0]@37: ZeroDivisionError" in str(err.value)
+    assert saved(settings)[0] <= 37
+
+
+def test_several_partitions_and_new_ones(
+    make_topic: Callable[..., str],
+    make_settings: Make,
+    send: Send,
+    broker: Reachable,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One learner reads all partitions; the checkpoint has a number for each, empty ones too."""
+    monkeypatch.setattr(consumer, "NEW_PARTITIONS", 0.2)
+    topic = make_topic(partitions=3)
+    settings = make_settings(topic)
+    client = admin(broker.bootstrap)
+    for partition in range(2):
+        send(topic, events(rows(100, partition)), partition=partition)
+    with learning(settings) as running:
+        until(lambda: learned(settings) == 200)
+        client.create_partitions([NewPartitions(topic, 4)])[topic].result(30)
+        until(lambda: len(client.list_topics(topic).topics[topic].partitions) == 4)
+        send(topic, events(rows(100, 3)), partition=3)
+        until(lambda: learned(settings) == 300)
+        assert 0 == running.stop()
+
+    assert {0: 100, 1: 100, 2: 0, 3: 100} == saved(settings)
+
+
+def test_the_mock_cluster_will_do(tmp_path: Path) -> None:
+    """The demo's embedded broker: it creates topics by itself, but none on request."""
+    stream = rows(300)
+    with mockbroker.running(environment()) as address:
+        produce(address, "t", events(stream[:100]))
+        extra = {"fetch.wait.max.ms": 10}
+        kafka = {"create_dlq": False, "extra": extra}
+        settings = settings_for(address, tmp_path, "t", kafka=kafka)
+        with learning(settings) as running:
+            until(lambda: learned(settings) == 100)
+            produce(address, "t", [*events(stream[100:]), b"{"])
+            until(lambda: learned(settings) == 300 and saved(settings)[0] == 301)
+            assert 0 == running.stop()
+
+    assert {0: 301, 1: 0, 2: 0, 3: 0} == saved(settings)
+    expect_state(settings, stream)
+
+
+def test_a_sign_of_life_each_second(make_settings: Make) -> None:
+    """While it waits for its topic, too; told to stop it is done at once, with nothing written."""
+    settings = make_settings("never-there")
+    folder = settings.snapshots.directory
+    with learning(settings) as running:
+        until(lambda: snapshots.learner_age(folder) is not None)
+        for _ in range(10):
+            age = snapshots.learner_age(folder)
+            assert age is not None
+            assert age < 2.5
+            time.sleep(0.2)
+        assert 0 == running.stop()
+
+    assert 0 == snapshots.last(folder)
+
+
+def test_memory_stays_flat_behind_a_backlog(topic: str, tmp_path: Path, broker: Reachable) -> None:
+    """Trap: with the client's default queue a learner stands at 290 MB; ours is flat and below."""
+    settings = settings_for(broker.bootstrap, tmp_path, topic)
+    values = events(rows(2000))
+    padded = [value[:-1] + b', "note": "' + b"x" * 300 + b'"}' for value in values]
+    for _ in range(150):
+        produce(broker.bootstrap, topic, padded)
+    code = (
+        "import sys, threading, pathlib\n"
+        "from service import config, learner\n"
+        "settings = config.load(pathlib.Path(sys.argv[1]))\n"
+        "learner.run(settings, cold_start=False, stop=threading.Event())\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "kaboost.json")],
+        cwd=Path(__file__).parents[2],
+    )
+    sizes: list[tuple[int, float]] = []
+    try:
+
+        def finished() -> bool:
+            sizes.append((learned(settings), psutil.Process(process.pid).memory_info().rss / 1e6))
+            return sizes[-1][0] >= 300_000
+
+        until(finished)
+    finally:
+        process.terminate()
+        process.wait()
+
+    print(sizes[::10])
+    assert max(size for _, size in sizes) < 300
+    early = max(size for count, size in sizes if 0 < count < 150_000)
+    late = max(size for count, size in sizes if count >= 150_000)
+    assert late < early + 30

@@ -1,0 +1,215 @@
+"""The learner comes back: after a stop, a crash, a lost broker; or says why it must not."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from service import checkpoints, snapshots
+from service.config import Settings
+from service.errors import (
+    BrokerError,
+    Exit,
+    Incompatible,
+    NotWritten,
+    Refused,
+)
+from tests.kafka.broker import Broker, Reachable
+from tests.kafka.client import admin, create_topic, produce
+from tests.service.learning import (
+    committed,
+    events,
+    expect_state,
+    learn_all,
+    learned,
+    learning,
+    rows,
+    saved,
+    settings_for,
+    until,
+)
+
+Make = Callable[..., Settings]
+Send = Callable[..., None]
+
+
+def test_a_stop_writes_a_last_checkpoint_and_a_start_goes_on(
+    topic: str, make_settings: Make, send: Send, broker: Reachable
+) -> None:
+    """Told to stop, the learner leaves nothing unsaved; batches of any size give the same bytes."""
+    hourly = {"every_seconds": 3600}
+    stream = rows(900)
+    for part, batch in enumerate((7, 2000, 100)):
+        settings = make_settings(topic, checkpoints=hourly, kafka={"batch_events": batch})
+        send(topic, events(stream[300 * part : 300 * (part + 1)]))
+        learn_all(settings, 300 * (part + 1))
+
+        assert {0: 300 * (part + 1)} == saved(settings)
+        assert 300 * (part + 1) == committed(settings)
+    expect_state(settings, stream)
+
+
+def test_after_a_crash_the_state_is_that_of_an_uninterrupted_run(
+    topic: str, make_settings: Make, send: Send
+) -> None:
+    """A checkpoint that cannot be written ends the learner: what came after the last is read again.
+
+    Nothing is published on the way until it is newer than what was published before.
+    """
+    settings = make_settings(topic, checkpoints={"every_seconds": 0.05})
+    stream = rows(600)
+    run = settings.checkpoints.directory / "run-0001"
+    with learning(settings) as running:
+        send(topic, events(stream[:200]))
+        until(lambda: saved(settings) == {0: 200})
+        run.rename(run.with_name("aside"))
+        run.touch()  # a file where the folder was: as full a disk as root can have
+        send(topic, events(stream[200:400]))
+        with pytest.raises(NotWritten) as err:
+            running.wait()
+    assert Exit.NOT_HELD == err.value.exit_code
+    run.unlink()
+    run.with_name("aside").rename(run)
+    before = snapshots.newest(settings.snapshots.directory)
+    assert before is not None
+
+    send(topic, events(stream[400:]))
+    learn_all(settings, 600)
+
+    expect_state(settings, stream)
+    for path in settings.snapshots.directory.glob("snapshot-*.safetensors"):
+        after = snapshots.load(path)
+        if after.version > before.version:
+            assert after.header["events_learned"] > before.header["events_learned"]
+
+
+def test_lost_state_is_refused(topic: str, make_settings: Make, send: Send, tmp_path: Path) -> None:
+    """Committed offsets without a checkpoint: exit 3, unless a new model is asked for."""
+    settings = make_settings(topic)
+    stream = rows(100)
+    send(topic, events(stream))
+    learn_all(settings, 100)
+    settings.checkpoints.directory.rename(tmp_path / "lost")
+    with learning(settings) as running, pytest.raises(Refused, match="committed offsets") as err:
+        running.wait()
+    assert Exit.REFUSED == err.value.exit_code
+
+    with learning(settings, cold_start=True) as running:
+        until(lambda: learned(settings) == 100 and saved(settings) == {0: 100})
+        assert 0 == running.stop()
+    expect_state(settings, stream)
+
+
+def test_a_cold_start_begins_a_new_model_beside_the_old(
+    topic: str, make_settings: Make, send: Send
+) -> None:
+    """The changed model is refused; with --cold-start it learns in a folder of its own.
+
+    It publishes its prior at once though the old model had learned more, and only the first
+    start is cold: a supervisor that repeats the flag gets the state back.
+    """
+    settings = make_settings(topic)
+    send(topic, events(rows(100)))
+    learn_all(settings, 100)
+    spec = {"model": {"rule": "sgb", "bank": {"kind": "linear", "n": 3}, "loss": "logistic"}}
+    changed = make_settings(topic, **spec)
+    with learning(changed) as running, pytest.raises(Incompatible, match=r"bank\.n is 20") as err:
+        running.wait()
+    assert Exit.REFUSED == err.value.exit_code
+
+    version = snapshots.last(changed.snapshots.directory)
+    with learning(changed, cold_start=True) as running:
+        until(lambda: snapshots.last(changed.snapshots.directory) > version + 1)
+        assert 0 == running.stop()
+    cold = snapshots.load(changed.snapshots.directory / f"snapshot-{version + 1:012d}.safetensors")
+    assert cold.header["cold_start"]
+    send(topic, events(rows(50, seed=2)))
+    learn_all(changed, 150, cold_start=True, restarts=1)
+
+    assert {0: 150} == saved(changed)
+    assert {"run-0001", "run-0002"} == {f.name for f in changed.checkpoints.directory.glob("run*")}
+
+
+def test_a_new_run_is_published_even_when_the_old_one_knew_more(
+    topic: str, make_settings: Make, send: Send
+) -> None:
+    """A cold start killed before its first snapshot is not taken for the old model behind."""
+    settings = make_settings(topic)
+    send(topic, events(rows(100)))
+    learn_all(settings, 100)
+    checkpoints.new_run(settings.checkpoints.directory)
+    with learning(settings, cold_start=True) as running:
+        until(lambda: saved(settings) == {0: 100})
+        assert 0 == running.stop()
+    directory = settings.snapshots.directory
+    for path in directory.glob("snapshot-*.safetensors"):
+        if snapshots.load(path).header["run"] == "run-0002":
+            path.unlink()
+    newest = snapshots.last(directory)
+
+    with learning(settings) as running:
+        last = until(lambda: snapshots.newest(directory, above=newest))
+        assert 0 == running.stop()
+
+    assert ("run-0002", 100) == (last.header["run"], last.header["events_learned"])
+
+
+def test_a_second_learner_refuses(topic: str, make_settings: Make) -> None:
+    """Two writers in one folder would overwrite each other: exit 3, and the first learns on."""
+    settings = make_settings(topic)
+    with learning(settings) as first:
+        until(lambda: learned(settings) == 0)
+        with learning(settings) as second, pytest.raises(Refused, match=str(os.getpid())):
+            second.wait()
+
+        assert first.alive
+        assert 0 == first.stop()
+
+
+def test_a_gap_is_refused(topic: str, make_settings: Make, send: Send, broker: Reachable) -> None:
+    """Retention went past the checkpoint while nobody learned: exit 3."""
+    settings = make_settings(topic)
+    send(topic, events(rows(100)))
+    learn_all(settings, 100)
+    send(topic, events(rows(100)))
+    client, at = admin(broker.bootstrap), TopicPartition(topic, 0, 150)
+    client.delete_records([at])[at].result(30)
+    with learning(settings) as running, pytest.raises(Refused, match="goes on at 100") as err:
+        running.wait()
+
+    assert Exit.REFUSED == err.value.exit_code
+
+
+def test_latest_is_resolved_once(topic: str, make_settings: Make, send: Send) -> None:
+    """Trap: what is written between two starts from `latest` is learned."""
+    settings = make_settings(topic, kafka={"start_from": "latest"})
+    send(topic, events(rows(10)))
+    learn_all(settings, 0)
+    assert {0: 10} == saved(settings)
+    stream = rows(20, seed=2)
+    send(topic, events(stream))
+    learn_all(settings, 20)
+
+    expect_state(settings, stream)
+
+
+def test_a_broker_that_dies_is_waited_for(own_broker: Broker, tmp_path: Path) -> None:
+    """Killed and started again, it gets all events learned; gone for good, it is exit 4."""
+    topic = create_topic(own_broker.bootstrap)
+    settings = settings_for(own_broker.bootstrap, tmp_path, topic, kafka={"broker_timeout": 5.0})
+    stream = rows(400)
+    with learning(settings) as running:
+        produce(own_broker.bootstrap, topic, events(stream[:200]))
+        until(lambda: learned(settings) == 200)
+        own_broker.kill()
+        own_broker.start()
+        produce(own_broker.bootstrap, topic, [*events(stream[200:]), b"{"])
+        until(lambda: saved(settings) == {0: 401})
+        own_broker.kill()
+        with pytest.raises(BrokerError) as err:
+            running.wait()
+
+    assert Exit.BROKER == err.value.exit_code
+    expect_state(settings, stream)
