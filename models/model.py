@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models import labels as task_labels
-from models.booster import learn_many, losses, predict_many, predictions
+from models.booster import learn_many, losses, predictions, score_many
 from models.build import build, from_arrays, normalise_spec, serving_arrays, to_arrays
 from models.encoding import Encoder, Table
 from models.format import Arrays, FormatError, pack, unpack
@@ -98,14 +98,19 @@ class Model:
 
     def predict_table(self, table: Table) -> Mat:
         """Return the scores (B, m) of B events; nothing changes."""
-        return predict_many(self.booster, self.encoder.encode_many(table))
+        return score_many(self.booster, self.encoder.encode_many(table))
 
     def predictions(self, scores: Mat) -> Mat:
         """Return what scores (B, m) stand for: numbers (B,), or probabilities (B, C) by class."""
         linked = predictions(self.booster, scores)
         if self.task == "regression":
             return linked[:, 0]
-        return np.hstack([1.0 - linked, linked]) if self.task == "binary" else linked
+        if self.task == "multiclass":
+            return linked
+        both = np.empty((len(linked), 2))
+        both[:, 1] = linked[:, 0]
+        both[:, 0] = 1.0 - both[:, 1]
+        return both
 
     def losses_errors(self, scores: Mat, y: Vec) -> tuple[Vec, Vec]:
         """Return bare loss (B,) and error (B,) of scores (B, m), as the baselines define both.

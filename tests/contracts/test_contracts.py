@@ -123,7 +123,7 @@ def check_batching(subject):
 
 
 def check_predict_is_pure(subject):
-    """Predicting changes nothing, answers before any event, and says what learning would have said."""
+    """Predicting changes nothing, answers before any event, and says what learning says."""
     booster = fresh(subject)
     assert np.isfinite(models.predict_many(booster, subject.X)).all()
     models.learn_many(booster, subject.X[:30], subject.y[:30])
