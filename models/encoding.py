@@ -175,11 +175,15 @@ class _Codes:
 
     def learn(self, values: Sequence[str | None], moves: Sequence[bool]) -> list[int]:
         """Return the code each value had before its event; new values of moving events get one."""
+        remembered = list(map(self._memo.get, values))
+        if None not in remembered:  # nothing new: no value can get a code of its own
+            return remembered  # type: ignore[return-value] # as just seen
         codes = []
-        for k, code in enumerate(map(self._memo.get, values)):
-            codes.append(self._code(values[k]) if code is None else code)
+        for k, value in enumerate(values):
+            code = self._memo.get(value)
+            codes.append(self._code(value) if code is None else code)
             if code is None and moves[k]:
-                self._register(values[k])
+                self._register(value)
         return codes
 
     def _code(self, value: str | None) -> int:

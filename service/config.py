@@ -187,7 +187,7 @@ class Snapshots(Section):
         default=Path("data/snapshots"), description="Folder of the snapshot files."
     )
     every_events: int = Field(
-        default=10_000, ge=1, description="Publish after so many events at most."
+        default=100_000, ge=1, description="Publish after so many events at most."
     )
     every_seconds: Seconds = Field(
         default=1.0, description="Publish after so many seconds at most."
@@ -202,7 +202,7 @@ class Checkpoints(Section):
         default=Path("data/checkpoints"), description="Folder of the checkpoint files."
     )
     every_events: int = Field(
-        default=100_000, ge=1, description="Write one after so many events at most."
+        default=1_000_000, ge=1, description="Write one after so many events at most."
     )
     every_seconds: Seconds = Field(
         default=10.0, description="Write one after so many seconds at most."

@@ -118,7 +118,10 @@ class Source:
         messages = [first, *self._consumer.consume(limit - 1, 0)] if limit > 1 else [first]
         self._contact = time.monotonic()
         records = [message for message in messages if message.error() is None]
-        self._last.update((message.partition() or 0, message) for message in records)
+        if records and len(self._positions) == 1:
+            self._last = {records[-1].partition() or 0: records[-1]}
+        else:
+            self._last.update((message.partition() or 0, message) for message in records)
         for message in messages if len(records) < len(messages) else ():
             self._judge(message)
         return records

@@ -11,7 +11,7 @@ import numpy as np
 from models.encoding import Table
 from models.labels import Labels
 from models.types import Mat, Vec
-from service.errors import ConfigError
+from service.errors import ConfigError, EventError
 from service.faults import EPOCH_MS, LIMIT, Instant, Rules, explain, feature_faults, show
 
 Number = Annotated[float, msgspec.Meta(ge=-LIMIT, le=LIMIT)]
@@ -21,6 +21,7 @@ KINDS: dict[str, Any] = {"number": Number, "boolean": bool, "category": str}
 
 F = TypeVar("F")
 L = TypeVar("L")
+Faults = list[tuple[int, EventError]]
 
 
 class Event(msgspec.Struct, Generic[F, L], gc=False):
@@ -70,6 +71,26 @@ class Decoder:
         if not self._regression and (event.label.__class__, event.label) not in self._codes:
             self._remember(value, event.label)
         return event
+
+    def decode_many(self, values: Sequence[bytes | None]) -> tuple[list[Event[Any, Any]], Faults]:
+        """Return the events among many values, and the index and error of every other one."""
+        events: list[Event[Any, Any]] = []
+        faults: Faults = []
+        read, codes, limit = self._strict.decode, self._codes, self._rules.max_bytes
+        for index, value in enumerate(values):
+            try:  # the way almost all go: `decode` in one piece, without a call of its own
+                if value is not None and len(value) <= limit:
+                    event = read(str(value, "utf-8"))
+                    if self._regression or (event.label.__class__, event.label) in codes:
+                        events.append(event)
+                        continue
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                pass  # `decode` says what is wrong with it
+            try:
+                events.append(self.decode(value))
+            except EventError as error:
+                faults.append((index, error))
+        return events, faults
 
     def tabulate(self, events: Sequence[Event[Any, Any]]) -> tuple[Table, Vec, Vec]:
         """Return the features, the labels (B,) and the weights (B,) of B events."""

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from service.checkpoints import Checkpoint
 from service.config import Settings
 from service.errors import EventError, NotWritten
 from service.events import Decoder, Event
+from service.faults import CODES
 from service.metrics import LearnerMetrics
 
 Rejected = tuple[Message, EventError]
@@ -40,13 +42,14 @@ class Room:
             features.columns, state.model.labels, features.unknown, settings.kafka.max_event_bytes
         )
         self._run = checkpoints.current(settings.checkpoints.directory).name
-        self._published = _last_published(settings.snapshots.directory, self._run)
+        self._published = -1  # events learned by the newest snapshot of this run
         self._publish_after, self._save_after = (
             _Due(s.every_events, s.every_seconds) for s in files
         )
         self._oldest: float | None = None  # time of the oldest record that no snapshot holds
         self._learn([])  # compiles the kernels before the first event waits for them
         self._show()
+        self._look_back()
 
     @property
     def events_learned(self) -> int:
@@ -79,19 +82,16 @@ class Room:
         The position passes all of them: no checkpoint may be written before the rejected ones
         are in the dead-letter topic.
         """
-        events: list[Event[Any, Any]] = []
-        rejected: list[Rejected] = []
-        positions, decode = self.state.positions, self._decoder.decode
+        fresh: list[Message] = []
+        positions = self.state.positions
         for message in messages:
             partition: int = message.partition()  # type: ignore[assignment] # a record has both
             offset: int = message.offset()  # type: ignore[assignment]
-            if offset < positions[partition]:  # read before: the client went back
-                continue
-            positions[partition] = offset + 1
-            try:
-                events.append(decode(message.value()))
-            except EventError as error:
-                rejected.append((message, error))
+            if offset >= positions[partition]:  # else read before: the client went back
+                positions[partition] = offset + 1
+                fresh.append(message)
+        events, faults = self._decoder.decode_many([message.value() for message in fresh])
+        rejected = [(fresh[index], error) for index, error in faults]
         learned, ignored = self.events_learned, self._decoder.ignored
         if events:
             self._learn(events)
@@ -160,9 +160,25 @@ class Room:
         model = self.state.model
         kinds = [model.spec[part]["kind"] for part in ("rule", "bank", "loss")]
         self._metrics.model_info.labels(self._settings.name, *kinds).set(1)
+        for code in CODES:  # at 0, or the first of a kind is no increase for Prometheus
+            self._metrics.rejected.labels(code)
+            self._metrics.dead_letters.labels(code)
         size = sum(array.nbytes for array in model.to_arrays().values())
         self._metrics.model_memory.set(size)
         self._metrics.validation.record(self.state.baselines, model.booster.progress)
+
+    def _look_back(self) -> None:
+        """Take up what is on disk: a restart without new events is no model without a version."""
+        found = snapshots.newest(self._settings.snapshots.directory)
+        if found:
+            self._metrics.snapshot_version.set(found.version)
+            created = datetime.fromisoformat(found.header["created"])
+            self._metrics.snapshot_timestamp.set(created.timestamp())
+        if found and found.header.get("run") == self._run:
+            self._published = found.header["events_learned"]
+        for path in islice(checkpoints.listing(self._settings.checkpoints.directory), 1):
+            self._metrics.checkpoint_timestamp.set(path.stat().st_mtime)
+            self._metrics.checkpoint_size.set(path.stat().st_size)
 
     def _header(self) -> dict[str, Any]:
         return {
@@ -177,12 +193,6 @@ class Room:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _last_published(directory: Path, run: str) -> int:
-    """Say how much the newest snapshot of this run had learned; -1 where there is none."""
-    found = snapshots.newest(directory)
-    return found.header["events_learned"] if found and found.header.get("run") == run else -1
 
 
 class _Due:
