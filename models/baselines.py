@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.labels import Labels
-from models.types import LOSS_LIMIT, Mat, ModelError, Vec
+from models.types import LOSS_LIMIT, WEIGHT_LIMIT, Mat, ModelError, Vec
 from models.verbs import kernel
 
 PREDICTORS = ("model", "prior", "last_label")
@@ -100,6 +100,7 @@ def compare_many(seen: Baselines, losses: Vec, errors: Vec, y: Vec, w: Vec) -> N
     >>> seen.mean_error.tolist()
     [0.0, 2.0, 2.0]
     """
+    w = np.minimum(w, WEIGHT_LIMIT)
     if seen.counts.size:
         _compare_classes(seen, losses, errors, y, w)
     else:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from models.numeric import fill
 from models.progressive import Progress, measure, observe
-from models.types import TARGET_LIMIT, Ints, Mat, Mat3, ModelError, Vec
+from models.types import TARGET_LIMIT, WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, floats
 from models.verbs import (
     adapt,
     assess,
@@ -72,8 +72,8 @@ def learn_many(booster: Booster, X: ArrayLike, y: ArrayLike, w: ArrayLike | None
     X : (B, d) finite numbers.
     y : (B,) numbers; 0/1 or -1/1 for binary losses; class indices for softmax; (B, m) for m
         numbers.
-    w : (B,) importances >= 0, 1 where left out. An event of weight 0 is predicted, and nothing
-        moves.
+    w : (B,) importances >= 0, 1 where left out, counted as at most 1e15. An event of weight 0 is
+        predicted, and nothing moves.
 
     Returns
     -------
@@ -96,14 +96,15 @@ def learn_many(booster: Booster, X: ArrayLike, y: ArrayLike, w: ArrayLike | None
     if not booster.progress.events.flags.writeable:
         raise ModelError("booster: its arrays are read-only (a snapshot); load a checkpoint")
     X = features(booster, X)
-    Y = encode_labels(booster.loss, np.asarray(y), booster.outputs)
-    W = np.ones(len(X)) if w is None else np.ascontiguousarray(w, dtype=np.float64)
+    Y = encode_labels(booster.loss, floats("y", y), booster.outputs)
+    W = np.ones(len(X)) if w is None else floats("w", w)
     if len(Y) != len(X) or W.shape != (len(X),):
         raise ModelError(
             f"y, w: {len(Y)} labels and {W.shape} weights for {len(X)} events; give one of each"
         )
     if not (W >= 0.0).all() or not (math.inf > W).all():
         raise ModelError("w: an importance is negative or not finite; give numbers >= 0")
+    W = np.minimum(W, WEIGHT_LIMIT)
     scores = np.empty((len(X), booster.outputs))
     _learn(
         booster.bank,
@@ -149,14 +150,14 @@ def losses(booster: Booster, scores: Mat, y: ArrayLike) -> Vec:
     """Return the loss (B,) of scores (B, m) for labels y (B,)."""
     found = np.empty(len(scores))
     _losses(
-        booster.loss, scores, encode_labels(booster.loss, np.asarray(y), scores.shape[1]), found
+        booster.loss, scores, encode_labels(booster.loss, floats("y", y), scores.shape[1]), found
     )
     return found
 
 
 def features(booster: Booster, X: ArrayLike) -> Mat:
     """Return X as kernels want it, (B, d) float64 in rows; ModelError when it does not fit."""
-    rows = np.ascontiguousarray(X, dtype=np.float64)
+    rows = floats("X", X)
     d = int(booster.shape[0])
     if rows.ndim != 2 or rows.shape[1] != d:
         raise ModelError(f"X: has shape {rows.shape}; give (events, {d}) numbers")

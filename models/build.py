@@ -18,7 +18,7 @@ from models.booster import Booster
 from models.losses import LOSSES
 from models.progressive import progress
 from models.rules.sgb import SGB, step
-from models.types import ModelError, Param, Part
+from models.types import ModelError, Param, Part, plain
 from models.verbs import learning_only
 
 Arrays = dict[str, NDArray[Any]]
@@ -56,8 +56,8 @@ def build(
     (1, 4, 4)
     """
     full = normalise_spec(spec, task)
-    if d < 1 or m < 1:
-        raise ModelError(f"d, m: {d} features and {m} outputs; give at least 1 of each")
+    for name, count in (("d", d), ("m", m)):
+        _integer(name, plain(count), 1, 2**31)
     _check_pair(full, d, m)
     loss = make_loss(full["loss"])
     bank_params, N = full["bank"], full["bank"]["n"]
@@ -68,6 +68,8 @@ def build(
 
 def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> dict[str, Any]:
     """Return the specification with every default filled in: equal values for equal models."""
+    if spec is not None and not isinstance(spec, Mapping):
+        raise ModelError(f"model: {spec!r} is no specification; give rule, bank and loss by name")
     given = dict(spec or {})
     _refuse_unknown("model", given, (*PARTS, "seed"))
     if task is not None and task not in TASK_LOSS:
@@ -177,7 +179,7 @@ def _fill(word: str, given: Any) -> dict[str, Any]:
             f"{word}: {given!r} names no kind; write {word}: {{kind: {next(iter(PARTS[word]))}}}"
         )
     kind = params["kind"]
-    if kind not in PARTS[word]:
+    if not isinstance(kind, str) or kind not in PARTS[word]:
         raise ModelError(f"{word}: {kind!r} is not known{_nearest(str(kind), PARTS[word])}")
     part = PARTS[word][kind]
     _refuse_unknown(f"{word} {kind}", params, ("kind", *(p.name for p in part.params)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from reprlib import repr  # what is not a label may be a megabyte long
 from typing import Any, NamedTuple
 
-from models.types import ModelError
+from models.types import ModelError, plain
 
 KINDS = ("regression", "binary", "multiclass")
 VALUE_LIMIT = 1e308  # of a regression label, as of every number of an event
@@ -85,7 +85,7 @@ def labels(kind: str, classes: Sequence[Label] | None = None) -> Labels:
     """
     if kind not in KINDS:
         raise ModelError(f"task.kind: {kind!r} is not one of {', '.join(KINDS)}")
-    given = None if classes is None else tuple(classes)
+    given = None if classes is None else tuple(map(plain, classes))
     if kind == "regression":
         if given:
             raise ModelError(f"task.labels: {given!r} given for regression; leave them out")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from models.numeric import exp_negative, fill, log1p_unit, log1pexp, sigmoid
-from models.types import Mat, ModelError, Param, Part, Vec
+from models.types import LABEL_LIMIT, Mat, ModelError, Param, Part, Vec
 from models.verbs import (
     assess,
     encode_labels,
@@ -63,15 +63,16 @@ def _(loss: Squared, s: Vec, p: Vec) -> None:
 
 
 @tally.register
-def _(loss: Squared, y: Vec, w: float, counts: Vec) -> None:
-    for c in range(counts.shape[0]):
-        counts[c] += w * y[c]
+def _(loss: Squared, y: Vec, w: float, total: float, counts: Vec) -> None:
+    for c in range(counts.shape[0]):  # a running mean: sums of large labels would overflow
+        z = min(max(y[c], -LABEL_LIMIT), LABEL_LIMIT)
+        counts[c] += w / total * (z - counts[c])
 
 
 @start.register
 def _(loss: Squared, total: float, counts: Vec, y0: Vec) -> None:
     for c in range(y0.shape[0]):
-        y0[c] = counts[c] / total if total > 0.0 else 0.0
+        y0[c] = counts[c]
 
 
 @encode_labels.register
@@ -123,7 +124,7 @@ def _(loss: Logistic, s: Vec, p: Vec) -> None:
 
 
 @tally.register
-def _(loss: Logistic, y: Vec, w: float, counts: Vec) -> None:
+def _(loss: Logistic, y: Vec, w: float, total: float, counts: Vec) -> None:
     if y[0] > 0.0:
         counts[0] += w
 
@@ -209,7 +210,7 @@ def _(loss: Softmax, s: Vec, p: Vec) -> None:
 
 
 @tally.register
-def _(loss: Softmax, y: Vec, w: float, counts: Vec) -> None:
+def _(loss: Softmax, y: Vec, w: float, total: float, counts: Vec) -> None:
     counts[int(y[0])] += w
 
 
@@ -234,8 +235,7 @@ def _(loss: Softmax) -> float:
 
 
 def _columns(y: Vec) -> Mat:
-    Y = np.ascontiguousarray(y, dtype=np.float64)
-    return Y[:, None] if Y.ndim == 1 else Y
+    return y[:, None] if y.ndim == 1 else y
 
 
 def _finite(Y: Mat) -> Mat:

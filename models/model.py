@@ -16,8 +16,8 @@ from models.build import build, from_arrays, normalise_spec, serving_arrays, to_
 from models.encoding import Encoder, Table
 from models.format import Arrays, FormatError, pack, unpack
 from models.labels import Label
-from models.rows import plain, tabulate
-from models.types import Ints, Mat, ModelError, Vec
+from models.rows import tabulate
+from models.types import Ints, Mat, ModelError, Vec, plain
 
 
 class Model:

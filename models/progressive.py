@@ -116,7 +116,8 @@ def measure(seen: Progress, h: Mat, T: Mat, w: float) -> None:
     for c in range(m):
         for i in range(N):
             target = w * T[c, i] * T[c, i]
-            error = w * (T[c, i] - h[c, i]) * (T[c, i] - h[c, i])
+            miss = (T[c, i] - h[c, i]) * (T[c, i] - h[c, i])
+            error = w * (miss if miss < LOSS_LIMIT else LOSS_LIMIT)
             seen.target_square[i] += target
             seen.error_square[i] += error
             seen.recent_target_square[i] += target

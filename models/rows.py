@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from models.encoding import Table
-from models.types import Mat, ModelError
+from models.types import Mat, ModelError, plain
 
 VALUE_LIMIT = 1e308  # of a number, on every door
 
@@ -43,11 +43,6 @@ def tabulate(schema: Mapping[str, str], rows: Any) -> Table:
         of_kind[kind].append(_read(name, kind, columns[name]))
     B = len(rows)
     return Table(_matrix(of_kind["number"], B), _matrix(of_kind["boolean"], B), of_kind["category"])
-
-
-def plain(value: Any) -> Any:
-    """Return a NumPy scalar as the Python value it stands for, anything else as it is."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _columns(schema: Mapping[str, str], rows: Sequence[Any]) -> dict[str, list[Any]]:

@@ -23,10 +23,25 @@ Ints = NDArray[np.int64]
 SQUARE, LINEAR, LOGISTIC = 0, 1, 2  # what a weak learner is asked for: specification, section 7
 TARGET_LIMIT = 1e6  # targets are clipped to this as a last resort (section 0, Dtype)
 LOSS_LIMIT = 1e12  # one event adds at most this to a loss sum
+WEIGHT_LIMIT = 1e15  # a larger importance counts as this: sums over 10^12 such events stay finite
+LABEL_LIMIT = 1e150  # a larger label counts as this in y0: differences and products stay finite
 
 
 class ModelError(ValueError):
     """A model that cannot be: what is asked, why it is refused, what to take instead."""
+
+
+def plain(value: Any) -> Any:
+    """Return a NumPy scalar as the Python value it stands for, anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def floats(name: str, values: Any) -> Vec:
+    """Return `values` as a C-contiguous float64 array; or a ModelError that names them."""
+    try:
+        return np.ascontiguousarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as err:
+        raise ModelError(f"{name}: holds what is no number ({err}); give numbers") from err
 
 
 class Param(NamedTuple):

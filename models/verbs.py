@@ -129,8 +129,8 @@ def link(loss: Any, s: Vec, p: Vec) -> None:
 
 
 @verb
-def tally(loss: Any, y: Vec, w: float, counts: Vec) -> None:
-    """Add label y of importance w to the statistic (m,) from which `start` makes y0."""
+def tally(loss: Any, y: Vec, w: float, total: float, counts: Vec) -> None:
+    """Add label y of importance w to the statistic that `start` makes y0 from; `total` has w."""
     raise unregistered("tally", loss)
 
 

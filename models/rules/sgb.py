@@ -53,7 +53,7 @@ def _(rule: Sgb, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float) -> None:
     if rule.seen[()] < rule.freeze:
         rule.seen[()] += 1.0
         rule.total[()] += w
-        tally(loss, y, w, rule.counts)
+        tally(loss, y, w, rule.total[()], rule.counts)
         start(loss, rule.total[()], rule.counts, rule.y0)
 
 

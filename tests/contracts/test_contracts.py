@@ -198,15 +198,20 @@ def check_size_is_constant(subject):
 
 
 def check_survives_extremes(subject):
-    """Enormous features and weights never make the sums or the answers non-finite."""
-    booster = learned(subject)
-    X = subject.X.copy()
+    """Enormous features, labels and weights leave every sum and every answer finite."""
+    booster, X, y = fresh(subject), subject.X.copy(), subject.y.copy()
     X[::7] *= 1e200
-    scores = models.learn_many(booster, X, subject.y, np.where(subject.w > 0, 1e300, 0.0))
+    if subject.spec["loss"]["kind"] == "squared":
+        y[::5] = 1e308
+        y[1::5] = -1e308
+    scores = models.learn_many(booster, X, y, np.where(subject.w > 0, 1e308, 0.0))
+    models.learn_many(booster, subject.X, subject.y)
 
-    assert not np.isnan(booster.progress.loss_sum)
-    assert not np.isnan(models.predict_many(booster, subject.X)).any()
-    assert len(scores) == len(X)
+    assert np.isfinite(scores).all()
+    assert np.isfinite(models.predict_many(booster, subject.X)).all()
+    assert np.isfinite(booster.progress.mean_loss)
+    assert np.isfinite(booster.progress.prefix_losses).all()
+    assert np.isfinite(booster.progress.edges).all()
 
 
 CHECKS = (

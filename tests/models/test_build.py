@@ -68,6 +68,7 @@ def test_step_size(rule, n, loss, eta):
         ({"bank": {"kind": "linear", "bias": 1}}, "true or false"),
         ({"bank": {"n": 3}}, "names no kind"),
         ({"bank": 3}, "names no kind"),
+        ({"bank": {"kind": [1]}}, "is not known"),
         ({"rule": {"kind": "sgb", "eta": "edge"}}, "needs gamma"),
         ({"rule": {"kind": "sgb", "eta": 0.0}}, "rule.eta"),
         ({"rule": {"kind": "sgb", "y0": "walking"}}, "rule.y0"),
@@ -87,7 +88,7 @@ def test_unknown_words_are_refused(spec, says):
     [
         ("softmax", 1, "take logistic"),
         ("logistic", 3, "take softmax"),
-        ("squared", 0, "at least 1"),
+        ("squared", 0, "m: 0 is not"),
     ],
 )
 def test_pairs_the_theory_forbids(loss, m, says):
@@ -126,6 +127,9 @@ def test_arrays_that_do_not_fit_are_refused():
         (np.full((2, 2), np.nan), [1.0, 2.0], None, "not finite"),
         (np.ones((2, 2)), [1.0], None, "one of each"),
         (np.ones((2, 2)), [1.0, 2.0], [1.0], "one of each"),
+        ([["a", "b"]], [1.0], None, "X: holds what is no number"),
+        (np.ones((1, 2)), ["a"], None, "y: holds what is no number"),
+        (np.ones((1, 2)), [1.0], ["a"], "w: holds what is no number"),
         (np.ones((2, 2)), [1.0, 2.0], [1.0, -1.0], "importance"),
         (np.ones((2, 2)), [1.0, 2.0], [1.0, np.inf], "importance"),
     ],
@@ -136,3 +140,11 @@ def test_arrays_of_events_are_checked(X, y, w, says):
     with pytest.raises(models.ModelError, match=says):
         models.learn_many(booster, X, y, w)
     assert booster.progress.events == 0
+
+
+def test_what_is_no_specification_is_refused():
+    """A bare word for the whole model, or a size that is no whole number, is refused."""
+    with pytest.raises(models.ModelError, match="is no specification"):
+        models.build("sgb", 4)
+    with pytest.raises(models.ModelError, match=r"d: 4\.0 is not"):
+        models.build({"loss": "squared"}, d=4.0)

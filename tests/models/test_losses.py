@@ -70,12 +70,12 @@ def test_start_is_a_constant_that_fits(kind):
     counts, y0 = np.zeros(m), np.full(m, 9.0)
     start(loss, 0.0, counts, y0)
     assert (y0 == 0.0).all()
-    for _ in range(90):
-        tally(loss, np.array([first]), 1.0, counts)
+    for total in range(1, 91):
+        tally(loss, np.array([first]), 1.0, float(total), counts)
     start(loss, 90.0, counts, y0)
     assert np.isfinite(y0).all()
-    for _ in range(10):
-        tally(loss, np.array([second]), 1.0, counts)
+    for total in range(91, 101):
+        tally(loss, np.array([second]), 1.0, float(total), counts)
     start(loss, 100.0, counts, y0)
 
     def mean(s):
