@@ -17,9 +17,10 @@ from models.verbs import kernel
 KINDS = ("number", "boolean", "category")
 NUMBER_LIMIT = 1e150  # squares of differences stay finite, so no statistic ever becomes inf or nan
 SCORE_LIMIT = 1e6  # of the encoded number, in standard deviations
-UNSEEN = 8  # codes 1..8: values without a code of their own, by hash
+OTHERS = 8  # codes 1..8: values that came when all codes were taken, by hash
 SEEN = 23  # codes 9..31: the first distinct values, in order of first sight
-CODES = 1 + UNSEEN + SEEN  # columns of one category; code 0 is missing
+CODES = 1 + OTHERS + SEEN  # columns of one category; code 0 is missing
+UNSEEN = -1  # no column: a column for first sights would learn from one event a value, and wildly
 MEMO = 65_536  # remembered strings, shared by all categories of an encoder
 MEMO_LENGTH = 128  # longer strings are hashed anew each time: what is remembered stays small
 
@@ -165,7 +166,7 @@ class _Codes:
 
     def __init__(self, keys: NDArray[np.uint64], known: Ints, room: int) -> None:
         self._keys, self._known, self._room = keys, known, room
-        self._slots = {key: 1 + UNSEEN + i for i, key in enumerate(keys[: known[0]].tolist())}
+        self._slots = {key: 1 + OTHERS + i for i, key in enumerate(keys[: known[0]].tolist())}
         self._memo: dict[str | None, int] = {None: 0}  # only what can never change again
 
     def encode(self, values: Sequence[str | None]) -> list[int]:
@@ -188,8 +189,9 @@ class _Codes:
 
     def _code(self, value: str | None) -> int:
         key = _key(value)
-        code = self._slots.get(key, 1 + key % UNSEEN)
-        if code > UNSEEN or len(self._slots) == SEEN:
+        is_full = len(self._slots) == SEEN
+        code = self._slots.get(key, 1 + key % OTHERS if is_full else UNSEEN)
+        if code != UNSEEN:
             self._remember(value, code)
         return code
 
@@ -198,7 +200,7 @@ class _Codes:
         if key not in self._slots and used < SEEN:
             self._keys[used] = key
             self._known[0] = used + 1
-            self._slots[key] = 1 + UNSEEN + used
+            self._slots[key] = 1 + OTHERS + used
 
     def _remember(self, value: str | None, code: int) -> None:
         if len(self._memo) >= self._room:
@@ -267,7 +269,8 @@ def _mark_codes(codes: Ints, X: Mat, first: int) -> None:
     X[:, first:] = 0.0
     for i in range(codes.shape[0]):
         for k in range(codes.shape[1]):
-            X[k, first + i * CODES + codes[i, k]] = 1.0
+            if codes[i, k] != UNSEEN:
+                X[k, first + i * CODES + codes[i, k]] = 1.0
 
 
 def _key(value: str | None) -> int:
@@ -297,7 +300,7 @@ def _columns(
     numbers: tuple[str, ...], booleans: tuple[str, ...], categories: tuple[str, ...]
 ) -> tuple[str, ...]:
     codes = ["missing"]
-    codes += [f"unseen{i + 1}" for i in range(UNSEEN)] + [f"seen{i + 1}" for i in range(SEEN)]
+    codes += [f"other{i + 1}" for i in range(OTHERS)] + [f"seen{i + 1}" for i in range(SEEN)]
     return numbers + booleans + tuple(f"{name}={code}" for name in categories for code in codes)
 
 

@@ -50,7 +50,9 @@ class NaiveEncoder:
 
     def category(self, name, value):
         columns = [0.0] * 32
-        columns[self.code(name, value)] = 1.0
+        code = self.code(name, value)
+        if code is not None:
+            columns[code] = 1.0
         return columns
 
     def code(self, name, value):
@@ -58,6 +60,8 @@ class NaiveEncoder:
             return 0
         if value in self.values[name]:
             return 9 + self.values[name].index(value)
+        if len(self.values[name]) < 23:
+            return None  # never seen, and there is room: it gets a code after this event
         digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return 1 + int.from_bytes(digest, "little") % 8
 

@@ -311,3 +311,23 @@ def test_a_score_of_zero_is_positive():
     assert binary.predict_proba_one({"x": 1.0}) == {0: 0.5, 1: 0.5}
     assert binary.predict_one({"x": 1.0}) == 1
     assert several.predict_one({"x": 1.0}) == "a"
+
+
+def test_a_value_never_seen_is_judged_by_the_rest():
+    """A new country is predicted as if its name were not told, not by what first sights taught."""
+    r = np.random.default_rng(2)
+    model = Model("binary", features={"amount": "number", "country": "category"})
+    countries = ["PT", "DE", "FR", "US", "NG", "BR"]
+    rows = [
+        {"amount": a, "country": c}
+        for a, c in zip(r.normal(30, 9, 5000), r.choice(countries, 5000), strict=True)
+    ]
+    model.learn_many(rows, (r.random(5000) < 0.3).astype(int))
+    said = {
+        c: model.predict_proba_one({"amount": 30, "country": c})[1]
+        for c in [*countries, "ZZ", "ES"]
+    }
+
+    known = [said[c] for c in countries]
+    assert min(known) - 0.25 < said["ZZ"] < max(known) + 0.25
+    assert said["ZZ"] == said["ES"]
