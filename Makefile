@@ -1,4 +1,5 @@
-# Words for make: setup, demo, test, check; lint, types, lock for those who change the code.
+# Words for make: setup, demo, test, check, image, bench; lint, types, dashboards, lock for those who
+# change the code.
 # Every word prepares .venv from the lock file first; that takes a moment when nothing changed.
 
 VENV := .venv
@@ -7,7 +8,7 @@ READY := $(VENV)/.ready
 LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-.PHONY: setup demo test check lint types java lock
+.PHONY: setup demo test check lint types image bench dashboards java tools lock
 
 setup: $(READY)
 
@@ -17,7 +18,7 @@ $(READY): requirements-dev.lock pyproject.toml .ci/setup
 demo: setup
 	@$(BIN)/kaboost demo
 
-test: java setup
+test: java tools setup
 	@$(BIN)/python -m pytest
 
 check: lint types test
@@ -29,8 +30,22 @@ lint: setup
 types: setup
 	$(BIN)/mypy --strict service models
 
+image: java setup
+	@sh deploy/image/build.sh
+
+bench: java setup
+	@$(BIN)/python -m bench.kafka_to_state
+	@$(BIN)/python -m bench.predict
+	@$(BIN)/python -m bench.startup
+
+dashboards: setup
+	@$(BIN)/python -m deploy.grafana.generate
+
 java:
 	@sh .ci/java
+
+tools:
+	@sh .ci/tools
 
 lock: setup
 	$(BIN)/uv pip compile pyproject.toml $(LOCK_FLAGS) $(UPGRADE) -o requirements.lock

@@ -1,0 +1,47 @@
+# The image of Kaboost; how to run it: docs/deploy.md. Any Debian with Python 3.11 to 3.14 can be BASE.
+ARG BASE=python:3.12.12-slim-bookworm
+
+FROM ${BASE} AS build
+# Where the build reaches the package index in a way of its own: docs/deploy.md.
+ARG PIP_CERT
+WORKDIR /src
+RUN python3 -m venv /tools \
+    && python3 -m venv --without-pip /opt/kaboost
+COPY requirements.lock requirements-dev.lock ./
+# The environment that is shipped has neither pip nor setuptools: the tools install into it.
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
+    --mount=type=secret,id=certificate \
+    sed -n '/^setuptools==/,/[^\\]$/p' requirements-dev.lock > tools.lock \
+    && /tools/bin/python -m pip install --no-cache-dir --require-hashes --requirement tools.lock \
+    && /tools/bin/python -m pip --python /opt/kaboost/bin/python3 install --no-cache-dir --no-deps \
+        --require-hashes --requirement requirements.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY models models
+COPY service service
+RUN /tools/bin/python -m pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheels . \
+    && /tools/bin/python -m pip --python /opt/kaboost/bin/python3 install --no-deps --no-index /wheels/*.whl
+COPY deploy/image/cpu.sh deploy/image/entrypoint.sh deploy/image/kernels.py /opt/kaboost/image/
+RUN . /opt/kaboost/image/cpu.sh \
+    && NUMBA_CACHE_DIR=/opt/kaboost/kernels /opt/kaboost/bin/python3 /opt/kaboost/image/kernels.py
+
+FROM ${BASE}
+LABEL org.opencontainers.image.title="kaboost" \
+      org.opencontainers.image.description="An online gradient boosting service for Kafka" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /opt/kaboost /opt/kaboost
+RUN mkdir -p /data /etc/kaboost \
+    && chown 10001:10001 /data
+# Inside a container 127.0.0.1 reaches nobody. Folders need no word: data/ of the settings is /data.
+ENV PATH=/opt/kaboost/bin:$PATH \
+    KABOOST_CONFIG=/etc/kaboost/kaboost.yaml \
+    KABOOST_API__HOST=0.0.0.0 \
+    KABOOST_METRICS__HOST=0.0.0.0 \
+    NUMBA_CACHE_DIR=/tmp/kaboost-kernels
+WORKDIR /
+VOLUME /data
+EXPOSE 8000 9464
+USER 10001:10001
+HEALTHCHECK --interval=5s --timeout=3s --start-period=60s --retries=3 \
+    CMD ["python3", "-c", "from http.client import HTTPConnection as C; from os import environ as e; c = C('127.0.0.1', int(e.get('KABOOST_API__PORT', 8000)), timeout=2); c.request('GET', '/healthz/ready'); raise SystemExit(c.getresponse().status != 200)"]
+ENTRYPOINT ["sh", "/opt/kaboost/image/entrypoint.sh"]
+CMD ["serve"]

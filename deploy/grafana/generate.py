@@ -1,0 +1,65 @@
+"""Write the dashboards as Grafana reads them: `python -m deploy.grafana.generate`."""
+
+import json
+from pathlib import Path
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard, DashboardLink, QueryVariable, Row
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardCursorSync,
+    DashboardLinkType,
+    VariableRefresh,
+    VariableSort,
+)
+
+from deploy.grafana import learning, overview
+from deploy.grafana.panels import SOURCE, Rows
+
+FOLDER = Path(__file__).parent / "dashboards"
+
+
+def build(word: str, rows: Rows) -> Dashboard:
+    """Put one dashboard together: `kaboost-<word>` is its fixed uid."""
+    made = Dashboard(f"Kaboost {word.capitalize()}").uid(f"kaboost-{word}").tags(["kaboost"])
+    made.readonly().time("now-1h", "now").refresh("15s").tooltip(DashboardCursorSync.CROSSHAIR)
+    made.with_variable(_instance()).link(_others())
+    for title, panels in rows.items():
+        made.with_row(Row(title))
+        for panel in panels:
+            made.with_panel(panel)
+    return made
+
+
+def render(board: Dashboard) -> str:
+    """Spell a dashboard as the file that is committed; panels are numbered in their order."""
+    tree = json.loads(JSONEncoder(sort_keys=True).encode(board.build()))
+    for number, panel in enumerate(tree["panels"], 1):
+        panel["id"] = number
+    return json.dumps(tree, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def files() -> dict[Path, str]:
+    """Give every file with what stands in it."""
+    boards: dict[str, Rows] = {"overview": overview.ROWS, "learning": learning.ROWS}
+    return {FOLDER / f"{word}.json": render(build(word, rows)) for word, rows in boards.items()}
+
+
+def _instance() -> QueryVariable:
+    """Let the reader choose whose figures are shown."""
+    variable = QueryVariable("instance").label("Instance").datasource(SOURCE)
+    variable.query('label_values(up{job="kaboost"}, instance)')
+    return variable.refresh(VariableRefresh.ON_TIME_RANGE_CHANGED).sort(
+        VariableSort.ALPHABETICAL_ASC
+    )
+
+
+def _others() -> DashboardLink:
+    """Lead from each dashboard to the other."""
+    link = DashboardLink("Kaboost").type(DashboardLinkType.DASHBOARDS).tags(["kaboost"])
+    return link.include_vars(True).keep_time(True)
+
+
+if __name__ == "__main__":
+    for path, text in files().items():
+        path.write_text(text)
+        print(path)

@@ -1,0 +1,84 @@
+"""Compile every kernel that learning and serving need, into the cache that the image carries.
+
+Run in the build, with NUMBA_CACHE_DIR set. It goes through the service's own parts: what they
+call is what is compiled.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from models import BANKS
+from models.baselines import baselines
+from models.model import Model
+from service import checkpoints
+from service.config import Settings
+from service.follower import Follower
+from service.metrics import learner_metrics
+from service.room import Room, State
+
+SCHEMA = {"number": "number", "category": "category", "boolean": "boolean"}
+TASKS: list[dict[str, Any]] = [
+    {"kind": "regression"},
+    {"kind": "binary"},
+    {"kind": "multiclass", "labels": ["a", "b", "c"]},
+]
+# Every bank as it is by default, and the cheaper step of the default bank.
+CHOICES: list[dict[str, Any]] = [
+    *({"kind": kind} for kind in BANKS),
+    {"kind": "linear", "step": "sgd"},
+]
+
+
+def configurations(folder: Path) -> Iterator[Settings]:
+    """Give every kind of task with every kind of bank, each with folders of its own."""
+    for task in TASKS:
+        for number, bank in enumerate(CHOICES):
+            own = folder / f"{task['kind']}-{number}"
+            yield Settings.model_validate(
+                {
+                    "task": task,
+                    "features": {"schema": SCHEMA},
+                    "model": {"bank": bank},
+                    "snapshots": {"directory": own / "snapshots"},
+                    "checkpoints": {"directory": own / "checkpoints"},
+                }
+            )
+
+
+def warm(settings: Settings) -> None:
+    """Let a first model, then a restored one, learn; let a reader answer from its snapshot."""
+    task = settings.task
+    first = Model(task.kind, settings.model, settings.features.columns, task.labels)
+    checkpoints.new_run(settings.checkpoints.directory)
+    room = Room(settings, State(first, baselines(first.labels), {0: 0}), metrics())
+    room.publish(cold=True)
+    room.checkpoint()
+    restored, _ = checkpoints.restore(settings.checkpoints.directory)
+    assert restored is not None
+    Room(settings, State(restored.model, restored.baselines, restored.offsets), metrics())
+    served, _ = Follower(settings).look()
+    assert served is not None
+
+
+def metrics() -> Any:
+    """Make metrics that nobody reads."""
+    return learner_metrics(CollectorRegistry())
+
+
+def main() -> None:
+    """Compile, and say what came of it."""
+    cache = Path(os.environ["NUMBA_CACHE_DIR"])
+    with tempfile.TemporaryDirectory() as folder:
+        for settings in configurations(Path(folder)):
+            warm(settings)
+    files = list(cache.rglob("*.nbc"))
+    print(f"{len(files)} kernels, {sum(each.stat().st_size for each in files) / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()
