@@ -8,6 +8,24 @@ from pydantic_core import ErrorDetails
 
 from service.layers import Leaf, Merged, env_name
 
+# What pydantic finds, where its own words speak of Python.
+WORDS = {
+    "missing": "missing",
+    "int_type": "should be a whole number",
+    "int_parsing": "should be a whole number",
+    "int_from_float": "should be a whole number",
+    "float_type": "should be a number",
+    "float_parsing": "should be a number",
+    "bool_type": "should be true or false",
+    "bool_parsing": "should be true or false",
+    "string_type": "should be text (in quotes)",
+    "string_too_short": "is empty; give at least one character",
+    "path_type": "should be text (in quotes)",
+    "list_type": 'should be a list: [a, b] in the file or a flag, ["a", "b"] in a variable',
+    "dict_type": 'should be a mapping: {a: b} in the file or a flag, {"a": "b"} in a variable',
+    "too_short": "is empty; give at least one entry",
+}
+
 
 def advise(
     err: ValidationError,
@@ -20,14 +38,16 @@ def advise(
     lines: dict[Leaf, list[str]] = {}
     for fault in err.errors(include_url=False):
         path = _path(fault, merged, known)
+        origin = _origin(merged, path)
         head = ".".join(path)
-        if fault["type"] != "missing":
+        if origin and not _is_section(fault):
             head += f" = {'**********' if hidden(path) else repr(fault['input'])}"
-        if path in merged.origins:
-            head += f" ({merged.origins[path]})"
-        lines.setdefault(path, [head]).append(_reason(fault, path, known))
+        head += f" ({origin})" if origin else ""
+        reason = _reason(fault, path, known, given=bool(origin))
+        lines.setdefault(path, [head]).append(reason)
     return "\n".join(
-        f"{head}: {' or '.join(dict.fromkeys(reasons))}" for head, *reasons in lines.values()
+        f"{head}: {' or '.join(dict.fromkeys(reasons)).replace(' or should be ', ' or ')}"
+        for head, *reasons in lines.values()
     )
 
 
@@ -54,17 +74,30 @@ def _path(fault: ErrorDetails, merged: Merged, known: Mapping[Leaf, str]) -> Lea
     return next((path for path in whole if path in merged.leaves or path in known), loc)
 
 
-def _reason(fault: ErrorDetails, path: Leaf, known: Mapping[Leaf, str]) -> str:
+def _origin(merged: Merged, path: Leaf) -> str:
+    """Say where the value, or all that is below it, was given; empty where nothing was."""
+    found = [text for leaf, text in merged.origins.items() if leaf[: len(path)] == path]
+    return ", ".join(dict.fromkeys(found))
+
+
+def _reason(fault: ErrorDetails, path: Leaf, known: Mapping[Leaf, str], *, given: bool) -> str:
     if fault["type"] == "extra_forbidden":
         return f"unknown key; {_nearest(path, known)}"
+    if _is_section(fault):
+        below = [leaf[-1] for leaf in known if leaf[:-1] == path]
+        found = "empty" if fault["input"] is None else "one value"
+        return f"{found} where a section belongs; write below it any of {', '.join(below)}"
+    reason = WORDS.get(fault["type"], fault["msg"])
+    for opening in ("Value error, ", "Input ", "String ", f"{'.'.join(path)}: "):
+        reason = reason.removeprefix(opening)
+    if not given:
+        reason += f"; write it into the configuration file or set {env_name(path)}"
     about = known.get(path, "")
-    if fault["type"] == "missing":
-        return f"missing; write it into the configuration file or set {env_name(path)}. {about}"
-    reason = fault["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    reason = reason.removeprefix(f"{'.'.join(path)}: ")
-    if fault["type"] in ("list_type", "dict_type"):
-        reason += ", as JSON in a variable or a flag"
-    return reason + (f". {about}" if about else "")
+    return reason + ("" if reason.endswith("?") else ".") * bool(about) + f" {about}".rstrip()
+
+
+def _is_section(fault: ErrorDetails) -> bool:
+    return fault["type"] == "model_type"
 
 
 def _nearest(path: Leaf, known: Mapping[Leaf, str]) -> str:

@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,6 +47,21 @@ ColdStart = Annotated[
     bool,
     typer.Option("--cold-start", help="Begin a new model in a new folder; the old one stays."),
 ]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"kaboost {version('kaboost')}")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    asked: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Online gradient boosting for Kafka: labelled events teach, POST /predict answers."""
 
 
 @app.command(epilog="Example: kaboost serve --config kaboost.yaml")
@@ -102,8 +118,8 @@ def config_show(file: File = None, set_: Set = None, as_json: Json = False) -> N
 
 
 @config_app.command("schema", epilog="Example: kaboost config schema > kaboost.schema.json")
-def config_schema() -> None:
-    """Print the JSON Schema of the configuration file."""
+def config_schema(as_json: Json = False) -> None:
+    """Print the JSON Schema of the configuration file; it is JSON anyhow."""
     from service.config import Settings
 
     typer.echo(json.dumps(Settings.model_json_schema(), indent=2))
@@ -114,8 +130,14 @@ def config_check(file: File = None, set_: Set = None, as_json: Json = False) -> 
     """Check the configuration; nothing is started, no broker is asked."""
     from service.listings import check_client
 
-    check_client(_load(file, set_))
-    typer.echo(json.dumps({"ok": True}) if as_json else "ok")
+    try:
+        check_client(_load(file, set_))
+    except ConfigError as err:
+        if not as_json:
+            raise
+        typer.echo(json.dumps({"ok": False, "faults": str(err).splitlines()}, indent=2))
+        raise typer.Exit(err.exit_code) from err
+    typer.echo(json.dumps({"ok": True, "faults": []}) if as_json else "ok")
 
 
 @config_app.command("docs", hidden=True)
@@ -179,7 +201,16 @@ def _load(file: Path | None, set_: list[str] | None) -> "Settings":
                 f"--set {pair}: write SECTION.KEY=VALUE, such as kafka.topic=payments"
             )
         flags[key] = value
-    return load(file or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None), flags)
+    file = file or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)
+    try:
+        return load(file, flags)
+    except ConfigError as err:
+        if file is not None:
+            raise
+        raise ConfigError(
+            f"no configuration file: there is no {DEFAULT_FILE} in {Path.cwd()}, and neither "
+            f"--config nor KABOOST_CONFIG names one\n{err}"
+        ) from err
 
 
 def _run(settings: "Settings", role: Callable[["Settings"], int]) -> None:
@@ -196,21 +227,26 @@ def _run(settings: "Settings", role: Callable[["Settings"], int]) -> None:
 
 
 def _print(found: Rows, as_json: bool) -> None:
-    """Print rows as JSON, or as columns under the names of the first row."""
+    """Print rows as JSON, or as columns under the names of the first row; reasons below them."""
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
     if not found:
         typer.echo("none")
         return
-    table = [list(found[0]), *([_cell(value) for value in row.values()] for row in found)]
+    keys = [key for key in found[0] if key != "reason"]
+    table = [keys, *([_cell(row[key]) for key in keys] for row in found)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         typer.echo("  ".join(cells).rstrip())
+    for reason in filter(None, (row.get("reason") for row in found)):
+        typer.echo(reason)
 
 
 def _cell(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(value)
     return value if isinstance(value, str) else json.dumps(value)
 
 

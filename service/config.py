@@ -233,7 +233,11 @@ class Api(Section):
     max_rows: int = Field(
         default=10_000, ge=1, le=10_000_000, description="Instances of one request."
     )
-    timeout_seconds: Seconds = Field(default=10.0, description="Seconds one request may take.")
+    timeout_seconds: Seconds = Field(
+        default=10.0,
+        description="Seconds the body of a request may take to arrive, and at the end the requests "
+        "in flight to be finished.",
+    )
     stale_after_seconds: Seconds = Field(
         default=30.0, description="Seconds without a sign of the learner until answers say `stale`."
     )

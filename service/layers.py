@@ -65,17 +65,21 @@ def read(settings: type[BaseSettings], path: Path | None, flags: Mapping[str, ob
 
 
 def merge(layers: list[Layer]) -> Merged:
-    """Let every leaf of a later layer replace what it meets in the earlier ones."""
+    """Let every leaf of a later layer replace what it meets in the earlier ones.
+
+    A leaf keeps the place of the first layer that has it: the order of features is the model's.
+    """
     merged = Merged({}, {})
     for layer in layers:
         for path, value in layer.leaves.items():
-            _replace(merged, path)
+            if path not in merged.leaves:
+                _make_way(merged, path)
             merged.leaves[path] = value
             merged.origins[path] = layer.origin(path)
     return merged
 
 
-def _replace(merged: Merged, path: Leaf) -> None:
+def _make_way(merged: Merged, path: Leaf) -> None:
     for other in list(merged.leaves):
         if other[: len(path)] == path or path[: len(other)] == other:
             value, origin = merged.leaves.pop(other), merged.origins.pop(other)
@@ -134,7 +138,7 @@ def _where(err: yaml.YAMLError) -> str:
 
 def _environment(settings: type[BaseSettings]) -> Layer:
     _refuse_unknown(settings)
-    leaves = _from_strings(EnvSettingsSource(settings), "environment variable")
+    leaves = _from_strings(EnvSettingsSource(settings), "environment variable", str.upper)
 
     def origin(path: Leaf) -> str:
         above = [env_name(path[:n]) for n in range(len(path), 0, -1)]
@@ -155,7 +159,7 @@ def _secrets(settings: type[BaseSettings], directory: Path) -> Layer:
         )
     except (SettingsError, OSError, UnicodeDecodeError) as err:
         raise ConfigError(f"{SECRETS_DIR} = {directory}: {err}; name a directory of files") from err
-    return Layer(_from_strings(source, "secrets file"), lambda _: f"secret in {directory}")
+    return Layer(_from_strings(source, "secrets file", str), lambda _: f"secret in {directory}")
 
 
 def _flags(flags: Mapping[str, object]) -> Layer:
@@ -168,16 +172,27 @@ def _flags(flags: Mapping[str, object]) -> Layer:
     return Layer(_dotted_extra(leaves.items()), lambda _: "flag")
 
 
-def _from_strings(source: EnvSettingsSource, what: str) -> dict[Leaf, Any]:
+def _from_strings(
+    source: EnvSettingsSource, what: str, spell: Callable[[str], str]
+) -> dict[Leaf, Any]:
     try:
         leaves = _dotted_extra(flatten(source()))
     except SettingsError as err:
-        raise ConfigError(f"{what}: {err}; write a list or mapping as JSON") from err
+        raise ConfigError(
+            f"{what} {spell(_unreadable(source, err))} is not JSON: write a list as "
+            '["a", "b"], a mapping as {"a": "b"}, with the quotes'
+        ) from err
     # Only the model has no declared types: its numbers are told from words as YAML does it.
     return {
         path: scalar(value) if path[0] == "model" and isinstance(value, str) else value
         for path, value in leaves.items()
     }
+
+
+def _unreadable(source: EnvSettingsSource, err: SettingsError) -> str:
+    """Find whose value it was: pydantic names its own class and the section, JSON the text."""
+    text = getattr(err.__cause__, "doc", None)
+    return next((name for name, value in source.env_vars.items() if value == text), str(err))
 
 
 def _dotted_extra(leaves: Iterable[tuple[Leaf, Any]]) -> dict[Leaf, Any]:

@@ -8,12 +8,14 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 import models
+from models.build import TASK_FITS
 from models.types import Part
 from service import checkpoints, files
 from service.config import Settings, origins, values
-from service.errors import CheckpointError, ConfigError
+from service.errors import CheckpointError, ConfigError, Incompatible
 
 Row = dict[str, Any]
+START = b'{"__metadata__":{"kaboost":'  # of every file of ours, after its eight bytes of length
 
 
 def setting_rows(settings: Settings) -> list[Row]:
@@ -53,11 +55,19 @@ def part_rows() -> list[Row]:
 
 
 def _part_rows(word: str, part: Part) -> list[Row]:
-    head = {"part": word, "kind": part.kind, "parameter": "", "default": "", "about": part.summary}
+    tasks = [task for task, losses in TASK_FITS.items() if word == "loss" and part.kind in losses]
+    about = f"{part.summary}; fits {', '.join(tasks)}" if tasks else part.summary
+    head = {"part": word, "kind": part.kind, "parameter": "", "default": "", "choices": ()}
     return [
-        head,
+        {**head, "about": about},
         *(
-            {**head, "parameter": param.name, "default": param.default, "about": param.doc}
+            {
+                **head,
+                "parameter": param.name,
+                "default": param.default,
+                "choices": param.choices,
+                "about": param.doc,
+            }
             for param in part.params
         ),
     ]
@@ -84,11 +94,23 @@ def checkpoint_details(path: Path) -> list[Row]:
         header, arrays = files.read(path)
     except FileNotFoundError as err:
         raise CheckpointError(f"{path} is not there: `checkpoints list` names the files") from err
+    except CheckpointError as err:
+        if is_ours(path):
+            raise
+        raise Incompatible(
+            f"{path} is not a Kaboost file: `checkpoints list` names those there are"
+        ) from err
     told = [{"key": key, "value": value} for key, value in header.items()]
     return told + [
         {"key": name, "value": f"{array.dtype} {list(array.shape)}"}
         for name, array in sorted(arrays.items())
     ]
+
+
+def is_ours(path: Path) -> bool:
+    """Say whether a file begins as those of ours do, as far as it goes."""
+    with path.open("rb") as file:
+        return START.startswith(file.read(8 + len(START))[8:])
 
 
 def _checkpoint_row(path: Path) -> Row:
@@ -102,7 +124,8 @@ def _checkpoint_row(path: Path) -> Row:
     try:
         found = checkpoints.load(path)
     except CheckpointError as err:
-        return {**row, "state": str(err)}
+        foreign = isinstance(err, Incompatible) or not is_ours(path)
+        return {**row, "state": "foreign" if foreign else "damaged", "reason": str(err)}
     told = found.header
     return {
         **row,
@@ -110,4 +133,5 @@ def _checkpoint_row(path: Path) -> Row:
         "events": told.get("events_learned", ""),
         "offsets": told["offsets"],
         "state": "ok",
+        "reason": "",
     }

@@ -13,7 +13,8 @@ Made by `kaboost config docs` from the settings class; a test holds this page ag
 
 A value comes from the first of these that has it: a flag (`--set kafka.topic=payments`, as often
 as needed), the environment, the secrets directory, the configuration file, the default. Mappings
-are merged key by key. `kaboost config show` prints every effective value and where it came from.
+are merged key by key: the file's order stays, new keys go last. `kaboost config show` prints every
+effective value and where it came from.
 
 - **File.** `--config FILE`, or `KABOOST_CONFIG`, or `kaboost.yaml` in the working directory if it
   is there. Plain values are read as YAML 1.2 does: `no` and `on` are words, `1e-3` is a number; a

@@ -124,6 +124,17 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in found}
 
 
+def test_library_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The README's Python runs as it stands."""
+    monkeypatch.chdir(tmp_path)
+    found = re.findall(r"^```python\n(.+?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
+
+    assert 1 == len(found)
+    names: dict[str, Any] = {}
+    exec(found[0], names)
+    assert 1 == names["model"].booster.progress.events
+
+
 def test_index_names_every_page() -> None:
     """A page that the index does not name is not found."""
     index = (DOCS / "index.md").read_text()

@@ -8,7 +8,7 @@ import time
 from rich.console import Console
 
 from service import producer
-from service.demo.claims import Claim, check, in_time
+from service.demo.claims import Claim, check, headline, in_time
 from service.demo.play import Play
 from service.demo.reference import uninterrupted
 from service.demo.sabotage import rewind
@@ -29,8 +29,9 @@ def run(*, keep: bool, sabotage: bool) -> int:
     console = Console(highlight=False)
     stage = Stage()
     try:
-        claims = perform(console, stage, sabotage)
+        claims, losses = perform(console, stage, sabotage)
         verdict(console, claims)
+        console.print(losses, soft_wrap=True)
         if keep:
             stay(console, stage)
     except KaboostError as err:
@@ -41,15 +42,15 @@ def run(*, keep: bool, sabotage: bool) -> int:
     return Exit.DONE if all(claim.held for claim in claims) else Exit.NOT_HELD
 
 
-def perform(console: Console, stage: Stage, sabotage: bool) -> list[Claim]:
-    """Play, then check; the checker gets what was seen and nothing else."""
+def perform(console: Console, stage: Stage, sabotage: bool) -> tuple[list[Claim], str]:
+    """Play, then check what was seen and nothing else; also say how well it predicted."""
     begin = time.monotonic()
     events = list(producer.rows())
     invite(console, stage.port, events[0][0])
     with Screen(console) as screen:
         facts, final = Play(stage, screen, events).perform(rewind if sabotage else lambda _: None)
     claims = check(facts, final, uninterrupted(events))
-    return [*claims, in_time(time.monotonic() - begin)]
+    return [*claims, in_time(time.monotonic() - begin)], headline(final)
 
 
 def invite(console: Console, port: int, features: producer.Row) -> None:

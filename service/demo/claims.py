@@ -74,10 +74,25 @@ def exactly_once(events: int, final: Checkpoint) -> Claim:
 
 def better_than_guessing(final: Checkpoint) -> Claim:
     """The progressive loss, taken before each event is learned, is below both baselines."""
-    losses = dict(zip(PREDICTORS, map(float, final.baselines.mean_loss), strict=True))
-    ours = losses.pop("model")
-    figures = f"{ours:.4f} against " + " and ".join(f"{v:.4f} ({k})" for k, v in losses.items())
-    return Claim("progressive log-loss below both baselines", ours < min(losses.values()), figures)
+    ours, *others = map(float, final.baselines.mean_loss)
+    return Claim("progressive log-loss below both baselines", ours < min(others), losses(final))
+
+
+def losses(final: Checkpoint) -> str:
+    """Write the progressive losses: ours, then those of the baselines."""
+    found = dict(zip(PREDICTORS, map(float, final.baselines.mean_loss), strict=True))
+    ours = found.pop("model")
+    others = (f"{loss:.4f} ({name.replace('_', ' ')})" for name, loss in found.items())
+    return f"{ours:.4f} against {' and '.join(others)}"
+
+
+def headline(final: Checkpoint) -> str:
+    """Say in one line how well it predicted."""
+    events = int(final.model.booster.progress.events)
+    return (
+        f"progressive log-loss {losses(final)}, on {events:,} events, "
+        "each predicted before it was learned"
+    )
 
 
 def killed_and_back(crash: Crash) -> Claim:

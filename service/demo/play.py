@@ -29,7 +29,6 @@ class Play:
     def __init__(self, stage: Stage, screen: Screen, events: Events) -> None:
         self._stage, self._screen, self._events = stage, screen, events
         self._begin = time.monotonic()
-        self._phase = "starting"
         self._gauges: gauges.Gauges | None = None
         self._traffic = Traffic(stage.port, [features for features, _ in events])
 
@@ -55,7 +54,7 @@ class Play:
         ), final
 
     def _start(self) -> None:
-        self._scene("1 of 5  starting learner and API (the first start compiles)")
+        self._screen.say("1 of 5  starting learner and API (the first start compiles)")
         self._stage.open()
         self._watch(self._ready, "the API to be ready")
         self._traffic.start()
@@ -64,11 +63,11 @@ class Play:
         self._stage.feed(len(self._events) / seconds)
 
     def _crash(self, meddle: Callable[[Path], None]) -> Crash:
-        self._scene("2 of 5  learning from the stream, serving predictions")
+        self._screen.say("2 of 5  learning from the stream, serving predictions")
         self._watch(self._worth_killing, "the middle of the stream")
         victim = self._stage.learner()
         assert victim is not None
-        self._scene(f"3 of 5  SIGKILL to the learner, process {victim}")
+        self._screen.say(f"3 of 5  SIGKILL to the learner, process {victim}")
         moment, learned = time.monotonic(), self._traffic.learned
         kill(victim)
         durable = self._position()
@@ -85,7 +84,7 @@ class Play:
         return crash
 
     def _poison(self) -> Poison:
-        self._scene("4 of 5  the learner is back; a poison event goes into the stream")
+        self._screen.say("4 of 5  the learner is back; a poison event goes into the stream")
         value = poisonous(self._events[0][0])
         offset = send(self._stage.settings.kafka.bootstrap_servers, value)
         found: list[letters.DeadLetter] = []
@@ -99,17 +98,13 @@ class Play:
         return Poison(value, offset, found)
 
     def _finish(self) -> Checkpoint:
-        self._scene("5 of 5  the rest of the stream, then the last checkpoint")
+        self._screen.say("5 of 5  the rest of the stream, then the last checkpoint")
         end = len(self._events) + 1  # the poison event has an offset too
         self._watch(lambda: self._stage.fed and self._position() == end, "the last checkpoint")
         self._traffic.finish()
         final = self._newest()
         assert final is not None
         return final
-
-    def _scene(self, phase: str) -> None:
-        self._phase = phase
-        self._screen.say(phase)
 
     def _watch(self, until: Callable[[], bool], what: str) -> None:
         """Show what goes on until it has happened."""
@@ -119,9 +114,7 @@ class Play:
             if broken := self._stage.broken():
                 raise KaboostError(f"waited for {what}, but {broken}")
             self._gauges = gauges.read(self._stage.port)
-            self._screen.show(
-                View(self._phase, self._gauges, len(self._events), self._traffic.glance())
-            )
+            self._screen.show(View(self._gauges, len(self._events), self._traffic.glance()))
             time.sleep(TICK)
 
     def _ready(self) -> bool:

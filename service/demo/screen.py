@@ -9,6 +9,7 @@ from typing import NamedTuple, Self
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from service.demo.claims import Claim
 from service.demo.gauges import Gauges
@@ -21,7 +22,6 @@ LINE_EVERY = 3.0  # seconds between two lines where there is no terminal
 class View(NamedTuple):
     """One moment of the run."""
 
-    phase: str
     gauges: Gauges | None  # None: no learner
     events: int  # in the whole stream
     serving: Glance
@@ -32,8 +32,8 @@ class Screen:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self._live = Live(console=console, refresh_per_second=8, transient=False)
-        self._known = Gauges(0, 0, {}, 0)
+        self._live = Live(console=console, auto_refresh=False)
+        self._known: Gauges | None = None  # None until there was a learner
         self._track: deque[tuple[float, int]] = deque()
         self._said = 0.0
 
@@ -53,25 +53,26 @@ class Screen:
     def show(self, view: View) -> None:
         """Draw one moment."""
         self._known = view.gauges or self._known
-        self._track.append((time.monotonic(), self._known.learned))
+        self._track.append((time.monotonic(), self._known.learned if self._known else 0))
         while self._track[-1][0] - self._track[0][0] > SPAN:
             self._track.popleft()
         if self.console.is_terminal:
-            self._live.update(self._table(view))
-        elif self._known.learned and time.monotonic() - self._said > LINE_EVERY:
+            self._live.update(self._table(view), refresh=True)
+        elif self._known and time.monotonic() - self._said > LINE_EVERY:
             self._said = time.monotonic()
-            self.console.print(self._line(view), soft_wrap=True)
+            self.console.print(self._line(view, self._known), soft_wrap=True)
 
     def say(self, sentence: str) -> None:
         """Say something that stays; in a terminal it stands above the table."""
-        self.console.print(sentence, markup=False)
+        # As Text: print's markup=False would hold for the table, which is drawn again, as well.
+        self.console.print(Text(sentence))
 
     def _rate(self) -> float:
         (begin, first), (end, last) = self._track[0], self._track[-1]
         return max(0, last - first) / (end - begin) if end > begin else 0.0
 
     def _table(self, view: View) -> Table:
-        table = Table(title=view.phase, title_style="bold", title_justify="left", min_width=64)
+        table = Table(min_width=64)
         table.add_column("learning")
         table.add_column("", justify="right")
         table.add_column("serving")
@@ -82,29 +83,30 @@ class Screen:
 
     def _learning(self, view: View) -> list[tuple[str, str]]:
         known = self._known
+        down = "[red]down[/]" if known else "starting"
         return [
-            ("learner", "[green]up[/]" if view.gauges else "[red]down[/]"),
-            ("events learned", f"{known.learned:,} of {view.events:,}"),
-            ("events per second", f"{self._rate():,.0f}"),
-            ("lag, events", f"{known.lag:,}" if view.gauges else "?"),
+            ("learner", "[green]up[/]" if view.gauges else down),
+            ("events learned", f"{known.learned:,} of {view.events:,}" if known else "-"),
+            ("events per second", f"{self._rate():,.0f}" if known else "-"),
+            ("lag, events", f"{view.gauges.lag:,}" if view.gauges else "-"),
             ("log-loss: model", _loss(known, "model")),
             ("  last label", _loss(known, "last_label")),
             ("  prior", _loss(known, "prior")),
         ]
 
     def _serving(self, view: View) -> list[tuple[str, str]]:
+        serving, known = view.serving, self._known
         return [
-            ("POST /predict answered", f"{view.serving.answered:,}"),
-            ("failed", f"{view.serving.failed}"),
-            ("snapshot version", f"{view.serving.version}"),
-            ("P(UP) of the latest", f"{view.serving.probability:.3f}"),
-            ("learner restarts", f"{self._known.restarts}"),
+            ("POST /predict answered", f"{serving.answered:,}"),
+            ("failed", f"{serving.failed}"),
+            ("snapshot version", f"{serving.version}" if serving.answered else "-"),
+            ("P(UP) of the latest", f"{serving.probability:.3f}" if serving.answered else "-"),
+            ("learner restarts", f"{known.restarts}" if known else "-"),
             ("", ""),
             ("", ""),
         ]
 
-    def _line(self, view: View) -> str:
-        known = self._known
+    def _line(self, view: View, known: Gauges) -> str:
         return (
             f"learner {'up' if view.gauges else 'down'}, "
             f"{known.learned:,} of {view.events:,} events, {self._rate():,.0f}/s, "
@@ -125,5 +127,5 @@ def verdict(console: Console, claims: Sequence[Claim]) -> None:
     console.print(table)
 
 
-def _loss(gauges: Gauges, predictor: str) -> str:
-    return f"{gauges.losses[predictor]:.4f}" if predictor in gauges.losses else "-"
+def _loss(gauges: Gauges | None, predictor: str) -> str:
+    return f"{gauges.losses[predictor]:.4f}" if gauges and predictor in gauges.losses else "-"

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,6 +118,7 @@ def test_config_show(kaboost: Say, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_config_schema(kaboost: Say) -> None:
     """The JSON Schema is that of the settings."""
     assert json.loads(kaboost("config", "schema").out) == Settings.model_json_schema()
+    assert kaboost("config", "schema", "--json") == kaboost("config", "schema")
 
 
 def test_config_docs(kaboost: Say) -> None:
@@ -127,7 +129,7 @@ def test_config_docs(kaboost: Say) -> None:
 def test_config_check(kaboost: Say) -> None:
     """A configuration that holds is ok."""
     assert kaboost("config", "check") == Said(0, "ok\n", "")
-    assert json.loads(kaboost("config", "check", "--json").out) == {"ok": True}
+    assert json.loads(kaboost("config", "check", "--json").out) == {"ok": True, "faults": []}
 
 
 REFUSED: list[tuple[tuple[str, ...], str]] = [
@@ -135,7 +137,7 @@ REFUSED: list[tuple[tuple[str, ...], str]] = [
     (("--set", "kafka.topc=x"), "kafka.topc = 'x' (flag): unknown key; did you mean kafka.topic?"),
     (("--set", "kafka"), "--set kafka: write SECTION.KEY=VALUE"),
     (("--set", "kafka=x"), "--set kafka=x: write SECTION.KEY=VALUE"),
-    (("--set", "api.port=x"), "api.port = 'x' (flag): should be a valid integer"),
+    (("--set", "api.port=x"), "api.port = 'x' (flag): should be a whole number"),
     (("--set", "kafka.extra.sasl.pasword=x"), 'No such configuration property: "sasl.pasword"'),
     (("--set", "kafka.extra.security.protocol=tls"), "kafka.extra: "),
 ]
@@ -151,6 +153,34 @@ def test_refused_configuration(kaboost: Say, arguments: tuple[str, ...], told: s
     assert said.err.startswith("kaboost: ")
     assert told in said.err
     assert "Traceback" not in said.err
+
+
+def test_refused_as_json(kaboost: Say) -> None:
+    """With --json, every fault is one entry of a list."""
+    flags = ("--set", "kafka.topc=x", "--set", "api.port=x")
+    said = kaboost("config", "check", "--json", *flags)
+    told = json.loads(said.out)
+
+    assert said.code == 2
+    assert said.err == ""
+    assert not told["ok"]
+    assert [fault.split()[0] for fault in told["faults"]] == ["kafka.topc", "api.port"]
+
+
+def test_no_file(kaboost: Say, tmp_path: Path) -> None:
+    """Where no configuration file was found, it is said where it was looked for."""
+    (tmp_path / "kaboost.yaml").unlink()
+    said = kaboost("config", "check")
+
+    assert said.code == 2
+    assert f"no configuration file: there is no kaboost.yaml in {tmp_path}" in said.err
+    assert "--config nor KABOOST_CONFIG" in said.err
+    assert "task.kind: missing" in said.err
+
+
+def test_version(kaboost: Say) -> None:
+    """The version is that of the installed package."""
+    assert kaboost("--version") == Said(0, f"kaboost {version('kaboost')}\n", "")
 
 
 @pytest.mark.parametrize("role", ["serve", "learner", "api"])
@@ -183,6 +213,22 @@ def test_models(kaboost: Say) -> None:
     assert "bank  linear" in kaboost("models").out
 
 
+def test_models_choices(kaboost: Say) -> None:
+    """Every choice of a parameter is listed, and the task of every loss."""
+    said = kaboost("models").out
+    params = [
+        param
+        for parts in (models.RULES, models.BANKS, models.LOSSES)
+        for part in parts.values()
+        for param in part.params
+    ]
+    choices = {choice for param in params for choice in param.choices}
+
+    assert {"nag", "sgd", "leaky_relu", "running", "cyclic"} <= choices
+    assert [] == [choice for choice in choices if choice not in said]
+    assert "fits binary" in next(line for line in said.splitlines() if "loss  logistic" in line)
+
+
 def test_no_checkpoints(kaboost: Say) -> None:
     """Where there is none, that is said: show refuses, verify does not hold."""
     assert kaboost("checkpoints", "list") == Said(0, "none\n", "")
@@ -210,9 +256,22 @@ def test_damaged_checkpoint(kaboost: Say, saved: list[Path]) -> None:
     said = kaboost("checkpoints", "verify", "--json")
 
     assert said.code == 1
-    assert [row["state"] == "ok" for row in json.loads(said.out)] == [True, False]
-    assert f"{saved[0].name} is damaged" in json.loads(said.out)[1]["state"]
+    assert [row["state"] for row in json.loads(said.out)] == ["ok", "damaged"]
+    assert f"{saved[0].name} is damaged" in json.loads(said.out)[1]["reason"]
     assert kaboost("checkpoints", "show", str(saved[0])).code == 3
+
+
+def test_foreign_checkpoint(kaboost: Say, saved: list[Path]) -> None:
+    """A file of something else is called so, in one word; its reason has a line of its own."""
+    saved[0].write_bytes(b"PK\x03\x04" + bytes(100))
+    header, row, foreign, reason = kaboost("checkpoints", "list").out.splitlines()
+    shown = kaboost("checkpoints", "show", str(saved[0]))
+
+    assert header.split()[-1] == "state"
+    assert (row.split()[-1], foreign.split()[-1]) == ("ok", "foreign")
+    assert reason.startswith(f"{saved[0].relative_to(Path.cwd())} is ")
+    assert shown.code == 3
+    assert f"{saved[0]} is not a Kaboost file" in shown.err
 
 
 def test_show_checkpoint(kaboost: Say, saved: list[Path]) -> None:

@@ -116,6 +116,18 @@ def test_layers_merge_key_by_key(write: Write, monkeypatch: pytest.MonkeyPatch) 
     assert shown["kafka.extra.sasl.username"][0] == "007"
 
 
+def test_overrides_keep_the_order(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Features stay in the order of the file, which is the model's; only new ones go last."""
+    path = write()
+    path.write_text("task: {kind: binary}\nfeatures: {schema: {c: category, a: number}}\n")
+    flagged = config.load(path, {"features.schema.c": "boolean"})
+    monkeypatch.setenv("KABOOST_FEATURES__SCHEMA", '{"new": "number", "c": "category"}')
+    overridden = config.load(path)
+
+    assert list(flagged.features.columns.items()) == [("c", "boolean"), ("a", "number")]
+    assert list(overridden.features.columns) == ["c", "a", "new"]
+
+
 def test_plain_yaml_values(tmp_path: Path) -> None:
     """`no` and dates are words, 1e-3 is a number, as YAML 1.2 has it."""
     path = tmp_path / "k.yaml"
@@ -139,24 +151,27 @@ REFUSALS: list[tuple[dict[str, Any], list[str]]] = [
     ({"kafka": {"topc": "x"}}, ["kafka.topc = 'x'", "did you mean kafka.topic?"]),
     ({"zzz": 1}, ["zzz = 1", "known are name, kafka, task"]),
     ({"api": {"port": 70000}}, ["api.port = 70000", "less than or equal to 65535"]),
-    ({"api": {"port": "http"}}, ["api.port = 'http'", "valid integer"]),
+    ({"api": {"port": "http"}}, ["api.port = 'http'", "should be a whole number"]),
     ({"snapshots": {"every_seconds": 0}}, ["snapshots.every_seconds = 0", "greater than 0"]),
     ({"kafka": {"topic": "a b"}}, ["kafka.topic = 'a b'", "match pattern"]),
     ({"kafka": {"topic": "t", "dlq_topic": "t"}}, ["kafka.dlq_topic = 't'", "name another"]),
     ({"kafka": {"start_from": "noon"}}, ["kafka.start_from = 'noon'", "earliest, latest or"]),
     ({"kafka": {"start_from": "2026-01-01"}}, ["start_from = '2026-01-01'", "offset"]),
     ({"kafka": {"extra": {"group.id": "g"}}}, ["kafka.extra", "group.id", "kafka.group_id"]),
-    ({"kafka": {"extra": {"ssl.ca": [1]}}}, ["kafka.extra.ssl.ca = [1]", "string"]),
+    ({"kafka": {"extra": {"ssl.ca": [1]}}}, ["kafka.extra.ssl.ca = [1]", "a number or text"]),
     ({"task": {"kind": "binry"}}, ["task.kind = 'binry'", "'regression', 'binary' or"]),
     ({"task": {}}, ["task.kind: missing", "set KABOOST_TASK__KIND"]),
     ({"task": {"kind": "multiclass"}}, ["task.labels", "needs the list"]),
     ({"task": {"kind": "binary", "labels": ["a"]}}, ["task.labels = ['a']", "give two"]),
     ({"features": {}}, ["features.schema: missing", "KABOOST_FEATURES__SCHEMA"]),
-    ({"features": {"schema": {}}}, ["features.schema = {}", "at least 1"]),
+    ({"features": {"schema": {}}}, ["features.schema = {}", "at least one"]),
     ({"features": {"schema": {"a": "int"}}}, ["features.schema.a = 'int'", "'category'"]),
     ({"features": {"schema": {1: "number"}}}, ["features.schema", "key 1", "quotes"]),
     ({"model": {"bank": "linaer"}}, ["model = ", "did you mean 'linear'?"]),
     ({"model": {"loss": "squared"}}, ["model = ", "does not answer a binary task"]),
+    ({"kafka": "payments"}, ["kafka (file ", "one value where a section", "topic"]),
+    ({"kafka": None}, ["kafka (file ", "empty where a section belongs", "bootstrap_servers"]),
+    ({"task": {"kind": "multiclass"}}, ["task.labels: missing", "set KABOOST_TASK__LABELS"]),
     ({"log": {"level": "loud"}}, ["log.level = 'loud'", "'debug'"]),
 ]
 
@@ -186,8 +201,9 @@ def test_all_faults_at_once(write: Write) -> None:
         ("KABOOST_API_PORT", "80", ["KABOOST_API_PORT is not", "KABOOST_API__PORT?"]),
         ("KABOOST_QQQQQ", "80", ["KABOOST_QQQQQ is not a setting", "docs/settings.md"]),
         ("KABOOST_KAFKA__TOPC", "x", ["kafka.topc = 'x' (env KABOOST_KAFKA__TOPC)", "topic?"]),
-        ("KABOOST_TASK__LABELS", "a,b", ["task.labels = 'a,b'", "as JSON"]),
-        ("KABOOST_FEATURES", "{", ["environment variable", "JSON"]),
+        ("KABOOST_TASK__LABELS", "a,b", ["task.labels = 'a,b'", '["a", "b"] in a variable']),
+        ("KABOOST_FEATURES", "{", ["environment variable KABOOST_FEATURES is not JSON"]),
+        ("KABOOST_FEATURES__SCHEMA", "{age: number}", ["KABOOST_FEATURES__SCHEMA is not JSON"]),
         ("KABOOST_SECRETS_DIR", "/nowhere", ["KABOOST_SECRETS_DIR = /nowhere", "name a directory"]),
     ],
 )
