@@ -23,9 +23,13 @@ from service.follower import Follower
 from service.handover import handed
 from service.metrics import api_metrics
 from service.supervisor import FOR_GOOD, Report, Role, supervise
+from service.versions import Versions, shared
 
 ROOT = Path(__file__).parent.parent
 BACKLOG = 2048
+NICE = (
+    10  # of the learner: in a backlog a caller's p99 is waiting for a core, and learning can wait
+)
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the metrics library reads it when it is imported
 KEEP_ALIVE = 75  # seconds; longer than callers' pools keep a connection, so that they close first
 
@@ -51,6 +55,7 @@ class Told:
 
 def run_learner(settings: Settings, cold_start: bool = False, restarts: int = 0) -> int:
     """Learn until told to stop, and leave word of the end for the API processes."""
+    os.nice(NICE)  # before any thread starts: they inherit it
     directory = settings.snapshots.directory
     with signals() as told:
         leave_word(directory, "running")
@@ -64,12 +69,9 @@ def run_learner(settings: Settings, cold_start: bool = False, restarts: int = 0)
 
 
 def run_api(settings: Settings) -> int:
-    """Answer requests until told to stop; several workers are supervised."""
-    with listening(settings.api) as door:
-        if settings.api.workers == 1:
-            return run_worker(settings, door)
-        with signals() as told, prepared(settings) as parent:
-            return told.code(supervise(parent.workers(door), told.stop, parent.hear))
+    """Answer requests until told to stop; a worker, were it the only one, is brought back."""
+    with signals() as told, listening(settings.api) as door, prepared(settings) as parent:
+        return told.code(supervise(parent.workers(door), told.stop, parent.hear))
 
 
 def run_serve(settings: Settings, cold_start: bool = False) -> int:
@@ -79,10 +81,12 @@ def run_serve(settings: Settings, cold_start: bool = False) -> int:
         return told.code(supervise(roles, told.stop, parent.hear))
 
 
-def run_worker(settings: Settings, door: socket.socket, learner_metrics: str | None = None) -> int:
+def run_worker(
+    settings: Settings, door: socket.socket, versions: Versions, learner_metrics: str | None
+) -> int:
     """Answer requests in this process until told to stop; those in flight are finished."""
     config = uvicorn.Config(
-        create_api(settings, learner_metrics),
+        create_api(settings, versions, learner_metrics),
         http="httptools",
         ws="none",
         lifespan="on",
@@ -99,20 +103,23 @@ def run_worker(settings: Settings, door: socket.socket, learner_metrics: str | N
         return told.code()
 
 
-def create_api(settings: Settings, learner_metrics: str | None = None) -> FastAPI:
+def create_api(
+    settings: Settings, versions: Versions | None = None, learner_metrics: str | None = None
+) -> FastAPI:
     """Build the HTTP application and the parts it answers from."""
     registry = CollectorRegistry()
     metrics = api_metrics(registry)
-    follower = Follower(settings)
+    follower = Follower(settings, versions)
     return api.build(api.Parts(settings, follower, metrics, registry, learner_metrics))
 
 
 class Parent:
     """Knows how to start every role, and whom to tell what became of it."""
 
-    def __init__(self, settings: Settings, descriptor: int, metrics: Path) -> None:
+    def __init__(self, settings: Settings, descriptor: int, versions: int, metrics: Path) -> None:
         self._settings = settings
         self._descriptor = descriptor
+        self._versions = versions
         self._metrics = metrics
 
     def learner(self, cold_start: bool) -> Role:
@@ -127,11 +134,15 @@ class Parent:
     def workers(self, door: socket.socket, learner_metrics: str | None = None) -> list[Role]:
         """Describe the API workers: all of them accept from one listening socket."""
         merged = [] if learner_metrics is None else ["--learner-metrics", learner_metrics]
-        command = self._command("api", "--socket", str(door.fileno()), *merged)
+        common = ["--socket", str(door.fileno()), "--versions", str(self._versions), *merged]
         env = environment() | {METRICS_FOLDER: str(self._metrics)}
-        fds = (self._descriptor, door.fileno())
-        names = [f"api-{number}" for number in range(self._settings.api.workers)]
-        return [Role(name, lambda _: command, env, fds) for name in names]
+        fds = (self._descriptor, door.fileno(), self._versions)
+
+        def worker(number: int) -> Role:
+            command = self._command("api", "--slot", str(number), *common)
+            return Role(f"api-{number}", lambda _: command, env, fds)
+
+        return list(map(worker, range(self._settings.api.workers)))
 
     def hear(self, report: Report) -> None:
         """Log what happened to a process; the learner's fate is for the API to tell as well."""
@@ -162,12 +173,13 @@ class Parent:
 
 @contextmanager
 def prepared(settings: Settings) -> Iterator[Parent]:
-    """Make what all children share: the settings, and a folder that their metrics meet in."""
+    """Make what all children share: settings, versions, and a folder that their metrics meet in."""
     with (
         handed(settings) as descriptor,
+        shared(settings.api.workers) as versions,
         tempfile.TemporaryDirectory(prefix="kaboost-metrics-") as folder,
     ):
-        yield Parent(settings, descriptor, Path(folder))
+        yield Parent(settings, descriptor, versions, Path(folder))
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from service import files
 from service.errors import CheckpointError, Damaged, Incompatible
 
 PREFIX = "checkpoint"
+FIRST = "run-0001"
 log = logging.getLogger(__name__)
 
 
@@ -24,26 +25,30 @@ class Checkpoint(NamedTuple):
     baselines: Baselines
     offsets: dict[int, int]  # partition → next offset
     header: dict[str, Any]
+    damaged: tuple[int, ...] = ()  # sequences that were passed over on the way to this state
 
 
 def write(directory: Path, checkpoint: Checkpoint, keep: int) -> Path:
     """Write the next checkpoint of the current run, then forget all but the newest `keep`.
 
     The file takes the next free number, whatever `checkpoint.sequence` says: a damaged file
-    that was passed over stays beside it, as evidence.
+    that was passed over stays beside it, as evidence, and does not count among the newest.
     """
     run = files.make(current(directory))
-    sequence = next(map(files.number, files.newest(run, PREFIX)), 0) + 1
+    there = [files.number(path) for path in files.newest(run, PREFIX)]
+    sequence = next(iter(there), 0) + 1
+    damaged = [number for number in there if number in checkpoint.damaged]
     header = {
         **checkpoint.header,
         "kind": PREFIX,
         "sequence": sequence,
+        "damaged": damaged,
         "model": checkpoint.model.describe(),
         "offsets": {str(partition): offset for partition, offset in checkpoint.offsets.items()},
     }
     path = files.numbered(run, PREFIX, sequence)
     files.write(path, checkpoint.model.to_arrays() | to_arrays(checkpoint.baselines), header)
-    files.prune(run, PREFIX, keep)
+    files.prune(run, PREFIX, keep, damaged)
     return path
 
 
@@ -54,17 +59,17 @@ def restore(
 
     `configured` holds what the header must say, such as `model` (its description) and `topic`.
     """
-    damaged: list[str] = []
+    damaged: dict[int, str] = {}
     for path in files.newest(current(directory), PREFIX):
         try:
-            return load(path, configured), len(damaged)
+            found = load(path, configured)
+            return found._replace(damaged=(*damaged, *found.damaged)), len(damaged)
         except Damaged as err:
             log.error("checkpoint damaged", extra={"path": str(path), "reason": str(err)})
-            damaged.append(str(err))
+            damaged[files.number(path)] = str(err)
     if damaged:
-        raise CheckpointError(
-            "no checkpoint can be read, start anew with --cold-start: " + "; ".join(damaged)
-        )
+        told = "; ".join(damaged.values())
+        raise CheckpointError(f"no checkpoint can be read, start anew with --cold-start: {told}")
     return None, 0
 
 
@@ -82,19 +87,32 @@ def load(path: Path, configured: Mapping[str, Any] | None = None) -> Checkpoint:
             f"{path} was written by another Kaboost: {err}; use that one, or --cold-start"
         ) from err
     offsets = {int(partition): offset for partition, offset in header["offsets"].items()}
-    return Checkpoint(header["sequence"], model, baselines, offsets, header)
+    damaged = tuple(header.get("damaged", ()))
+    return Checkpoint(header["sequence"], model, baselines, offsets, header, damaged)
 
 
 def current(directory: Path) -> Path:
     """Name the folder of the current run: the highest, the first where there is none."""
-    return max(directory.glob("run-[0-9][0-9][0-9][0-9]"), default=directory / "run-0001")
+    return max(directory.glob("run-[0-9][0-9][0-9][0-9]"), default=directory / FIRST)
 
 
 def new_run(directory: Path) -> Path:
-    """Begin a new model in a folder of its own; the old one stays. Write its checkpoint at once."""
+    """Begin a new model in a folder of its own, or go on with one just begun; the old one stays.
+
+    The empty folder holds the wish over restarts, until the first checkpoint.
+    """
     newest = current(directory)
-    count = int(newest.name.removeprefix("run-")) + any(files.newest(newest, PREFIX))
-    return files.make(files.make(directory) / f"run-{count:04d}")
+    count = int(newest.name.removeprefix("run-")) + (not is_begun(directory))
+    return files.make(directory / f"run-{count:04d}")
+
+
+def is_begun(directory: Path) -> bool:
+    """Whether a cold start is under way: nothing is in its folder yet.
+
+    An empty `run-0001` is none: so it looks where the files of a first start were lost.
+    """
+    run = current(directory)
+    return run.is_dir() and run.name != FIRST and not files.newest(run, PREFIX)
 
 
 def listing(directory: Path) -> Iterator[Path]:

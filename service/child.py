@@ -16,6 +16,7 @@ from service.app import METRICS_FOLDER, run_learner, run_worker
 from service.errors import Exit, KaboostError
 from service.handover import receive
 from service.supervisor import GRACE
+from service.versions import Versions
 
 STDIN = 0
 
@@ -32,7 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if asked.role == "learner":
             return run_learner(settings, cold_start=asked.cold_start, restarts=asked.restarts)
-        return run_worker(settings, socket.socket(fileno=asked.socket), asked.learner_metrics)
+        versions = Versions(asked.versions, asked.slot)
+        door = socket.socket(fileno=asked.socket)
+        return run_worker(settings, door, versions, asked.learner_metrics)
     except KaboostError as err:
         log.error("stopped", extra={"exit_code": int(err.exit_code), "reason": str(err)})
         return err.exit_code
@@ -47,6 +50,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("role", choices=["learner", "api"])
     made.add_argument("--settings", type=int, required=True, help="descriptor to read them from")
     made.add_argument("--socket", type=int, help="descriptor of the listening socket")
+    made.add_argument("--versions", type=int, help="descriptor of the versions of all workers")
+    made.add_argument("--slot", type=int, help="which of them is this worker's own")
     made.add_argument("--learner-metrics", help="address of the learner's own port")
     made.add_argument("--restarts", type=int, default=0)
     made.add_argument("--cold-start", action="store_true")

@@ -35,6 +35,13 @@ FIXED = {
     "statistics.interval.ms": 1000,
 }
 
+# A broker that has just started looks for the group's coordinator, and the client does not wait.
+MOVING = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
+
 log = logging.getLogger(__name__)
 
 
@@ -68,6 +75,7 @@ class Source:
         self._statistics = msgspec.json.Decoder(_Statistics)
         self._contact = self._looked = time.monotonic()
         self._missing: float | None = None  # since when the topic is gone
+        self._paused = False
         self._troubles: set[int] = set()  # error codes that were logged since the last contact
         callbacks = {
             "stats_cb": self._on_statistics,
@@ -97,7 +105,16 @@ class Source:
     def is_committed(self, partitions: list[int]) -> bool:
         """Say whether the group has committed offsets: somebody has learned from here before."""
         asked = [At(self._kafka.topic, partition) for partition in partitions]
-        return any(at.offset != OFFSET_INVALID for at in self._consumer.committed(asked, ASK))
+        deadline = time.monotonic() + ASK
+        while True:
+            try:
+                found = self._consumer.committed(asked, ASK)
+            except KafkaException as err:
+                if err.args[0].code() not in MOVING or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+            else:
+                return any(at.offset != OFFSET_INVALID for at in found)
 
     def assign(self, positions: dict[int, int]) -> None:
         """Read from these offsets on; refuse where the topic does not hold what comes next."""
@@ -107,6 +124,8 @@ class Source:
                 raise self._gap(partition, offset, low, high)
         self._positions = positions
         self._consumer.assign([At(self._kafka.topic, p, o) for p, o in positions.items()])
+        if self._paused:
+            self.pause()  # what was not assigned before would be read
 
     def poll(self, limit: int) -> list[Message]:
         """Read what is there, at most `limit` records; wait a moment for the first."""
@@ -148,10 +167,12 @@ class Source:
 
     def pause(self) -> None:
         """Stop reading; `poll` goes on answering the broker."""
+        self._paused = True
         self._consumer.pause(self._consumer.assignment())
 
     def resume(self) -> None:
         """Read on."""
+        self._paused = False
         self._consumer.resume(self._consumer.assignment())
 
     def commit(self, offsets: Mapping[int, int]) -> None:

@@ -3,11 +3,16 @@
 import http.client
 import logging
 import os
+from collections.abc import Iterator
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from service.metrics import program_version
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 PATIENCE = 2.0  # seconds for the learner's port; a learner that is down shows by its missing lines
@@ -17,9 +22,23 @@ log = logging.getLogger(__name__)
 _open = build_opener(ProxyHandler({})).open
 
 
+class Build(Collector):
+    """Which program answers: said once, where a gauge of every worker would say it of each."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Give the one figure."""
+        family = GaugeMetricFamily(
+            "kaboost_build_info", "Which program; always 1.", labels=["version"]
+        )
+        family.add_metric([program_version()], 1.0)
+        yield family
+
+
 def expose(registry: CollectorRegistry, learner: str | None) -> bytes:
     """Write the metrics of all workers, then what the learner's own port has besides."""
-    text = generate_latest(_everyone(registry)).decode()
+    build = CollectorRegistry()
+    build.register(Build())
+    text = "".join(generate_latest(each).decode() for each in (build, _everyone(registry)))
     return merge(text, fetch(learner) if learner else "").encode()
 
 

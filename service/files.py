@@ -3,10 +3,10 @@
 import fcntl
 import mmap
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ def write(path: Path, arrays: Mapping[str, NDArray[Any]], header: dict[str, Any]
         for _ in steps(path, data):
             pass
     except OSError as err:
-        _temporary(path).unlink(missing_ok=True)
+        with suppress(OSError):  # a disk that takes no write may not let go of one either
+            _temporary(path).unlink()
         raise NotWritten(
             f"{path} cannot be written ({err.strerror}): make room or mend the folder's rights; "
             "what was written before is untouched"
@@ -88,10 +89,16 @@ def number(path: Path) -> int:
     return int(path.stem.rpartition("-")[2])
 
 
-def prune(directory: Path, prefix: str, keep: int) -> None:
-    """Remove all but the newest files; readers that still map one keep what they see."""
-    for path in newest(directory, prefix)[keep:]:
-        path.unlink(missing_ok=True)
+def prune(directory: Path, prefix: str, keep: int, uncounted: Collection[int] = ()) -> None:
+    """Remove what is older than the newest `keep`, the uncounted among them not counted.
+
+    Readers that still map one keep what they see.
+    """
+    found = newest(directory, prefix)
+    counted = [path for path in found if number(path) not in uncounted]
+    for path in found:
+        if len(counted) >= keep and path < counted[keep - 1]:
+            path.unlink(missing_ok=True)
 
 
 def make(directory: Path) -> Path:
@@ -109,23 +116,35 @@ def make(directory: Path) -> Path:
 @contextmanager
 def lock(directory: Path) -> Iterator[None]:
     """Be the folder's only writer, or refuse; the kernel lets go even of a killed one."""
-    with open(make(directory) / ".lock", "a+", encoding="ascii") as file:
+    path = make(directory) / ".lock"
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as err:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
-            raise Refused(
-                f"{directory} is in use by process {holder}: stop it, or give this learner a "
-                "folder of its own"
+            file = stack.enter_context(open(path, "a+b", buffering=0))
+            _take(file, directory)
+        except OSError as err:
+            raise NotWritten(
+                f"{path} cannot be written ({err.strerror}): make room or mend the folder's rights"
             ) from err
-        file.truncate(0)
-        print(os.getpid(), file=file, flush=True)
-        sweep(directory)
         try:
             yield
         finally:
             file.truncate(0)
+
+
+def _take(file: BinaryIO, directory: Path) -> None:
+    """Hold the lock or refuse; sign it, and clear what the last holder left."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as err:
+        file.seek(0)
+        holder = file.read().decode().strip() or "unknown"
+        raise Refused(
+            f"{directory} is in use by process {holder}: stop it, or give this learner a "
+            "folder of its own"
+        ) from err
+    file.truncate(0)
+    file.write(b"%d\n" % os.getpid())
+    sweep(directory)
 
 
 def sweep(directory: Path) -> None:

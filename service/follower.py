@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import threading
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +14,10 @@ from service.config import Settings
 from service.events import Decoder
 from service.prediction import Door, Stamp
 from service.snapshots import Snapshot
+from service.versions import Versions
 
 EVERY = 0.1  # seconds between two looks
-PAUSE = 5.0  # seconds more after a folder could not be read
+PATIENCE = 3.0  # seconds of looks that fail before answers are stale
 ALIVE = 3.0  # the learner gives a sign every second: one so recent outdoes what a status says
 
 log = logging.getLogger(__name__)
@@ -50,9 +53,14 @@ class Served(NamedTuple):
 class Follower:
     """Holds what is served; it is swapped between two requests, never under one."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, versions: Versions | None = None) -> None:
         self.served: Served | None = None
         self.learner = Learner()
+        self.trouble = ""  # why nothing newer is found, once that has lasted
+        self._versions = versions or Versions()
+        self._missed = 0  # a version of another worker's that was looked for in vain
+        self._looking = threading.Lock()
+        self._failing_since: float | None = None
         self._settings = settings
         self._directory = settings.snapshots.directory
         self._unusable: set[int] = set()
@@ -60,23 +68,58 @@ class Follower:
     async def follow(self) -> None:
         """Look for news until cancelled; files are read and kernels warmed off the loop."""
         while True:
-            try:
-                self.served, self.learner = await asyncio.to_thread(self.look)
-            except OSError as err:
-                log.error("snapshots not followed", extra={"reason": str(err)})
-                await asyncio.sleep(PAUSE)
+            await asyncio.to_thread(self._attempt)
             await asyncio.sleep(EVERY)
+
+    def current(self) -> Served | None:
+        """Give what to answer from: no older than what another worker has answered from.
+
+        Each worker looks by itself; a caller of two would see the version step back.
+        """
+        served, newest = self.served, self._versions.newest
+        if served and newest > max(served.snapshot.version, self._missed):
+            self._attempt()
+            served = self.served or served
+            if newest > served.snapshot.version:
+                self._missed = newest
+        return served
 
     def look(self) -> tuple[Served | None, Learner]:
         """Find what to serve from now on, and how the learner is."""
-        served, learner = self.served, self._find_learner()
-        above = served.snapshot.version if served else 0
-        found = snapshots.newest(self._directory, above, self._unusable)
-        if found:
-            served = self._adopt(found) or served
-        if served:
-            served = served._replace(stamp=self._stamp(served.snapshot, learner))
-        return served, learner
+        with self._looking:
+            served, self.learner = self.served, self._find_learner()
+            above = served.snapshot.version if served else 0
+            found = snapshots.newest(self._directory, above, self._unusable)
+            if found:
+                served = self._adopt(found) or served
+            if served:
+                self._versions.announce(served.snapshot.version)
+                served = served._replace(stamp=self._stamp(served.snapshot, self.learner))
+            self.served = served
+            return served, self.learner
+
+    def _attempt(self) -> None:
+        try:
+            self.look()
+        except Exception as err:  # the door for the folder: whatever stands there, we go on
+            self._fail(err)
+        else:
+            if self._failing_since is not None:
+                self._failing_since, self.trouble = None, ""
+                log.info("snapshots followed again")
+
+    def _fail(self, err: Exception) -> None:
+        """Log the first failure of a row; one that lasts makes answers stale."""
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+            log.error("snapshots not followed", exc_info=err)
+        if now - self._failing_since >= PATIENCE:
+            self.trouble = f"newer snapshots cannot be looked for: {err!r}; the log says where"
+            with self._looking:
+                if self.served:
+                    stamp = self._stamp(self.served.snapshot, self.learner)
+                    self.served = self.served._replace(stamp=stamp)
 
     def _find_learner(self) -> Learner:
         age = snapshots.learner_age(self._directory)
@@ -92,7 +135,9 @@ class Follower:
             self._unusable.add(found.version)
             log.exception("snapshot not served", extra={"version": found.version})
             return None
-        log.info("snapshot served", extra={"version": found.version})
+        # The first is news; after it a version a second would bury everything else.
+        level = logging.INFO if self.served is None else logging.DEBUG
+        log.log(level, "snapshot served", extra={"version": found.version})
         return served
 
     def _door(self, found: Snapshot) -> Door:
@@ -106,6 +151,7 @@ class Follower:
 
     def _stamp(self, snapshot: Snapshot, learner: Learner) -> Stamp:
         limit = self._settings.api.stale_after_seconds
+        silent = learner.age is None or learner.age > limit
         header = snapshot.header
         return Stamp(
             name=header["name"],
@@ -113,7 +159,7 @@ class Follower:
             events_learned=header["events_learned"],
             snapshot_time=header["created"],
             cold_start=header["cold_start"],
-            stale=learner.stopped or learner.age is None or learner.age > limit,
+            stale=learner.stopped or silent or bool(self.trouble),
         )
 
 

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from service.checkpoints import Checkpoint
 from service.config import Settings
 from service.consumer import Source
 from service.deadletters import DeadLetters
-from service.errors import BrokerError, ConfigError, Exit, KaboostError, Refused
+from service.errors import BrokerError, ConfigError, Exit, KaboostError, NotWritten, Refused
 from service.metrics import LearnerMetrics, learner_metrics
 from service.room import Rejected, Room, State
 
@@ -31,17 +31,20 @@ def run(settings: Settings, *, cold_start: bool, stop: threading.Event, restarts
     """Learn until told to stop.
 
     1. Take the folders, so that no second learner writes to them.
-    2. Restore the newest checkpoint; wait for the topic; find the position.
-    3. Read, learn, publish, checkpoint.
-    4. Told to stop: read no more, write a last checkpoint and snapshot.
+    2. Begin the folder of a cold start, so that it outlives what may end this attempt.
+    3. Restore the newest checkpoint; wait for the topic; find the position.
+    4. Read, learn, publish, checkpoint.
+    5. Told to stop: read no more, write a last checkpoint and snapshot.
     """
     registry = CollectorRegistry()
     metrics = learner_metrics(registry)
     metrics.restarts.inc(restarts)
     kafka = settings.kafka
+    cold_start = cold_start and restarts == 0  # a supervisor repeats its flags
     with ExitStack() as stack:
-        for folder in _folders(settings):
-            stack.enter_context(files.lock(folder))
+        with _wished(cold_start):
+            for folder in _folders(settings):
+                stack.enter_context(files.lock(folder))
         stack.enter_context(_exposed(settings.metrics, registry))
         try:
             door = stack.enter_context(closing(Source(kafka, metrics)))
@@ -50,8 +53,7 @@ def run(settings: Settings, *, cold_start: bool, stop: threading.Event, restarts
             )
             stack.enter_context(closing(letters))
             learner = Learner(settings, door, letters, metrics, stop)
-            # Only the first start may be a cold one: a supervisor repeats its flags.
-            if learner.begin(cold_start=cold_start and restarts == 0):
+            if learner.begin(cold_start=cold_start):
                 learner.learn()
                 learner.finish()
         except KafkaException as err:
@@ -80,11 +82,15 @@ class Learner:
         self._paused = False
         self._beaten = 0.0
         self._told: set[str] = set()  # codes of dead letters that were logged
+        self._unwritten: set[str] = set()  # kinds of files that could not be written last time
 
     def begin(self, *, cold_start: bool) -> bool:
         """Find state and position; false when told to stop before the topic is there."""
         model = _configured(self._settings)
-        checkpoint = None if cold_start else self._restore(model)
+        if cold_start:
+            with _wished(cold_start):
+                checkpoints.new_run(self._settings.checkpoints.directory)
+        checkpoint = self._restore(model)
         partitions = topics.wait(self._door.consumer, self._settings.kafka, self._beat)
         if not partitions:
             return False
@@ -93,13 +99,13 @@ class Learner:
         if checkpoint:
             state = self._state(checkpoint, partitions)
         else:
-            state = self._first_state(model, partitions, cold_start)
+            state = self._first_state(model, partitions)
         self.room = Room(self._settings, state, self._metrics)
         self._door.assign(state.positions)
         if checkpoint is None:
             self._save()  # at once: a start from `latest` must not be resolved a second time
         if self.room.unpublished:
-            self.room.publish(cold=self.room.events_learned == 0)
+            self._attempt("snapshot", self._publish)
         told = {"offsets": dict(state.positions), "events_learned": self.room.events_learned}
         log.info("learner ready", extra=told)
         return True
@@ -117,9 +123,9 @@ class Learner:
             for message, error in self._apply(messages):
                 self._letters.send(message, error)
             if self.room.publish_due:
-                self.room.publish()
+                self._attempt("snapshot", self._publish)
             if self.room.checkpoint_due and not self._letters.outstanding:
-                self._save()
+                self._attempt("checkpoint", self._save)
             self._door.look_for_partitions()
 
     def finish(self) -> None:
@@ -130,7 +136,7 @@ class Learner:
         elif self.room.unsaved:
             self._save()
         if self.room.unpublished:
-            self.room.publish()
+            self._publish()
         log.info("learner stopped", extra={"events_learned": self.room.events_learned})
 
     def _restore(self, model: Model) -> Checkpoint | None:
@@ -148,13 +154,11 @@ class Learner:
                 "has read them: begin a new model with --cold-start, or restore the topic"
             )
         positions = dict.fromkeys(partitions, 0) | checkpoint.offsets
-        return State(checkpoint.model, checkpoint.baselines, positions)
+        return State(checkpoint.model, checkpoint.baselines, positions, checkpoint.damaged)
 
-    def _first_state(self, model: Model, partitions: list[int], cold_start: bool) -> State:
+    def _first_state(self, model: Model, partitions: list[int]) -> State:
         directory = self._settings.checkpoints.directory
-        if cold_start:
-            checkpoints.new_run(directory)
-        elif self._door.is_committed(partitions):
+        if not checkpoints.is_begun(directory) and self._door.is_committed(partitions):
             raise Refused(
                 f"group {self._settings.kafka.group_id} has committed offsets, but {directory} has "
                 "no checkpoint: bring it back, or begin a new model with --cold-start"
@@ -170,6 +174,22 @@ class Learner:
         path = self.room.checkpoint()
         self._door.commit(self.room.state.positions)
         log.debug("checkpoint written", extra={"path": str(path)})
+
+    def _publish(self) -> None:
+        self.room.publish(cold=self.room.events_learned == 0)
+
+    def _attempt(self, kind: str, write: Callable[[], None]) -> None:
+        """Write a file; the room says when to try again what could not be written."""
+        try:
+            write()
+        except NotWritten as err:
+            if kind not in self._unwritten:
+                self._unwritten.add(kind)
+                log.error(f"{kind} not written, it is tried again", extra={"reason": str(err)})
+        else:
+            if kind in self._unwritten:
+                self._unwritten.remove(kind)
+                log.info(f"{kind} written again")
 
     def _apply(self, messages: list[Message]) -> list[Rejected]:
         """Let the room learn; what fails there is a bug of ours: stop at the event it fails at."""
@@ -190,16 +210,21 @@ class Learner:
         return rejected
 
     def _pause_or_resume(self) -> None:
-        """Read nothing while dead letters cannot be written: rather late than lost."""
-        if self._letters.stuck and not self._paused:
-            log.error("learning paused", extra={"dead_letters": self._letters.outstanding})
+        """Read nothing while dead letters or checkpoints cannot be written: rather late than lost.
+
+        Once paused, all dead letters must be confirmed before it goes on.
+        """
+        waiting = self._letters.outstanding
+        stuck = self._letters.stuck or (self._paused and waiting > 0)
+        pause = stuck or "checkpoint" in self._unwritten
+        if pause and not self._paused:
+            log.error("learning paused", extra={"dead_letters": waiting})
             self._door.pause()
-            self._paused = True
-        elif self._paused and not self._letters.outstanding:
+        elif self._paused and not pause:
             log.info("learning goes on")
             self._door.resume()
-            self._paused = False
-        self._metrics.paused.set(self._paused)
+        self._paused = pause
+        self._metrics.paused.set(pause)
 
     def _beat(self) -> bool:
         """Give a sign of life every second; false when it is time to stop."""
@@ -217,6 +242,17 @@ def _configured(settings: Settings) -> Model:
         return Model(task.kind, settings.model, settings.features.columns, task.labels)
     except ModelError as err:
         raise ConfigError(str(err)) from err
+
+
+@contextmanager
+def _wished(cold_start: bool) -> Iterator[None]:
+    """Refuse a cold start that cannot be begun: the next attempt would not know of the wish."""
+    try:
+        yield
+    except NotWritten as err:
+        if cold_start:
+            raise Refused(f"--cold-start is not begun, ask for it again: {err}") from err
+        raise
 
 
 def _folders(settings: Settings) -> list[Path]:

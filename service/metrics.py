@@ -95,6 +95,7 @@ class ApiMetrics(NamedTuple):
     predict_duration: Histogram
     predictions: Counter
     predict_errors: Counter  # {status}
+    features_ignored: Counter
     request_duration: Histogram  # {method, route, status}
 
 
@@ -103,7 +104,7 @@ def learner_metrics(registry: CollectorRegistry) -> LearnerMetrics:
     validation = Validation()
     registry.register(validation)
     metrics = LearnerMetrics(validation=validation, **_make(_LEARNER, registry))
-    metrics.build_info.labels(_version()).set(1)
+    metrics.build_info.labels(program_version()).set(1)
     return metrics
 
 
@@ -112,7 +113,7 @@ def api_metrics(registry: CollectorRegistry) -> ApiMetrics:
     return ApiMetrics(**_make(_API, registry))
 
 
-def _version() -> str:
+def program_version() -> str:
     """Say which Kaboost this is; a bare checkout does not know."""
     try:
         return version("kaboost")
@@ -149,7 +150,9 @@ _LEARNER = {
         _PARTITION,
     ),
     "paused": _Spec(
-        Gauge, "kaboost_learning_paused", "1 while dead letters cannot be written, else 0."
+        Gauge,
+        "kaboost_learning_paused",
+        "1 while dead letters or checkpoints cannot be written, else 0.",
     ),
     "batch_events": _Spec(
         Histogram, "kaboost_learn_batch_events", "Events learned in one call.", (), BATCHES
@@ -166,7 +169,7 @@ _LEARNER = {
     "event_to_snapshot": _Spec(
         Histogram,
         "kaboost_event_to_snapshot_seconds",
-        "From the time of a record to the snapshot that holds it, for the oldest record of each.",
+        "From an event's time to the snapshot that holds it, for the first one learned of each.",
         (),
         DELAYS,
     ),
@@ -200,6 +203,9 @@ _API = {
     "predictions": _Spec(Counter, "kaboost_predictions", "Rows that were answered."),
     "predict_errors": _Spec(
         Counter, "kaboost_predict_errors", "POST /predict that were refused.", ("status",)
+    ),
+    "features_ignored": _Spec(
+        Counter, "kaboost_predict_features_ignored", "Unknown features of rows, passed over."
     ),
     "request_duration": _Spec(
         Histogram,

@@ -13,6 +13,7 @@ from models.labels import Labels
 from models.model import Model
 from service.errors import NotReady, RequestError
 from service.events import Decoder
+from service.faults import show
 
 TOO_DEEP = "nested too deeply to be read"
 EITHER = "send either features, for one row, or instances, for many"
@@ -58,12 +59,19 @@ class Rows(NamedTuple):
     features: list[Any]  # structs of the decoder's FeatureType
     ids: list[str | None]
     single: bool
+    ignored: int  # features that the schema does not know
 
 
 class _Head(msgspec.Struct):
     """An instance before it is known in which of its two forms it came."""
 
     features: msgspec.Raw | UnsetType = UNSET
+
+
+class _Names(msgspec.Struct):
+    """A row whose features are only to be counted."""
+
+    features: dict[str, msgspec.Raw]
 
 
 class Door:
@@ -81,6 +89,8 @@ class Door:
             ],
         )
         self.Row = row
+        strict = features.__struct_config__.forbid_unknown_fields
+        self._known = None if strict else frozenset(features.__struct_encode_fields__)
         self._decoder = decoder
         self._max_rows = max_rows
         self._classes = labels.classes
@@ -89,19 +99,20 @@ class Door:
         self._head = msgspec.json.Decoder(_Head).decode
         self._wrapped = msgspec.json.Decoder(row).decode
         self._plain = msgspec.json.Decoder(features).decode
+        self._names = msgspec.json.Decoder(_Names).decode
+        self._bare = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
     def read(self, body: bytes | bytearray) -> Rows:
         """Return the rows of a body, or raise all that is wrong with it at once."""
         try:
             # msgspec does not look into strings that it skips: `str` finds broken UTF-8 there too.
-            request = self._body(str(body, "utf-8"))
+            text = str(body, "utf-8")
+            request = self._body(text)
             if (request.features is UNSET) is (request.instances is UNSET):
                 raise RequestError([("#", EITHER)])
             if request.instances is UNSET:
-                return Rows([request.features], [request.id], single=True)
-            self._count(len(request.instances))
-            rows = [self._row(raw) for raw in request.instances]
-            return Rows([row.features for row in rows], [row.id for row in rows], single=False)
+                return Rows([request.features], [request.id], True, self._ignored(text))
+            return self._many(request.instances)
         except msgspec.ValidationError as err:
             self._refuse(body, err)
         except (msgspec.DecodeError, UnicodeDecodeError) as err:
@@ -145,12 +156,26 @@ class Door:
             detail = f"{rows} instances, api.max_rows is {self._max_rows}: send them in parts"
             raise HTTPException(413, detail)
 
+    def _many(self, instances: list[msgspec.Raw]) -> Rows:
+        self._count(len(instances))
+        rows = [self._row(raw) for raw in instances]
+        ignored = sum(map(self._ignored, instances))
+        return Rows([row.features for row in rows], [row.id for row in rows], False, ignored)
+
     def _row(self, raw: msgspec.Raw) -> Any:
         """Read `{"features": {...}, "id"}`, or bare features: one of them may have that name."""
-        inner = self._head(raw).features
-        if inner is not UNSET and memoryview(inner)[0] == ord("{"):
-            return self._wrapped(raw)
-        return self.Row(self._plain(raw))
+        return self._wrapped(raw) if self._is_wrapped(raw) else self.Row(self._plain(raw))
+
+    def _is_wrapped(self, row: msgspec.Raw | str) -> bool:
+        inner = self._head(row).features
+        return inner is not UNSET and memoryview(inner)[0] == ord("{")
+
+    def _ignored(self, row: msgspec.Raw | str) -> int:
+        """Count what is passed over in a row; where that is refused, nothing has come so far."""
+        if self._known is None:
+            return 0
+        features = self._names(row).features if self._is_wrapped(row) else self._bare(row)
+        return len(features.keys() - self._known)
 
     def _refuse(self, body: bytes | bytearray, err: msgspec.ValidationError) -> NoReturn:
         """Look again, slowly, and raise every fault with its place."""
@@ -161,14 +186,14 @@ class Door:
 
     def _faults(self, request: object) -> Iterator[tuple[str, str]]:
         if not isinstance(request, dict):
-            yield "#", f"an object belongs here: {EITHER}"
+            yield "#", f"{show(request)} where an object belongs: {EITHER}"
             return
         if ("features" in request) is ("instances" in request):
             yield "#", EITHER
         if "features" in request:
             yield from self._row_faults(request, "#")
         elif not isinstance(instances := request.get("instances", []), list):
-            yield "#/instances", "an array of rows belongs here"
+            yield "#/instances", f"{show(instances)} where an array of rows belongs; {EITHER}"
         else:
             self._count(len(instances))
             for index, row in enumerate(instances):
@@ -178,8 +203,8 @@ class Door:
 
     def _row_faults(self, row: dict[str, object], pointer: str) -> Iterator[tuple[str, str]]:
         yield from self._decoder.faults(row["features"], f"{pointer}/features")
-        if not isinstance(row.get("id"), str | None):
-            yield f"{pointer}/id", "a string belongs here"
+        if not isinstance(name := row.get("id"), str | None):
+            yield f"{pointer}/id", f"{show(name)} where a string or null belongs; quote it"
 
 
 def _parse(body: bytes | bytearray) -> object:

@@ -57,6 +57,7 @@ class Readiness(BaseModel):
     status: str = "ready"
     version: int
     stale: bool
+    reason: str = Field(description="Why newer snapshots are not found; empty if they would be.")
     learner: LearnerReport
 
 

@@ -19,6 +19,8 @@ from service.events import Decoder, Event
 from service.faults import CODES
 from service.metrics import LearnerMetrics
 
+RETRY = 1.0  # seconds after which a file that could not be written is tried again
+
 Rejected = tuple[Message, EventError]
 
 
@@ -28,6 +30,7 @@ class State(NamedTuple):
     model: Model
     baselines: Baselines
     positions: dict[int, int]  # partition → next offset
+    damaged: tuple[int, ...] = ()  # checkpoints that were passed over
 
 
 class Room:
@@ -46,7 +49,7 @@ class Room:
         self._publish_after, self._save_after = (
             _Due(s.every_events, s.every_seconds) for s in files
         )
-        self._oldest: float | None = None  # time of the oldest record that no snapshot holds
+        self._oldest: float | None = None  # time of the first event learned that no snapshot holds
         self._learn([])  # compiles the kernels before the first event waits for them
         self._show()
         self._look_back()
@@ -90,11 +93,12 @@ class Room:
             if offset >= positions[partition]:  # else read before: the client went back
                 positions[partition] = offset + 1
                 fresh.append(message)
+        learned, ignored = self.events_learned, self._decoder.ignored
         events, faults = self._decoder.decode_many([message.value() for message in fresh])
         rejected = [(fresh[index], error) for index, error in faults]
-        learned, ignored = self.events_learned, self._decoder.ignored
         if events:
             self._learn(events)
+            self._note_oldest(fresh, events, {index for index, _ in faults})
         self._metrics.learned.inc(self.events_learned - learned)
         self._metrics.ignored.inc(self._decoder.ignored - ignored)
         self._count(messages, rejected)
@@ -102,14 +106,18 @@ class Room:
 
     def publish(self, *, cold: bool = False) -> int:
         """Publish a snapshot of the state as it is; `cold` marks the prior, before any event."""
-        with self._metrics.publish_duration.time():
-            version = snapshots.publish(
-                self._settings.snapshots.directory,
-                self.state.model,
-                {**self._header(), "cold_start": cold},
-                self._settings.snapshots.keep,
-                baselines=self.state.baselines,
-            )
+        try:
+            with self._metrics.publish_duration.time():
+                version = snapshots.publish(
+                    self._settings.snapshots.directory,
+                    self.state.model,
+                    {**self._header(), "cold_start": cold},
+                    self._settings.snapshots.keep,
+                    baselines=self.state.baselines,
+                )
+        except NotWritten:
+            self._publish_after.retry()
+            raise
         self._published = self.events_learned
         self._publish_after.restart()
         self._metrics.snapshot_version.set(version)
@@ -121,14 +129,15 @@ class Room:
 
     def checkpoint(self) -> Path:
         """Write state and position as one file; only when every dead letter is confirmed."""
-        model, seen, positions = self.state
-        checkpoint = Checkpoint(0, model, seen, positions, self._header())
+        model, seen, positions, damaged = self.state
+        checkpoint = Checkpoint(0, model, seen, positions, self._header(), damaged)
         folder = self._settings.checkpoints
         try:
             with self._metrics.checkpoint_duration.time():
                 path = checkpoints.write(folder.directory, checkpoint, folder.keep)
         except NotWritten:
             self._metrics.checkpoint_failures.labels("not_written").inc()
+            self._save_after.retry()
             raise
         self._save_after.restart()
         self._metrics.checkpoint_timestamp.set_to_current_time()
@@ -151,9 +160,16 @@ class Room:
         self._metrics.consumed.inc(len(messages))
         for _, error in rejected:
             self._metrics.rejected.labels(error.code).inc()
-        if messages and self._oldest is None:
-            self._oldest = messages[0].timestamp()[1] / 1000
         self._metrics.validation.record(self.state.baselines, self.state.model.booster.progress)
+
+    def _note_oldest(
+        self, messages: list[Message], events: list[Event[Any, Any]], faulty: set[int]
+    ) -> None:
+        """Remember since when learning waits for a snapshot; only what it learned waits."""
+        if self._oldest is None:
+            good = (message for index, message in enumerate(messages) if index not in faulty)
+            pairs = zip(good, events, strict=True)
+            self._oldest = next((_time(m, event) for m, event in pairs if event.weight != 0), None)
 
     def _show(self) -> None:
         """Set what stays as it is while the process lives."""
@@ -163,6 +179,7 @@ class Room:
         for code in CODES:  # at 0, or the first of a kind is no increase for Prometheus
             self._metrics.rejected.labels(code)
             self._metrics.dead_letters.labels(code)
+        self._metrics.checkpoint_failures.labels("not_written")
         size = sum(array.nbytes for array in model.to_arrays().values())
         self._metrics.model_memory.set(size)
         self._metrics.validation.record(self.state.baselines, model.booster.progress)
@@ -191,12 +208,20 @@ class Room:
         }
 
 
+def _time(message: Message, event: Event[Any, Any]) -> float:
+    """Give an event's own time, or its record's, in seconds since 1970."""
+    own = event.timestamp
+    if isinstance(own, datetime):
+        return own.timestamp()
+    return (message.timestamp()[1] if own is None else own) / 1000
+
+
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class _Due:
-    """So many events or so many seconds after the last time, whichever comes first."""
+    """So many events or so many seconds after the last time, or soon after it went wrong."""
 
     def __init__(self, every_events: int, every_seconds: float) -> None:
         self._every_events = every_events
@@ -206,10 +231,16 @@ class _Due:
     def restart(self) -> None:
         self.events = 0
         self._since = time.monotonic()
+        self._again: float | None = None
+
+    def retry(self) -> None:
+        self._again = time.monotonic() + RETRY
 
     @property
     def due(self) -> bool:
+        now = time.monotonic()
+        if self._again is not None:
+            return now >= self._again
         if not self.events:
             return False
-        elapsed = time.monotonic() - self._since
-        return self.events >= self._every_events or elapsed >= self._every_seconds
+        return self.events >= self._every_events or now - self._since >= self._every_seconds

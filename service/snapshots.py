@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from models.baselines import Baselines, from_arrays, to_arrays
 from models.model import Model
-from models.types import ModelError
 from service import files
-from service.errors import CheckpointError, Incompatible
+from service.errors import CheckpointError, Incompatible, NotWritten
 
 PREFIX = "snapshot"
 log = logging.getLogger(__name__)
@@ -76,19 +75,27 @@ def newest(directory: Path, above: int = 0, known: set[int] | None = None) -> Sn
 
 
 def load(path: Path) -> Snapshot:
-    """Map one snapshot file."""
+    """Map one snapshot file; it may be none of ours, however whole."""
     header, arrays = files.read(path, mapped=True)
     files.expect(path, header, PREFIX, header.get("version"))
     try:
         model = Model.from_arrays(header["model"], arrays)
         return Snapshot(header["version"], model, header, from_arrays(model.labels, arrays))
-    except ModelError as err:
+    except KeyError as err:
+        raise Incompatible(f"{path} was written by another Kaboost: it lacks {err}") from err
+    except (TypeError, ValueError) as err:
         raise Incompatible(f"{path} was written by another Kaboost: {err}") from err
 
 
 def heartbeat(directory: Path) -> None:
     """Show that the learner is alive."""
-    (files.make(directory) / ".learner").touch()
+    path = files.make(directory) / ".learner"
+    try:
+        path.touch()
+    except OSError as err:
+        raise NotWritten(
+            f"{path} cannot be touched ({err.strerror}): make room or mend the folder's rights"
+        ) from err
 
 
 def learner_age(directory: Path, clock: Callable[[], float] = time.time) -> float | None:
@@ -103,14 +110,18 @@ def write_status(
     directory: Path, state: str, exit_code: int | None = None, reason: str = ""
 ) -> None:
     """Tell the API processes what became of the learner; half a status is never seen."""
-    temporary = files.make(directory) / ".status.json.new"
-    temporary.write_text(json.dumps(Status(state, exit_code, reason)._asdict()), encoding="utf-8")
+    # A name of our own: the learner and its supervisor may write at the same moment.
+    temporary = files.make(directory) / f".status.json.{os.getpid()}"
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(Status(state, exit_code, reason)._asdict(), file)
+        file.flush()
+        files.sync(file.fileno())
     os.replace(temporary, directory / ".status.json")
 
 
 def read_status(directory: Path) -> Status | None:
-    """Read what the supervisor said, None where there is none."""
+    """Read what the supervisor said, None where there is none that can be read."""
     try:
         return Status(**json.loads((directory / ".status.json").read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    except (FileNotFoundError, TypeError, ValueError):
         return None

@@ -110,12 +110,12 @@ class Program:
                 cwd=cwd,
                 env=os.environ | {"PYTHONPATH": str(ROOT)},
             )
-        self.client = self._connect()
+        self.client = self.connect(self.port)
 
     def reconnect(self) -> None:
         """Begin a connection anew, perhaps to another worker."""
         self.client.close()
-        self.client = self._connect()
+        self.client = self.connect(self.port)
 
     def log(self) -> list[dict[str, Any]]:
         """Read what was logged so far, by this process and its children."""
@@ -160,8 +160,10 @@ class Program:
         self.process.send_signal(number)
         return int(self.process.wait(PATIENCE))
 
-    def _connect(self) -> httpx.Client:
-        return httpx.Client(base_url=f"http://127.0.0.1:{self.port}", trust_env=False)
+    @staticmethod
+    def connect(port: int) -> httpx.Client:
+        """Make a client of an API on this machine."""
+        return httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, trust_env=False)
 
     def close(self) -> None:
         """End it, and whatever is left after that: the lifeline itself may be what is broken."""

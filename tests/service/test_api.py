@@ -1,7 +1,9 @@
 """The HTTP door: right answers, and which snapshot they come from."""
 
+import json
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 
 from models.model import Model
-from service import snapshots
+from service import files, snapshots
 from service.config import Settings
 from service.prediction import Answers
 from tests.service.learning import until
@@ -105,8 +107,10 @@ def test_unknown_features_can_be_ignored(serve: Start) -> None:
     program.ready()
     instances = [ROW, ROW | {"new": [1]}, {"features": ROW | {"new": 1}}]
     found = program.client.post("/predict", json={"instances": instances}).json()["predictions"]
+    alone = program.predict(ROW | {"new": 1, "newer": None})
 
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1] == found[2] == {name: alone[name] for name in found[0]}
+    assert 4 == program.metric("kaboost_predict_features_ignored_total")
 
 
 def test_not_ready_before_the_first_snapshot(
@@ -157,6 +161,71 @@ def test_damaged_snapshot_is_passed_over(serve: Start) -> None:
     assert 1 == len([line for line in program.log() if line["level"] == "error"])
     newer = publish(wanted, taught(wanted, 70))
     until(lambda: program.predict()["model"]["version"] == newer)
+
+
+def test_bad_small_files_do_not_stop_following(serve: Start) -> None:
+    """Neither an empty status nor a whole file with another header keeps news from callers."""
+    wanted, program = serve()
+    good = publish(wanted, taught(wanted))
+    program.ready()
+    folder = wanted.snapshots.directory
+    (folder / ".status.json").write_bytes(b"")
+    header = {"kind": "snapshot", "version": good + 1}
+    files.write(files.numbered(folder, "snapshot", good + 1), {}, header)
+    until(lambda: program.events("snapshot unusable", version=good + 1))
+
+    assert good == program.predict()["model"]["version"]
+    newer = publish(wanted, taught(wanted, 70))
+    until(lambda: program.predict()["model"]["version"] == newer)
+    assert 1 == len([line for line in program.log() if line["level"] == "error"])
+
+
+def test_folder_that_cannot_be_read_is_told(serve: Start) -> None:
+    """Answers go on, stale after a while, readiness says why; and it is tried on."""
+    wanted, program = serve(api={"stale_after_seconds": 3_600})
+    publish(wanted, taught(wanted))
+    program.ready()
+    status = wanted.snapshots.directory / ".status.json"
+    status.mkdir()
+    until(lambda: program.predict()["model"]["stale"] is True)
+    reason = program.ready()["reason"]
+    status.rmdir()
+    until(lambda: program.predict()["model"]["stale"] is False)
+
+    assert "IsADirectoryError" in reason
+    assert "" == program.ready()["reason"]
+    assert 1 == len(program.events("snapshots not followed"))
+
+
+def test_even_odds_are_the_positive_class(serve: Start) -> None:
+    """Of two classes the second is predicted from 1/2 on, as everywhere: sign(0) = +1."""
+    wanted, program = serve(task={"kind": "binary", "labels": ["stays", "leaves"]})
+    publish(wanted, taught(wanted, events=0))
+    program.ready()
+    found = program.predict()
+
+    assert {"stays": 0.5, "leaves": 0.5} == found["probabilities"]
+    assert "leaves" == found["prediction"]
+
+
+def test_many_rows_do_not_hold_up_one(serve: Start) -> None:
+    """While thousands of rows are predicted, single ones are answered."""
+    wanted, program = serve(api={"max_rows": 30_000})
+    publish(wanted, taught(wanted))
+    program.ready()
+    body = json.dumps({"instances": [ROW] * 30_000}).encode()
+    with Program.connect(program.port) as other, ThreadPoolExecutor(1) as pool:
+        begun = time.monotonic()
+        many = pool.submit(lambda: (other.post("/predict", content=body), time.monotonic()))
+        longest = 0.0
+        while not many.done():
+            asked = time.monotonic()
+            program.predict()
+            longest = max(longest, time.monotonic() - asked)
+        answer, ended = many.result()
+
+    assert 200 == answer.status_code
+    assert longest < (ended - begun) / 3
 
 
 def test_diverged_model_is_not_served_as_numbers(
@@ -264,6 +333,7 @@ def test_metrics_count_every_request(serve: Start) -> None:
         labels = {"http_route": route, "http_response_status_code": str(status)}
         return count("http_server_request_duration_seconds_count", **labels)
 
+    assert 1 == count("kaboost_build_info")
     assert 8 == count("kaboost_predictions_total")
     assert 6 == count("kaboost_predict_duration_seconds_count")
     assert [1, 1, 1] == [

@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from models.model import Model
 from service import checkpoints, files, handover, snapshots
 from service.config import Settings
 from service.errors import Exit
@@ -268,14 +270,69 @@ def test_request_in_flight_is_finished(several: Program) -> None:
     ("number", "code"), [(signal.SIGTERM, Exit.DONE), (signal.SIGINT, Exit.INTERRUPTED)]
 )
 def test_single_api_ends_by_signal(tmp_path: Path, number: int, code: Exit) -> None:
-    """`kaboost api` with one worker is one process; it drains and says how it ended."""
+    """`kaboost api` supervises one worker as well as many; both drain, and the code says how."""
     wanted = settings(tmp_path)
     publish(wanted, taught(wanted))
     with running("api", wanted) as program:
         program.ready()
+        (worker,) = family(program)
 
-        assert [] == family(program)
         assert code == program.end(number)
+        assert not alive(worker)
+
+
+def test_snapshot_cut_short_under_its_worker(tmp_path: Path) -> None:
+    """A mapped file that somebody truncates kills the only worker; it comes back and answers."""
+    wanted = settings(tmp_path)
+    for _ in range(2):
+        publish(wanted, taught(wanted))
+    with running("api", wanted) as program:
+        assert 2 == program.ready()["version"]
+        os.truncate(files.numbered(wanted.snapshots.directory, "snapshot", 2), 0)
+        with pytest.raises(httpx.TransportError):
+            program.predict()
+        program.reconnect()
+        program.ready()
+
+        assert 1 == program.predict()["model"]["version"]
+        (line,) = program.events("process restarting", role="api-0")
+        assert line["reason"].startswith("died by SIGBUS")
+
+
+def test_versions_only_grow_whichever_worker_answers(tmp_path: Path) -> None:
+    """One caller of two workers never sees a version step back, however quickly they come."""
+    wanted = settings(tmp_path, api={"workers": 2})
+    model = taught(wanted)
+    publish(wanted, model)
+    told = []
+    with running("api", wanted) as program:
+        program.ready()
+        until(lambda: len(program.events("snapshot served")) == 2)
+        with publishing(wanted, model):
+            for _ in range(300):
+                program.reconnect()
+                told.append(program.predict()["model"]["version"])
+
+    assert told == sorted(told)
+    assert told[-1] - told[0] > 20
+
+
+@contextmanager
+def publishing(wanted: Settings, model: Model) -> Iterator[None]:
+    """Publish a snapshot every 20 ms."""
+    done = threading.Event()
+
+    def publish_on() -> None:
+        while not done.wait(0.02):
+            publish(wanted, model)
+
+    thread = threading.Thread(target=publish_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(PATIENCE)
 
 
 def test_taken_port_is_refused_at_once(tmp_path: Path) -> None:

@@ -154,6 +154,22 @@ def test_damaged_newest(
     assert newest.exists()
 
 
+def test_damaged_do_not_count_among_the_kept(tmp_path: Path, learner: Learner) -> None:
+    """After a fallback there are as many good ones as wanted, restarts in between or not."""
+    paths = [checkpoints.write(tmp_path, learner.checkpoint(), keep=3) for _ in range(3)]
+    flip(paths[2])
+    for _ in range(2):
+        again = restored(tmp_path)
+        checkpoints.write(tmp_path, again, keep=3)
+        kept = [files.number(path) for path in checkpoints.listing(tmp_path)]
+        assert len(set(kept) - {3}) == 3
+    for _ in range(2):
+        checkpoints.write(tmp_path, restored(tmp_path), keep=3)
+
+    assert [files.number(path) for path in checkpoints.listing(tmp_path)] == [7, 6, 5]
+    assert restored(tmp_path).damaged == ()
+
+
 def test_all_damaged(tmp_path: Path, save: Save) -> None:
     """With nothing readable left the learner refuses with exit code 3 rather than start anew."""
     for path in (save(), save()):
@@ -210,15 +226,29 @@ def test_arrays_of_another_program(tmp_path: Path, save: Save) -> None:
 
 def test_runs(tmp_path: Path, learner: Learner, save: Save) -> None:
     """A cold start begins in a new folder; the old one stays; the highest one is current."""
-    assert checkpoints.new_run(tmp_path).name == "run-0001"
     old = save()
+    assert (old.parent.name, checkpoints.is_begun(tmp_path)) == ("run-0001", False)
     run = checkpoints.new_run(tmp_path)
     assert run.name == "run-0002"
     assert checkpoints.restore(tmp_path) == (None, 0)
     assert checkpoints.new_run(tmp_path) == run
+    assert checkpoints.is_begun(tmp_path)
     learner.learn(20)
     new = save()
 
     assert new.parent == run
+    assert not checkpoints.is_begun(tmp_path)
     assert restored(tmp_path).offsets == {0: 20}
     assert list(checkpoints.listing(tmp_path)) == [new, old]
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_cold_start_without_anything(tmp_path: Path, empty: bool) -> None:
+    """The first folder is a first start's: an empty one says nothing of a cold start."""
+    if empty:
+        files.make(tmp_path / "run-0001")
+    assert not checkpoints.is_begun(tmp_path)
+
+    assert checkpoints.new_run(tmp_path).name == "run-0002"
+    assert checkpoints.is_begun(tmp_path)
+    assert checkpoints.new_run(tmp_path).name == "run-0002"

@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from prometheus_client import CollectorRegistry
 
@@ -330,6 +330,56 @@ def test_new_partitions_are_read_from_their_beginning(
         assert values(2, 10) == drain(door, 2)
 
 
+def test_new_partitions_wait_while_reading_is_paused(
+    topic: str, make_settings: Make, send: Send, broker: Reachable
+) -> None:
+    """Trap: an assignment pauses nothing by itself; a pause holds for what is added under it."""
+    client = admin(broker.bootstrap)
+    with opened(make_settings(topic)) as door:
+        door.assign({0: 0})
+        door.pause()
+        client.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+        until(lambda: len(topics.find(door.consumer, topic)) == 2)
+        send(topic, values(3))
+        send(topic, values(2, 10), partition=1)
+        door.add_partitions()
+        assert [[]] * 20 == [door.poll(10) for _ in range(20)]
+
+        door.resume()
+        assert {*values(3), *values(2, 10)} == set(drain(door, 5))
+
+
+class Moving:
+    """A client whose group has no coordinator yet, as right after a broker's start."""
+
+    def __init__(self, consumer: Consumer, code: int) -> None:
+        self._consumer = consumer
+        self.errors = [KafkaException(KafkaError(code))] * 3
+
+    def committed(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        """Give the answer after the errors."""
+        if self.errors:
+            raise self.errors.pop()
+        return self._consumer.committed(asked, timeout)
+
+
+def test_a_coordinator_on_its_way_is_waited_for(
+    topic: str, make_settings: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trap: a broker that has just started says NOT_COORDINATOR; other errors are told at once."""
+    with opened(make_settings(topic)) as door:
+        moving = Moving(door.consumer, KafkaError.NOT_COORDINATOR)
+        refusing = Moving(door.consumer, KafkaError.GROUP_AUTHORIZATION_FAILED)
+        with monkeypatch.context() as patch:
+            patch.setattr(door, "_consumer", moving)
+            assert not door.is_committed([0])
+            patch.setattr(door, "_consumer", refusing)
+            with pytest.raises(KafkaException):
+                door.is_committed([0])
+
+    assert (0, 2) == (len(moving.errors), len(refusing.errors))
+
+
 def test_a_missing_topic_is_waited_for(broker: Reachable, make_settings: Make) -> None:
     """It may be created after us; after `kafka.topic_timeout` it is given up: exit 4."""
     name = f"late-{free_port()}"
@@ -379,7 +429,7 @@ def test_a_broker_killed_and_started_again_goes_unnoticed(
 ) -> None:
     """Reading goes on where it was; only a broker that stays away is given up: exit 4."""
     topic = create_topic(own_broker.bootstrap)
-    settings = settings_for(own_broker.bootstrap, tmp_path, topic, kafka={"broker_timeout": 4.0})
+    settings = settings_for(own_broker.bootstrap, tmp_path, topic, kafka={"broker_timeout": 12.0})
     produce(own_broker.bootstrap, topic, values(100))
     with opened(settings) as door:
         door.assign({0: 0})

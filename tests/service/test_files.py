@@ -196,6 +196,18 @@ def test_newest_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "state-of-things.safetensors").exists()
 
 
+@pytest.mark.parametrize(
+    ("keep", "left"), [(1, [11]), (2, [11, 10, 9]), (3, [11, 10, 9, 2]), (9, [11, 10, 9, 2, 1])]
+)
+def test_uncounted_are_kept_beside_the_newest(tmp_path: Path, keep: int, left: list[int]) -> None:
+    """Some files count for nothing: they go when all that are older go."""
+    for number in (1, 2, 9, 10, 11):
+        files.numbered(tmp_path, "state", number).touch()
+    files.prune(tmp_path, "state", keep, uncounted=[1, 10])
+
+    assert [files.number(path) for path in files.newest(tmp_path, "state")] == left
+
+
 HOLDER = """
 import sys, time
 from pathlib import Path
@@ -247,6 +259,29 @@ def test_lock_ends_with_its_process(
     assert told == str(os.getpid())
     assert not litter.exists()
     assert (tmp_path / ".lock").read_text() == ""
+
+
+def test_lock_without_room(tmp_path: Path) -> None:
+    """A lock that a full disk or a folder without rights denies says what helps."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(NotWritten, match=r"File too large.*make room") as caught:
+            files.lock(tmp_path).__enter__()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    (tmp_path / ".lock").unlink()
+    (tmp_path / ".lock").mkdir()
+
+    assert caught.value.exit_code == 1
+    with pytest.raises(NotWritten, match=r"\.lock.*Is a directory.*rights"), files.lock(tmp_path):
+        pass
+
+
+def test_body_of_the_lock_keeps_its_errors(tmp_path: Path) -> None:
+    """What goes wrong under the lock is not taken for a trouble with it."""
+    with pytest.raises(FileNotFoundError), files.lock(tmp_path):
+        (tmp_path / "gone").read_bytes()
 
 
 def test_folders_are_made(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +178,111 @@ def test_a_stop_while_paused_does_not_pass_the_dead_letter(
 
     assert [(b"{", "json")] == [(one.value, one.code) for one in dead_letters(topic, 1)]
     expect_state(settings, stream)
+
+
+def test_learning_pauses_until_a_checkpoint_can_be_written(
+    topic: str, make_settings: Make, send: Send, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rather late than twice: it is tried again each second, counted, told once, and goes on."""
+    settings = make_settings(topic, checkpoints={"every_seconds": 0.05})
+    stream = rows(300)
+    run = settings.checkpoints.directory / "run-0001"
+    failures = 'kaboost_checkpoint_failures_total{reason="not_written"}'
+    with learning(settings) as running:
+        send(topic, events(stream[:100]))
+        until(lambda: saved(settings) == {0: 100})
+        assert gauge(settings, failures) == 0.0
+        run.rename(run.with_name("aside"))
+        run.touch()  # a file where the folder was: as full a disk as root can have
+        send(topic, events(stream[100:200]))
+        until(lambda: gauge(settings, "kaboost_learning_paused") == 1.0)
+        send(topic, events(stream[200:]))
+        begin = time.monotonic()
+        until(lambda: (gauge(settings, failures) or 0.0) >= 3.0)
+        assert time.monotonic() - begin > 1.0
+        assert gauge(settings, "kaboost_events_learned_total") == 200.0
+
+        run.unlink()
+        run.with_name("aside").rename(run)
+        until(lambda: saved(settings) == {0: 300})
+        until(lambda: gauge(settings, "kaboost_learning_paused") == 0.0)
+        assert 0 == running.stop()
+
+    told = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert ["checkpoint not written, it is tried again", "learning paused"] == told
+    expect_state(settings, stream)
+
+
+def test_learning_goes_on_while_snapshots_cannot_be_written(
+    topic: str, make_settings: Make, send: Send, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Predictions stay on the older version, told once, until there is room again."""
+    settings = make_settings(topic)
+    stream = rows(300)
+    with learning(settings) as running:
+        until(lambda: learned(settings) == 0)
+        block = settings.snapshots.directory / ".snapshot-000000000002.safetensors.tmp"
+        block.mkdir()  # as full a disk as root can have
+        for part in range(3):
+            send(topic, events(stream[100 * part : 100 * (part + 1)]))
+            until(lambda: saved(settings) == {0: 100 * (part + 1)})  # noqa: B023
+            time.sleep(0.5)
+        assert 0 == learned(settings)
+        assert gauge(settings, "kaboost_learning_paused") == 0.0
+
+        block.rmdir()
+        until(lambda: learned(settings) == 300)
+        assert 0 == running.stop()
+
+    told = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert ["snapshot not written, it is tried again"] == told
+    expect_state(settings, stream)
+
+
+def test_the_prior_is_published_as_soon_as_there_is_room(
+    make_settings: Make, broker: Reachable
+) -> None:
+    """Not even the first snapshot ends the learner, and a late one is the prior still."""
+    settings = make_settings(f"late-{uuid.uuid4().hex}")
+    folder = settings.snapshots.directory
+    with learning(settings) as running:
+        until(lambda: snapshots.learner_age(folder) is not None)
+        block = folder / ".snapshot-000000000001.safetensors.tmp"
+        block.mkdir()
+        create_topic(broker.bootstrap, name=settings.kafka.topic)
+        until(lambda: not running.alive or saved(settings) == {0: 0})
+        time.sleep(0.3)
+        assert 0 == snapshots.last(folder)
+        block.rmdir()
+        prior = until(lambda: not running.alive or snapshots.newest(folder))
+        assert 0 == running.stop()
+
+    assert prior.header["cold_start"]
+
+
+HOUR = 3600
+
+
+def test_time_to_a_snapshot_is_that_of_the_first_event_learned(
+    topic: str, make_settings: Make, broker: Reachable
+) -> None:
+    """Neither a dead letter nor an event of weight 0 has waited; an event's own time goes first."""
+    settings = make_settings(topic)
+    (features, label), now = rows(1)[0], time.time()
+    event = encode(features, label)
+    dated = encode(features, label, timestamp=(now - HOUR) * 1000)
+    idle = [b"{", encode(features, label, weight=0)]
+    delay, sums = "kaboost_event_to_snapshot_seconds", [0.0]
+    with learning(settings) as running:
+        until(lambda: learned(settings) == 0)
+        produce(broker.bootstrap, topic, idle, timestamp=int(now - 3 * HOUR) * 1000)
+        for value, age in ((event, 0), (dated, 0), (event, 2)):
+            produce(broker.bootstrap, topic, [value], timestamp=int(now - age * HOUR) * 1000)
+            until(lambda: gauge(settings, f"{delay}_count") == len(sums))
+            sums.append(gauge(settings, f"{delay}_sum") or 0.0)
+        assert 0 == running.stop()
+
+    assert [0, 1, 2] == [round((after - before) / HOUR) for before, after in pairwise(sums)]
 
 
 def gauge_or_none(settings: Settings) -> float | None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from models import Model
 from models.baselines import Baselines, baselines
+from service.config import Settings
 from service.metrics import Validation, api_metrics, learner_metrics
+from tests.kafka.client import encode
+from tests.service.learning import gauge, learning, until
+
+Make = Callable[..., Settings]
+Send = Callable[..., None]
 
 LEARNER = """
 kaboost_build_info{version}
@@ -49,6 +56,7 @@ API = """
 kaboost_predict_duration_seconds
 kaboost_predictions_total
 kaboost_predict_errors_total{status}
+kaboost_predict_features_ignored_total
 http_server_request_duration_seconds{http_request_method,http_route,http_response_status_code}
 """
 
@@ -175,3 +183,12 @@ def test_the_workers_of_one_port_are_added_up(tmp_path: Path) -> None:
     assert "kaboost_predictions_total 4.0" in lines
     assert 'kaboost_predict_errors_total{status="422"} 2.0' in lines
     assert "kaboost_predict_duration_seconds_count 2.0" in lines
+
+
+def test_ignored_features_are_counted(topic: str, make_settings: Make, send: Send) -> None:
+    """With `features.unknown: ignore` every feature that is passed over reaches the metric."""
+    settings = make_settings(topic, features={"unknown": "ignore"})
+    with learning(settings) as running:
+        send(topic, [encode({"x": 1.0, "extra": 2, "more": 3}, 1)] * 4)
+        until(lambda: gauge(settings, "kaboost_features_ignored_total") == 8)
+        assert 0 == running.stop()

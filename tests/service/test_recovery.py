@@ -1,8 +1,10 @@
 """The learner comes back: after a stop, a crash, a lost broker; or says why it must not."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -11,6 +13,7 @@ from service import checkpoints, snapshots
 from service.config import Settings
 from service.errors import (
     BrokerError,
+    CheckpointError,
     Exit,
     Incompatible,
     NotWritten,
@@ -22,6 +25,8 @@ from tests.service.learning import (
     committed,
     events,
     expect_state,
+    free_port,
+    gauge,
     learn_all,
     learned,
     learning,
@@ -54,7 +59,7 @@ def test_a_stop_writes_a_last_checkpoint_and_a_start_goes_on(
 def test_after_a_crash_the_state_is_that_of_an_uninterrupted_run(
     topic: str, make_settings: Make, send: Send
 ) -> None:
-    """A checkpoint that cannot be written ends the learner: what came after the last is read again.
+    """What came after the last checkpoint is read again; one that cannot be written ends a stop.
 
     Nothing is published on the way until it is newer than what was published before.
     """
@@ -67,8 +72,11 @@ def test_after_a_crash_the_state_is_that_of_an_uninterrupted_run(
         run.rename(run.with_name("aside"))
         run.touch()  # a file where the folder was: as full a disk as root can have
         send(topic, events(stream[200:400]))
-        with pytest.raises(NotWritten) as err:
-            running.wait()
+        until(lambda: learned(settings) == 400 and gauge(settings, "kaboost_learning_paused"))
+        begin = time.monotonic()
+        with pytest.raises(NotWritten, match="run-0001 cannot be made") as err:
+            running.stop()
+    assert time.monotonic() - begin < 3.0
     assert Exit.NOT_HELD == err.value.exit_code
     run.unlink()
     run.with_name("aside").rename(run)
@@ -154,6 +162,107 @@ def test_a_new_run_is_published_even_when_the_old_one_knew_more(
         assert 0 == running.stop()
 
     assert ("run-0002", 100) == (last.header["run"], last.header["events_learned"])
+
+
+def test_a_cold_start_is_kept_until_the_broker_is_there(
+    topic: str, make_settings: Make, send: Send
+) -> None:
+    """A first attempt that finds no broker leaves the wish behind; nothing is begun twice."""
+    settings = make_settings(topic)
+    stream = rows(100)
+    send(topic, events(stream[:60]))
+    learn_all(settings, 60)
+    nobody = {"bootstrap_servers": f"127.0.0.1:{free_port()}", "broker_timeout": 0.3}
+    for restarts in range(2):
+        away = learning(make_settings(topic, kafka=nobody), cold_start=True, restarts=restarts)
+        with away as running, pytest.raises(BrokerError):
+            running.wait()
+
+    version = snapshots.last(settings.snapshots.directory)
+    with learning(settings, cold_start=True, restarts=2) as running:
+        until(lambda: saved(settings) == {0: 60} and learned(settings) == 60)
+        assert 0 == running.stop()
+    name = f"snapshot-{version + 1:012d}.safetensors"
+    prior = snapshots.load(settings.snapshots.directory / name)
+    send(topic, events(stream[60:]))
+    learn_all(settings, 100, cold_start=True, restarts=3)
+
+    assert ("run-0002", True) == (prior.header["run"], prior.header["cold_start"])
+    assert {"run-0001", "run-0002"} == {f.name for f in settings.checkpoints.directory.glob("run*")}
+    expect_state(settings, stream)
+
+
+@pytest.mark.parametrize("options", [{}, {"cold_start": True, "restarts": 1}])
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_cold_start_killed_before_its_first_checkpoint_goes_on(
+    topic: str, make_settings: Make, send: Send, tmp_path: Path, options: Any, lost: bool
+) -> None:
+    """Its empty folder says that the committed offsets are another model's, which may be lost."""
+    settings = make_settings(topic)
+    stream = rows(100)
+    send(topic, events(stream))
+    learn_all(settings, 100)
+    assert 100 == committed(settings)
+    if lost:
+        settings.checkpoints.directory.rename(tmp_path / "lost")
+    checkpoints.new_run(settings.checkpoints.directory)
+
+    with learning(settings, **options) as running:
+        until(lambda: not running.alive or saved(settings) == {0: 100})
+        assert 0 == running.stop()
+
+    assert "run-0002" == checkpoints.current(settings.checkpoints.directory).name
+    expect_state(settings, stream)
+
+
+def test_a_cold_start_does_not_need_the_old_checkpoints(
+    topic: str, make_settings: Make, send: Send
+) -> None:
+    """All of them damaged: refused, and with --cold-start they are not even looked at."""
+    settings = make_settings(topic)
+    stream = rows(100)
+    send(topic, events(stream))
+    learn_all(settings, 100)
+    for path in checkpoints.listing(settings.checkpoints.directory):
+        path.write_bytes(path.read_bytes()[:-1])
+    with learning(settings) as running, pytest.raises(CheckpointError, match="--cold-start"):
+        running.wait()
+
+    with learning(settings, cold_start=True) as running:
+        until(lambda: checkpoints.current(settings.checkpoints.directory).name == "run-0002")
+        until(lambda: not running.alive or saved(settings) == {0: 100})
+        assert 0 == running.stop()
+
+    expect_state(settings, stream)
+
+
+@pytest.mark.parametrize(("cold", "error"), [(True, Refused), (False, NotWritten)])
+def test_a_cold_start_that_cannot_be_begun_is_refused(
+    topic: str, make_settings: Make, cold: bool, error: type[Exception]
+) -> None:
+    """A supervisor would start it again, and the next attempt would not know of the wish."""
+    settings = make_settings(topic)
+    settings.checkpoints.directory.touch()
+
+    told = "--cold-start .*checkpoints cannot be made" if cold else "checkpoints cannot be made"
+    with learning(settings, cold_start=cold) as running, pytest.raises(error, match=told):
+        running.wait()
+
+
+def test_damaged_checkpoints_do_not_count_among_the_kept(
+    topic: str, make_settings: Make, send: Send
+) -> None:
+    """After a fallback the learner keeps as many good ones as it was asked to."""
+    settings = make_settings(topic, checkpoints={"keep": 2, "every_seconds": 3600})
+    for part in range(2):
+        send(topic, events(rows(50, part)))
+        learn_all(settings, 50 * (part + 1))
+    newest, before = checkpoints.listing(settings.checkpoints.directory)
+    newest.write_bytes(newest.read_bytes()[:-1])
+    send(topic, events(rows(50, 2)))
+    learn_all(settings, 150)
+
+    assert [newest, before] == list(checkpoints.listing(settings.checkpoints.directory))[1:]
 
 
 def test_a_second_learner_refuses(topic: str, make_settings: Make) -> None:

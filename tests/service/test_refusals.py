@@ -99,6 +99,21 @@ def test_refusals_name_every_fault(
     assert api.predict()
 
 
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b'{"features": {}, "id": 17}', "17 where a string or null belongs"),
+        (b'{"instances": 17}', "17 where an array of rows belongs; send either"),
+        (b"17", "17 where an object belongs: send either"),
+    ],
+)
+def test_refusals_show_the_value(api: Program, body: bytes, detail: str) -> None:
+    """A fault says what was sent and what to send."""
+    (fault,) = refusal(post(api, body)).errors
+
+    assert fault.detail.startswith(detail)
+
+
 ACCEPTED = {
     "limits": b'{"features": {"age": 1e308, "speed": -1e308}}',
     "tiny": b'{"features": {"age": 1e-999, "speed": -0.0}}',
@@ -226,6 +241,16 @@ def test_other_paths_and_methods(api: Program, method: str, path: str, status: i
     assert status == refusal(answer).status
     assert path == refusal(answer).instance
     assert ("allow" in answer.headers) is (status == 405)
+
+
+@pytest.mark.parametrize("path", ["/healthz/live", "/healthz/ready", "/model", "/metrics", "/"])
+def test_head_is_get_without_a_body(api: Program, path: str) -> None:
+    """A probe that sends HEAD gets the status of GET."""
+    answer = api.client.head(path)
+
+    assert 200 == answer.status_code
+    assert b"" == answer.content
+    assert api.predict()
 
 
 VALUES = st.one_of(

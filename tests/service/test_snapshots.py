@@ -13,7 +13,7 @@ from models.baselines import Baselines, baselines, compare_many
 from models.model import Model
 from models.types import ModelError
 from service import files, snapshots
-from service.errors import Damaged, Incompatible
+from service.errors import Damaged, Incompatible, NotWritten
 from service.snapshots import Status
 
 HEADER = {"name": "test", "events_learned": 3, "offsets": {"0": 3}}
@@ -165,6 +165,22 @@ def test_arrays_of_another_program(tmp_path: Path, model: Model, publish: Publis
         snapshots.load(path)
 
 
+@pytest.mark.parametrize("description", [{}, {"model": None}, {"model": {"schema": "age"}}])
+def test_header_of_another_program(
+    tmp_path: Path, publish: Publish, description: dict[str, Any]
+) -> None:
+    """A whole file whose header is not that of a snapshot is refused, and the one before used."""
+    publish()
+    path = files.numbered(tmp_path, "snapshot", 2)
+    files.write(path, {}, {"kind": "snapshot", "version": 2, **description})
+
+    with pytest.raises(Incompatible, match="another Kaboost"):
+        snapshots.load(path)
+    found = snapshots.newest(tmp_path)
+    assert found is not None
+    assert found.version == 1
+
+
 def test_heartbeat(tmp_path: Path) -> None:
     """The learner's age counts from its last sign of life."""
     folder = tmp_path / "snapshots"
@@ -174,6 +190,22 @@ def test_heartbeat(tmp_path: Path) -> None:
 
     assert snapshots.learner_age(folder, lambda: beat + 2.5) == pytest.approx(2.5)
     assert snapshots.learner_age(folder, lambda: beat - 1.0) == 0.0
+
+
+def test_heartbeat_that_cannot_be_given(tmp_path: Path) -> None:
+    """A file that cannot be written is named, with the remedy."""
+    (tmp_path / ".learner").symlink_to(tmp_path / "gone" / "file")
+
+    with pytest.raises(NotWritten, match=r"\.learner cannot be touched .*: make room"):
+        snapshots.heartbeat(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"state": "running"}', '{"other": 1}'])
+def test_status_of_another_hand(tmp_path: Path, text: str) -> None:
+    """A status that cannot be read is none."""
+    (tmp_path / ".status.json").write_text(text)
+
+    assert snapshots.read_status(tmp_path) is None
 
 
 def test_status(tmp_path: Path) -> None:
