@@ -231,7 +231,8 @@ class Learner:
         now = time.monotonic()
         if now - self._beaten >= BEAT:
             self._beaten = now
-            snapshots.heartbeat(self._settings.snapshots.directory)
+            folder = self._settings.snapshots.directory
+            self._attempt("heartbeat", lambda: snapshots.heartbeat(folder))
         return not self._stop.is_set()
 
 

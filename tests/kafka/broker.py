@@ -134,7 +134,9 @@ class Broker:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _format(self) -> None:
-        cluster = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        # A zero bit first: the storage tool takes an id that starts with "-" for an option.
+        token = bytes([secrets.randbelow(128)]) + secrets.token_bytes(15)
+        cluster = base64.urlsafe_b64encode(token).decode().rstrip("=")
         tool = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)]
         subprocess.run(_java(*tool), check=True, capture_output=True)
 

@@ -209,23 +209,20 @@ def test_even_odds_are_the_positive_class(serve: Start) -> None:
 
 
 def test_many_rows_do_not_hold_up_one(serve: Start) -> None:
-    """While thousands of rows are predicted, single ones are answered."""
+    """While thousands of rows are predicted, single ones are answered: they do not queue up."""
     wanted, program = serve(api={"max_rows": 30_000})
     publish(wanted, taught(wanted))
     program.ready()
     body = json.dumps({"instances": [ROW] * 30_000}).encode()
     with Program.connect(program.port) as other, ThreadPoolExecutor(1) as pool:
-        begun = time.monotonic()
-        many = pool.submit(lambda: (other.post("/predict", content=body), time.monotonic()))
-        longest = 0.0
+        many = pool.submit(lambda: other.post("/predict", content=body))
+        answered = 0
         while not many.done():
-            asked = time.monotonic()
             program.predict()
-            longest = max(longest, time.monotonic() - asked)
-        answer, ended = many.result()
+            answered += 1
 
-    assert 200 == answer.status_code
-    assert longest < (ended - begun) / 3
+    assert 200 == many.result().status_code
+    assert answered > 3
 
 
 def test_diverged_model_is_not_served_as_numbers(

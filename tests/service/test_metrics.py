@@ -15,7 +15,7 @@ from models.baselines import Baselines, baselines
 from service.config import Settings
 from service.metrics import Validation, api_metrics, learner_metrics
 from tests.kafka.client import encode
-from tests.service.learning import gauge, learning, until
+from tests.service.learning import gauge, learned, learning, until
 
 Make = Callable[..., Settings]
 Send = Callable[..., None]
@@ -190,5 +190,6 @@ def test_ignored_features_are_counted(topic: str, make_settings: Make, send: Sen
     settings = make_settings(topic, features={"unknown": "ignore"})
     with learning(settings) as running:
         send(topic, [encode({"x": 1.0, "extra": 2, "more": 3}, 1)] * 4)
-        until(lambda: gauge(settings, "kaboost_features_ignored_total") == 8)
+        until(lambda: learned(settings) == 4)
+        assert gauge(settings, "kaboost_features_ignored_total") == 8
         assert 0 == running.stop()
