@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import models
+from models import verbs
 from tests.naive import NaiveBooster
 
 BANKS = (
@@ -257,10 +258,6 @@ def test_a_bank_of_n_is_n_banks_of_one(bank):
     """No learner's state depends on another's: fed alone, with its own target and weight, each
     moves alike.
     """
-    import numba  # noqa: F401  (kernels are called directly below)
-
-    from models import verbs
-
     r = np.random.default_rng(3)
     params = models.normalise_spec({"bank": bank, "loss": "squared"})["bank"]
     make = models.BANKS[params["kind"]].make
