@@ -5,6 +5,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+OPPONENTS := $(VENV)/opponents
 LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
@@ -33,10 +34,18 @@ types: setup
 image: java setup
 	@sh deploy/image/build.sh
 
-bench: java setup
+bench: java setup $(OPPONENTS)/.ready
+	@$(OPPONENTS)/bin/python -m bench.kernel
 	@$(BIN)/python -m bench.kafka_to_state
 	@$(BIN)/python -m bench.predict
 	@$(BIN)/python -m bench.startup
+
+# An environment of their own: what only a bench compares with is no part of the product.
+$(OPPONENTS)/.ready: requirements-bench.lock $(READY)
+	@$(BIN)/python -m venv --clear $(OPPONENTS)
+	@$(OPPONENTS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r requirements-bench.lock
+	@touch $@
 
 dashboards: setup
 	@$(BIN)/python -m deploy.grafana.generate
@@ -51,3 +60,5 @@ lock: setup
 	$(BIN)/uv pip compile pyproject.toml $(LOCK_FLAGS) $(UPGRADE) -o requirements.lock
 	$(BIN)/uv pip compile pyproject.toml $(LOCK_FLAGS) $(UPGRADE) -c requirements.lock \
 		--group dev -o requirements-dev.lock
+	$(BIN)/uv pip compile pyproject.toml $(LOCK_FLAGS) $(UPGRADE) -c requirements.lock \
+		--group bench -o requirements-bench.lock

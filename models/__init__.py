@@ -7,11 +7,16 @@ NumPy, Numba and safetensors' bytes; nothing here knows Kafka, HTTP, clocks or l
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numba
+
+if TYPE_CHECKING:
+    from models.adapters.scikit import Classifier, Regressor
 
 
 def _cache_folder() -> str:
@@ -50,6 +55,7 @@ from models.build import (  # noqa: E402
     serving_arrays,
     to_arrays,
 )
+from models.fit import fit  # noqa: E402
 from models.losses import LOSSES  # noqa: E402
 from models.model import Model  # noqa: E402
 from models.types import ModelError  # noqa: E402
@@ -59,9 +65,12 @@ __all__ = [
     "LOSSES",
     "RULES",
     "Booster",
+    "Classifier",
     "Model",
     "ModelError",
+    "Regressor",
     "build",
+    "fit",
     "from_arrays",
     "learn_many",
     "normalise_spec",
@@ -71,3 +80,18 @@ __all__ = [
     "serving_arrays",
     "to_arrays",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the scikit-learn estimators when they are first asked for, and never before."""
+    if name not in ("Classifier", "Regressor"):
+        raise AttributeError(f"module 'models' has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module("models.adapters.scikit"), name)
+    except ModuleNotFoundError as err:
+        if (err.name or "").split(".")[0] != "sklearn":
+            raise
+        raise ModelError(
+            f"models.{name}: needs scikit-learn, which is not installed; "
+            "pip install 'kaboost[scikit-learn]'"
+        ) from err

@@ -5,26 +5,37 @@
 from __future__ import annotations
 
 import math
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from models.numeric import fill
+from models.numeric import fill, finite
 from models.progressive import Progress, measure, observe
 from models.types import TARGET_LIMIT, WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, floats
 from models.verbs import (
     adapt,
-    assess,
+    answer,
+    boost,
+    cost,
+    desks,
     encode_labels,
     forward,
+    inlined,
+    judge,
     kernel,
     link,
     predict,
+    prepare,
+    reach,
     rooms,
+    say,
+    sequential,
+    serve,
+    shadow,
     targets,
     update,
-    value,
 )
 
 
@@ -47,7 +58,16 @@ class Booster(NamedTuple):
     @property
     def learners(self) -> int:
         """The number of weak learners, N."""
-        return int(self.progress.target_square.shape[0])
+        return int(self.progress.edge_total.shape[0])
+
+
+class Turn(NamedTuple):
+    """Scratch for one learner at a time: what a rule needs that teaches them in turn."""
+
+    h: Mat  # (m, 1)
+    target: Mat  # (m, 1)
+    weight: Vec  # (1,)
+    room: Mat  # (rooms(bank), 1)
 
 
 class Scratch(NamedTuple):
@@ -61,14 +81,17 @@ class Scratch(NamedTuple):
     W: Vec  # (N,)
     sound: Vec  # (N,) 1 where h is finite
     room: Mat  # (rooms(bank), N)
+    desk: Vec  # (desks(rule),)
+    turn: Turn
 
 
-def learn_many(booster: Booster, X: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> Mat:
+@singledispatch
+def learn_many(booster: Any, X: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> Mat:
     """Learn events one by one in order and return the scores made before each was learned.
 
     Parameters
     ----------
-    booster : Booster; its arrays move.
+    booster : what `build` made; its arrays move.
     X : (B, d) finite numbers.
     y : (B,) numbers; 0/1 or -1/1 for binary losses; class indices for softmax; (B, m) for m
         numbers.
@@ -106,7 +129,8 @@ def learn_many(booster: Booster, X: ArrayLike, y: ArrayLike, w: ArrayLike | None
         raise ModelError("w: an importance is negative or not finite; give numbers >= 0")
     W = np.minimum(W, WEIGHT_LIMIT)
     scores = np.empty((len(X), booster.outputs))
-    _learn(
+    learn = _learn_in_turn if sequential(booster.rule) else _learn
+    learn(
         booster.bank,
         booster.rule,
         booster.loss,
@@ -118,19 +142,22 @@ def learn_many(booster: Booster, X: ArrayLike, y: ArrayLike, w: ArrayLike | None
     return scores
 
 
-def predict_many(booster: Booster, X: ArrayLike) -> Mat:
+def predict_many(booster: Any, X: ArrayLike) -> Mat:
     """Return the scores (B, m) of X (B, d); the booster does not change, and may be read-only."""
     return score_many(booster, features(booster, X))
 
 
-def score_many(booster: Booster, X: Mat) -> Mat:
+@singledispatch
+def score_many(booster: Any, X: Mat) -> Mat:
     """Do what `predict_many` does for X (B, d) that is known to be finite float64 in rows."""
     scores = np.empty((X.shape[0], booster.outputs))
-    _predict(booster.bank, booster.rule, X, (rooms(booster.bank), booster.learners), scores)
+    sizes = (booster.learners, rooms(booster.bank), desks(booster.rule))
+    _predict(booster.bank, booster.rule, X, sizes, scores)
     return scores
 
 
-def prefixes_many(booster: Booster, X: ArrayLike) -> Mat3:
+@singledispatch
+def prefixes_many(booster: Any, X: ArrayLike) -> Mat3:
     """Return what every prefix of the ensemble says of X (B, d): partial sums (B, N+1, m)."""
     X = features(booster, X)
     m, N = booster.outputs, booster.learners
@@ -139,29 +166,33 @@ def prefixes_many(booster: Booster, X: ArrayLike) -> Mat3:
     return sums
 
 
-def predictions(booster: Booster, scores: Mat) -> Mat:
+@singledispatch
+def predictions(booster: Any, scores: Mat) -> Mat:
     """Return what scores (B, m) stand for: values, P(positive) (B, 1), or probabilities (B, C)."""
     linked = np.empty_like(scores)
-    _link(booster.loss, scores, linked)
+    if say.dispatch(type(booster.rule)) is say.dispatch(object):
+        _link(booster.loss, scores, linked)  # handing a rule over takes 5 us
+    else:
+        _say(booster.rule, booster.loss, scores, linked)
     return linked
 
 
-def losses(booster: Booster, scores: Mat, y: ArrayLike) -> Vec:
+@singledispatch
+def losses(booster: Any, scores: Mat, y: ArrayLike) -> Vec:
     """Return the loss (B,) of scores (B, m) for labels y (B,)."""
     found = np.empty(len(scores))
-    _losses(
-        booster.loss, scores, encode_labels(booster.loss, floats("y", y), scores.shape[1]), found
-    )
+    labels = encode_labels(booster.loss, floats("y", y), scores.shape[1])
+    _losses(booster.rule, booster.loss, scores, labels, found)
     return found
 
 
-def features(booster: Booster, X: ArrayLike) -> Mat:
+def features(booster: Any, X: ArrayLike) -> Mat:
     """Return X as kernels want it, (B, d) float64 in rows; ModelError when it does not fit."""
     rows = floats("X", X)
     d = int(booster.shape[0])
     if rows.ndim != 2 or rows.shape[1] != d:
         raise ModelError(f"X: has shape {rows.shape}; give (events, {d}) numbers")
-    if not np.isfinite(rows).all():
+    if not finite(rows):
         raise ModelError(
             "X: holds a value that is not finite; replace it, or encode features with Model"
         )
@@ -169,7 +200,7 @@ def features(booster: Booster, X: ArrayLike) -> Mat:
 
 
 def _scratch(booster: Booster) -> Scratch:
-    m, N = booster.outputs, booster.learners
+    m, N, rows = booster.outputs, booster.learners, rooms(booster.bank)
     return Scratch(
         h=np.empty((m, N)),
         F=np.empty((m, N + 1)),
@@ -178,7 +209,9 @@ def _scratch(booster: Booster) -> Scratch:
         T=np.empty((m, N)),
         W=np.empty(N),
         sound=np.empty(N),
-        room=np.empty((rooms(booster.bank), N)),
+        room=np.empty((rows, N)),
+        desk=np.empty(desks(booster.rule)),
+        turn=Turn(np.empty((m, 1)), np.empty((m, 1)), np.empty(1), np.empty((rows, 1))),
     )
 
 
@@ -189,39 +222,75 @@ def _learn(
     X, Y, weights = events
     for k in range(X.shape[0]):
         x, y, w = X[k], Y[k], weights[k]
+        if w > 0.0:
+            shadow(bank, rule, loss, x, y, w, seen, a, scores[k])
         predict(bank, x, a.h, a.room)
         bad = sanitise(a.h, a.sound)
-        forward(rule, a.h, a.F, scores[k])
+        forward(rule, a.h, a.F, scores[k], a.desk)
         if w > 0.0:
-            assess(loss, a.F, y, a.G, a.L)
-            observe(seen, value(loss, scores[k], y), a.L, w)
+            judge(rule, loss, a.F, y, a.G, a.L)
+            observe(seen, lost(rule, loss, scores[k], y, a), a.L, w)
             fill(a.W, w)
-            targets(rule, loss, y, a.h, a.F, a.G, a.T, a.W)
+            targets(rule, loss, y, a.h, a.F, a.G, a.T, a.W, a.desk)
             if bad + strays(a.T) > 0:
                 limit(seen, a.T, a.W, a.sound)
-            measure(seen, a.h, a.T, w)
+            measure(seen, a.h, a.T, a.W, (rule.mode, reach(rule), w))
             update(bank, x, a.h, a.T, a.W, rule.mode, a.room)
-            adapt(rule, loss, y, a.h, a.F, a.G, w)
+            adapt(rule, loss, y, a.h, a.F, a.G, w, a.desk)
+
+
+@inlined
+def lost(rule: Any, loss: Any, s: Vec, y: Vec, a: Scratch) -> float:
+    """Return the loss of the served score s (m,), which `judge` knows where s is the last
+    prefix.
+    """
+    last = a.L.shape[0] - 1
+    known = True
+    for c in range(s.shape[0]):
+        known = known and s[c] == a.F[c, last]
+    return a.L[last] if known else cost(rule, loss, s, y)  # type: ignore[no-any-return]
+
+
+@kernel
+def _learn_in_turn(
+    bank: Any, rule: Any, loss: Any, seen: Progress, events: Any, a: Scratch, scores: Mat
+) -> None:
+    # docs/adr/0010: rules that look at a learner's answer after it learned.
+    X, Y, weights = events
+    for k in range(X.shape[0]):
+        x, y, w = X[k], Y[k], weights[k]
+        predict(bank, x, a.h, a.room)
+        bad = sanitise(a.h, a.sound)
+        forward(rule, a.h, a.F, scores[k], a.desk)
+        if w > 0.0:
+            judge(rule, loss, a.F, y, a.G, a.L)
+            observe(seen, cost(rule, loss, scores[k], y), a.L, w)
+            prepare(bank, x)
+            boost(rule, bank, y, x, w, a.T, a.W, a.turn)
+            if bad + strays(a.T) > 0:
+                limit(seen, a.T, a.W, a.sound)
+            measure(seen, a.h, a.T, a.W, (rule.mode, 1.0, w))
 
 
 @kernel
 def _predict(bank: Any, rule: Any, X: Mat, sizes: Any, scores: Mat) -> None:
     # Its own scratch, made once a batch: a single row is answered 5 us sooner than from Python's.
-    m, (rows, N) = scores.shape[1], sizes
+    m, (N, rows, places) = scores.shape[1], sizes
     h, F, sound, room = np.empty((m, N)), np.empty((m, N + 1)), np.empty(N), np.empty((rows, N))
+    desk = np.empty(places)
     for k in range(X.shape[0]):
-        predict(bank, X[k], h, room)
+        answer(bank, X[k], h, room)
         sanitise(h, sound)
-        forward(rule, h, F, scores[k])
+        serve(rule, h, F, scores[k], desk)
 
 
 @kernel
 def _prefixes(bank: Any, rule: Any, X: Mat, a: Scratch, sums: Mat3) -> None:
     yhat = np.empty(a.h.shape[0])
     for k in range(X.shape[0]):
-        predict(bank, X[k], a.h, a.room)
+        answer(bank, X[k], a.h, a.room)
         sanitise(a.h, a.sound)
-        forward(rule, a.h, a.F, yhat)
+        serve(rule, a.h, a.F, yhat, a.desk)
         for c in range(a.F.shape[0]):
             for i in range(a.F.shape[1]):
                 sums[k, i, c] = a.F[c, i]
@@ -234,9 +303,15 @@ def _link(loss: Any, scores: Mat, linked: Mat) -> None:
 
 
 @kernel
-def _losses(loss: Any, scores: Mat, Y: Mat, found: Vec) -> None:
+def _say(rule: Any, loss: Any, scores: Mat, linked: Mat) -> None:
     for k in range(scores.shape[0]):
-        found[k] = value(loss, scores[k], Y[k])
+        say(rule, loss, scores[k], linked[k])
+
+
+@kernel
+def _losses(rule: Any, loss: Any, scores: Mat, Y: Mat, found: Vec) -> None:
+    for k in range(scores.shape[0]):
+        found[k] = cost(rule, loss, scores[k], Y[k])
 
 
 @kernel

@@ -12,36 +12,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.banks.linear import LINEAR_BANK
-from models.banks.nets import NETS
+from models.banks import ALL as ALL_BANKS
+from models.banks.averaged import averaged
+from models.banks.copies import Copies
 from models.booster import Booster
 from models.losses import LOSSES
+from models.one_vs_rest import OneVsRest, binary_task, one_vs_rest
 from models.progressive import progress
-from models.rules.sgb import SGB, step
-from models.types import ModelError, Param, Part, plain
+from models.rules import ALL as ALL_RULES
+from models.types import ModelError, Param, Part, Setting, plain
 from models.verbs import learning_only
 
 Arrays = dict[str, NDArray[Any]]
 
-RULES: dict[str, Part] = {SGB.kind: SGB}
-BANKS: dict[str, Part] = {LINEAR_BANK.kind: LINEAR_BANK, NETS.kind: NETS}
+RULES: dict[str, Part] = {part.kind: part for part in ALL_RULES}
+BANKS: dict[str, Part] = {part.kind: part for part in ALL_BANKS}
 PARTS: dict[str, Mapping[str, Part]] = {"rule": RULES, "bank": BANKS, "loss": LOSSES}
 TASK_LOSS = {"regression": "squared", "binary": "logistic", "multiclass": "softmax"}
-TASK_FITS = {"regression": ("squared",), "binary": ("logistic",), "multiclass": ("softmax",)}
-RATES = {"nag": 0.5, "sgd": 0.05}
-NET_RATES = {"adam": 0.001, "sgd": 0.3}
+TASK_FITS = {
+    "regression": ("squared", "squared_full", "absolute", "quantile", "huber", "poisson", "pnorm"),
+    "binary": ("logistic", "logistic2", "hinge", "exponential", "linear", "mls"),
+    "multiclass": ("softmax",),
+}
 
 
 def build(
     spec: Mapping[str, Any] | None, d: int, m: int = 1, *, task: str | None = None
-) -> Booster:
-    """Return a booster that has seen nothing.
+) -> Booster | OneVsRest:
+    """Return a booster that has seen nothing; a `multiclass: one_vs_rest` beside its parts makes
+    one for each class.
 
     Parameters
     ----------
     spec : rule, bank, loss and seed as in `kaboost.yaml`; None is the default model of the task.
     d : number of features.
-    m : outputs: 1, or the number of classes for softmax.
+    m : outputs: 1, or the number of classes for softmax and one_vs_rest.
     task : regression, binary or multiclass; only needed where the specification names no loss.
 
     Raises
@@ -58,12 +63,23 @@ def build(
     full = normalise_spec(spec, task)
     for name, count in (("d", d), ("m", m)):
         _integer(name, plain(count), 1, 2**31)
+    if full.pop("multiclass", None):
+        return one_vs_rest([_build(full, d, 1) for _ in range(m)], d)
+    return _build(full, d, m)
+
+
+def _build(full: Mapping[str, Any], d: int, m: int) -> Booster:
     _check_pair(full, d, m)
     loss = make_loss(full["loss"])
-    bank_params, N = full["bank"], full["bank"]["n"]
-    rule = RULES[full["rule"]["kind"]].make(full["rule"], loss, m)
-    bank = BANKS[bank_params["kind"]].make(bank_params, d, m, full["seed"])
-    return Booster(bank, rule, loss, progress(N), np.array([d, m], np.int64))
+    part = BANKS[full["bank"]["kind"]]
+    setting = Setting(full, loss, part, d, m)
+    rule = RULES[full["rule"]["kind"]].make(full["rule"], setting)
+    bank = part.make(full["bank"], d, m, full["seed"])
+    if full["rule"].get("averaged") or full["rule"].get("avg_halflife"):
+        bank = averaged(bank, full["rule"]["avg_halflife"])
+    if getattr(rule, "alike", False):
+        bank = Copies(part.make({**full["bank"], "n": 1}, d, m, full["seed"]))
+    return Booster(bank, rule, loss, progress(setting.learners), np.array([d, m], np.int64))
 
 
 def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> dict[str, Any]:
@@ -71,13 +87,14 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
     if spec is not None and not isinstance(spec, Mapping):
         raise ModelError(f"model: {spec!r} is no specification; give rule, bank and loss by name")
     given = dict(spec or {})
-    _refuse_unknown("model", given, (*PARTS, "seed"))
+    wrapper = given.pop("multiclass", None)
+    if wrapper is not None:
+        return {**normalise_spec(given, binary_task(wrapper, task)), "multiclass": wrapper}
+    _refuse_unknown("model", given, (*PARTS, "seed", "multiclass"))
     if task is not None and task not in TASK_LOSS:
         raise ModelError(f"task: {task!r} is not one; take {', '.join(TASK_LOSS)}")
     if "loss" not in given:
-        if task is None:
-            raise ModelError(f"loss: missing; name one of {', '.join(LOSSES)}, or give the task")
-        given["loss"] = TASK_LOSS[task]
+        given["loss"] = _unnamed_loss(given.get("rule", "sgb"), task)
     given = {"rule": "sgb", "bank": "linear", **given}
     full: dict[str, Any] = {word: _fill(word, given[word]) for word in PARTS}
     if task is not None and full["loss"]["kind"] not in TASK_FITS[task]:
@@ -85,10 +102,26 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
             f"loss: {full['loss']['kind']} does not answer a {task} task; "
             f"take {' or '.join(TASK_FITS[task])}"
         )
-    full["rule"]["eta"] = step(full["rule"], make_loss(full["loss"]), full["bank"]["n"])
-    _fill_rates(full["bank"])
+    for word in ("bank", "rule"):  # a rule's defaults may depend on the bank's
+        own = full[word]
+        around = {**full, "task": task, "part": BANKS[full["bank"]["kind"]]}
+        PARTS[word][own["kind"]].complete(own, make_loss(full["loss"]), around)
     full["seed"] = _integer("seed", given.get("seed", 1), 0, 2**63 - 1)
     return full
+
+
+def _unnamed_loss(rule: Any, task: str | None) -> str:
+    """Return the loss of a specification that names none: the task's, or the first that the rule
+    takes and the task allows.
+    """
+    kind = rule.get("kind") if isinstance(rule, Mapping) else rule
+    fixed = RULES[kind].losses if isinstance(kind, str) and kind in RULES else ()
+    if task is None:
+        if not fixed:
+            raise ModelError(f"loss: missing; name one of {', '.join(LOSSES)}, or give the task")
+        return fixed[0]
+    fitting = [loss for loss in fixed if loss in TASK_FITS[task]]
+    return fitting[0] if fitting and TASK_LOSS[task] not in fitting else TASK_LOSS[task]
 
 
 def make_loss(params: Mapping[str, Any]) -> Any:
@@ -96,19 +129,19 @@ def make_loss(params: Mapping[str, Any]) -> Any:
     return LOSSES[params["kind"]].make(**{k: v for k, v in params.items() if k != "kind"})
 
 
-def to_arrays(booster: Booster) -> Arrays:
+def to_arrays(booster: Booster | OneVsRest) -> Arrays:
     """Return every array of the booster under its dotted name, such as "bank.w"; scalars are arrays
     of no axis.
     """
-    return {name: array for name, array, _ in _leaves(booster)}
+    return {name: array for name, array, _ in _leaves("", booster)}
 
 
-def serving_arrays(booster: Booster) -> Arrays:
+def serving_arrays(booster: Booster | OneVsRest) -> Arrays:
     """Return the arrays a prediction needs: all but those that only learning reads."""
-    return {name: array for name, array, serving in _leaves(booster) if serving}
+    return {name: array for name, array, serving in _leaves("", booster) if serving}
 
 
-def from_arrays(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Booster:
+def from_arrays(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Booster | OneVsRest:
     """Return the booster of `spec` over these very arrays: read-only ones serve, writable ones go
     on learning.
 
@@ -123,50 +156,54 @@ def from_arrays(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
     if "shape" not in arrays or arrays["shape"].shape != (2,):
         raise ModelError("arrays: 'shape' is missing; these are not a booster's arrays")
     d, m = (int(n) for n in arrays["shape"])
-    fresh = build(spec, d, m)
-    return Booster(
-        bank=_refill("bank", fresh.bank, arrays),
-        rule=_refill("rule", fresh.rule, arrays),
-        loss=fresh.loss,
-        progress=_refill("progress", fresh.progress, arrays),
-        shape=arrays["shape"],
-    )
+    filled: Booster | OneVsRest = _refill("", build(spec, d, m), arrays)
+    return filled
 
 
 def _refill(prefix: str, part: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     only = learning_only(part)
-    found = {}
+    found: dict[str, Any] = {}
     for field, template in part._asdict().items():
-        name = f"{prefix}.{field}"
-        if not isinstance(template, np.ndarray):
-            continue
-        if name in arrays:
-            array = arrays[name]
-            if array.dtype != template.dtype or array.shape != template.shape:
-                raise ModelError(
-                    f"arrays: {name!r} is {array.dtype} {array.shape}, "
-                    f"not {template.dtype} {template.shape}"
-                )
-            found[field] = array
-        elif field in only:
-            found[field] = np.zeros((0,) * template.ndim, template.dtype)
-        else:
-            raise ModelError(
-                f"arrays: {name!r} is missing; take the arrays of the same specification"
-            )
+        name = f"{prefix}.{field}" if prefix else field
+        if hasattr(template, "_asdict"):
+            found[field] = _refill(name, template, arrays)
+        elif isinstance(template, tuple):
+            parts = enumerate(template)
+            found[field] = tuple(_refill(f"{name}.{k}", part, arrays) for k, part in parts)
+        elif isinstance(template, np.ndarray):
+            found[field] = _same(name, template, arrays, field in only)
     return part._replace(**found)
 
 
-def _leaves(booster: Booster) -> Iterator[tuple[str, NDArray[Any], bool]]:
-    for word, part in booster._asdict().items():
-        if isinstance(part, np.ndarray):
-            yield word, part, True
-            continue
-        only = learning_only(part)
-        for field, array in part._asdict().items():
-            if isinstance(array, np.ndarray):
-                assert array.flags.c_contiguous, f"{word}.{field} must be C-contiguous"
-                yield f"{word}.{field}", array, field not in only
+def _same(
+    name: str, template: NDArray[Any], arrays: Mapping[str, NDArray[Any]], optional: bool
+) -> NDArray[Any]:
+    """Return the array of that name, like its template; an empty one if it may be missing."""
+    if name not in arrays:
+        if optional:
+            return np.zeros((0,) * template.ndim, template.dtype)
+        raise ModelError(f"arrays: {name!r} is missing; take the arrays of the same specification")
+    array = arrays[name]
+    if array.dtype != template.dtype or array.shape != template.shape:
+        raise ModelError(
+            f"arrays: {name!r} is {array.dtype} {array.shape}, "
+            f"not {template.dtype} {template.shape}"
+        )
+    return array
+
+
+def _leaves(prefix: str, part: Any) -> Iterator[tuple[str, NDArray[Any], bool]]:
+    only = learning_only(part) if prefix else ()
+    for field, value in part._asdict().items():
+        name = f"{prefix}.{field}" if prefix else field
+        if isinstance(value, np.ndarray):
+            assert value.flags.c_contiguous, f"{name} must be C-contiguous"
+            yield name, value, field not in only
+        elif hasattr(value, "_asdict"):
+            yield from _leaves(name, value)
+        elif isinstance(value, tuple):  # the classes of one_vs_rest
+            for k, each in enumerate(value):
+                yield from _leaves(f"{name}.{k}", each)
 
 
 def _fill(word: str, given: Any) -> dict[str, Any]:
@@ -196,6 +233,8 @@ def _value(word: str, param: Param, given: Any) -> Any:
         if not isinstance(given, bool):
             raise ModelError(f"{where}: {given!r} is not true or false")
         return given
+    if param.infinite and given in ("inf", math.inf):
+        return "inf"  # a word, because JSON has no infinity
     if isinstance(given, str) and param.choices:
         if given not in param.choices:
             raise ModelError(f"{where}: {given!r} is not known{_nearest(given, param.choices)}")
@@ -220,13 +259,14 @@ def _integer(where: str, given: Any, low: int, high: int) -> int:
     return given
 
 
-def _fill_rates(bank: dict[str, Any]) -> None:
-    """Put the default learning rate that goes with the step."""
-    if bank.get("lr", 0.0) is None:
-        bank["lr"] = RATES[bank["step"]] if "step" in bank else NET_RATES[bank["optimiser"]]
-
-
 def _check_pair(full: Mapping[str, Any], d: int, m: int) -> None:
+    rule, loss = full["rule"]["kind"], full["loss"]["kind"]
+    fixed = RULES[rule].losses
+    if fixed and loss not in fixed:
+        wrapped = ", with multiclass: one_vs_rest" if loss == "softmax" else ""
+        raise ModelError(
+            f"loss: {rule} fixes its own loss; take {' or '.join(fixed)}{wrapped}, not {loss}"
+        )
     for word, parts in PARTS.items():
         reason = parts[full[word]["kind"]].forbids({**full, "d": d, "m": m})
         if reason:

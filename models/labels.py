@@ -27,6 +27,7 @@ class Labels(NamedTuple):
 
     kind: str  # regression, binary or multiclass
     classes: tuple[Label, ...]  # none for regression; the negative one first for binary
+    least: float = -VALUE_LIMIT  # of a number, where the loss learns no less
 
     @property
     def m(self) -> int:
@@ -42,7 +43,7 @@ class Labels(NamedTuple):
             For a label the task does not know; it names the known ones.
         """
         if self.kind == "regression":
-            return _number(label)
+            return self._number(label)
         if label in self.classes:
             index = self.classes.index(label)
             if self._spells(label, index):
@@ -59,6 +60,15 @@ class Labels(NamedTuple):
     def text(self, label: Label) -> str:
         """Return how a label reads as a key: `true` and `false` for booleans."""
         return _text(label)
+
+    def _number(self, label: object) -> float:
+        number = _number(label)
+        if number < self.least:
+            raise ValueError(
+                f"label: {label!r} is below {self.least:g}; the loss learns nothing smaller, so "
+                "send such events elsewhere or take another loss"
+            )
+        return number
 
     def _spells(self, label: object, index: int) -> bool:
         """Tell true from 1, which are equal in Python; only the classes 0 and 1 accept both."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,18 @@ from models.build import build, from_arrays, normalise_spec, serving_arrays, to_
 from models.encoding import Encoder, Table
 from models.format import Arrays, FormatError, pack, unpack
 from models.labels import Label
+from models.losses import has_probability
 from models.rows import tabulate
 from models.types import Ints, Mat, ModelError, Vec, plain
+from models.verbs import cost, reveal
+
+LOG_LOSSES = ("logistic", "logistic2", "softmax")  # log-losses themselves, exact in the tails
+LEAST_SHARE = 1e-6  # a label's probability counts as at least this, as a vote's does
+
+
+def _votes(booster: Any) -> bool:
+    """Return whether the rule's scores are votes, which have a log-loss of their own."""
+    return cost.dispatch(type(booster.rule)) is not cost.dispatch(object)
 
 
 class Model:
@@ -62,6 +73,8 @@ class Model:
         self.task = task
         self.labels = task_labels.labels(task, labels)
         self.spec = normalise_spec(spec, task)
+        if self.spec["loss"]["kind"] == "poisson":
+            self.labels = self.labels._replace(least=0.0)
         self.encoder = Encoder(features)
         self.booster = build(self.spec, self.encoder.width, self.labels.m, task=task)
         self.serving_only = False
@@ -103,6 +116,8 @@ class Model:
     def predictions(self, scores: Mat) -> Mat:
         """Return what scores (B, m) stand for: numbers (B,), or probabilities (B, C) by class."""
         linked = predictions(self.booster, scores)
+        if self.task == "binary" and not self.probable:
+            linked = 0.5 + 0.5 * linked  # the sign, as certain as it says
         if self.task == "regression":
             return linked[:, 0]
         if self.task == "multiclass":
@@ -112,15 +127,31 @@ class Model:
         both[:, 0] = 1.0 - both[:, 1]
         return both
 
-    def losses_errors(self, scores: Mat, y: Vec) -> tuple[Vec, Vec]:
-        """Return bare loss (B,) and error (B,) of scores (B, m), as the baselines define both.
+    @cached_property
+    def probable(self) -> bool:
+        """Whether classes get probabilities: every loss of classes but hinge gives them."""
+        return self.task != "regression" and (
+            has_probability(self.booster.loss) or _votes(self.booster)
+        )
 
-        Bare is without the l2 term of the specification, which the baselines do not pay.
+    def losses_errors(self, scores: Mat, y: Vec) -> tuple[Vec, Vec]:
+        """Return the comparable loss (B,) and error (B,) of scores (B, m), as the baselines have
+        them.
+
+        Comparable whatever the loss that is learned: half the square for numbers, log-loss for
+        classes, without any l2. What gives no probability has the loss that it learned.
         """
-        bare = self.booster._replace(loss=self.booster.loss._replace(l2=0.0))
         said = self.predictions(scores)
-        errors = abs(said - y) if self.task == "regression" else self.choose(said) != y
-        return losses(bare, scores, y), errors.astype(np.float64)
+        if self.task == "regression":
+            with np.errstate(over="ignore"):
+                return 0.5 * (said - y) * (said - y), abs(said - y)
+        errors = (self.choose(said) != y).astype(np.float64)
+        kind = self.spec["loss"]["kind"]
+        if kind in LOG_LOSSES or not self.probable or _votes(self.booster):
+            bare = self.booster._replace(loss=self.booster.loss._replace(l2=0.0))
+            return losses(bare, scores, y), errors
+        of_label = said[np.arange(len(said)), y.astype(np.int64)]
+        return -np.log(np.clip(of_label, LEAST_SHARE, 1.0)), errors
 
     def choose(self, probabilities: Mat) -> Ints:
         """Return the class index (B,) that probabilities (B, C) stand for.
@@ -191,10 +222,11 @@ class Model:
         Raises
         ------
         ModelError
-            For a regression, which has none.
+            For a regression and for the loss hinge, which have none.
         """
-        if self.task == "regression":
-            raise ModelError("task: a regression has no probabilities; call predict_many")
+        if not self.probable:
+            what = "a regression" if self.task == "regression" else "the loss hinge"
+            raise ModelError(f"task: {what} has no probabilities; call predict_many")
         return self.predictions(self.predict_table(tabulate(self.encoder.schema, rows)))
 
     # The state, and a file of it.
@@ -204,8 +236,9 @@ class Model:
         return {**to_arrays(self.booster), **self.encoder.to_arrays()}
 
     def serving_arrays(self) -> Arrays:
-        """Return the arrays that a prediction needs; no copy."""
-        return {**serving_arrays(self.booster), **self.encoder.to_arrays()}
+        """Return the arrays that a prediction needs, and what the rule shows of itself; no copy."""
+        shown = {f"shown.{name}": values for name, values in reveal(self.booster.rule).items()}
+        return {**serving_arrays(self.booster), **self.encoder.to_arrays(), **shown}
 
     def describe(self) -> dict[str, Any]:
         """Return what the arrays alone do not say, as plain JSON values.

@@ -4,12 +4,14 @@ in the learning pass.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.types import LOSS_LIMIT, Ints, Mat, Vec
-from models.verbs import kernel
+from models.lanes import Lane, NewLane, Number, sweep, where
+from models.types import LINEAR, LOSS_LIMIT, SQUARE, Ints, Mat, Vec
+from models.verbs import inlined, kernel
 
 DECAY = 0.999  # of the recent figures: a memory of about a thousand events (specification, 9.1)
 
@@ -24,15 +26,16 @@ class Progress(NamedTuple):
     clipped: Ints  # () targets clipped to +-1e6
     capped: Ints  # () losses cut to 1e12
     weight_sum: Vec  # ()
-    loss_sum: Vec  # () of the served score
+    loss_sum: Vec  # () of the score made while learning
+    averaged_loss_sum: Vec  # () of what averaged banks serve instead; 0 for others
     prefix_loss_sum: Vec  # (N+1,)
-    target_square: Vec  # (N,) sum of |target|^2
-    error_square: Vec  # (N,) sum of |target - h|^2
+    edge_total: Vec  # (N,) what there was to explain: see `measure`
+    edge_missed: Vec  # (N,) what each learner left of it
     recent_weight: Vec  # () decayed by .999 an event, like all that follows
     recent_loss: Vec  # ()
     recent_prefix_loss: Vec  # (N+1,)
-    recent_target_square: Vec  # (N,)
-    recent_error_square: Vec  # (N,)
+    recent_edge_total: Vec  # (N,)
+    recent_edge_missed: Vec  # (N,)
 
     @property
     def mean_loss(self) -> float:
@@ -48,15 +51,17 @@ class Progress(NamedTuple):
 
     @property
     def edges(self) -> Vec:
-        """Edge of every weak learner, 1 - sum |target - h|^2 / sum |target|^2, (N,); specification,
-        9.1.
+        """Edge of every weak learner, (N,); specification, 9.1.
+
+        1 - sum |target - h|^2 / sum |target|^2 where learners fit targets, the correlation with the
+        negative slope where they are fed slopes, 1/2 - the weighted error where they classify.
         """
-        return 1.0 - _ratio(self.error_square, self.target_square)
+        return 1.0 - _ratio(self.edge_missed, self.edge_total)
 
     @property
     def recent_edges(self) -> Vec:
         """The same over about the last thousand events, (N,)."""
-        return 1.0 - _ratio(self.recent_error_square, self.recent_target_square)
+        return 1.0 - _ratio(self.recent_edge_missed, self.recent_edge_total)
 
     @property
     def recent_prefix_losses(self) -> Vec:
@@ -73,18 +78,19 @@ def progress(N: int) -> Progress:
         capped=np.zeros((), np.int64),
         weight_sum=np.zeros(()),
         loss_sum=np.zeros(()),
+        averaged_loss_sum=np.zeros(()),
         prefix_loss_sum=np.zeros(N + 1),
-        target_square=np.zeros(N),
-        error_square=np.zeros(N),
+        edge_total=np.zeros(N),
+        edge_missed=np.zeros(N),
         recent_weight=np.zeros(()),
         recent_loss=np.zeros(()),
         recent_prefix_loss=np.zeros(N + 1),
-        recent_target_square=np.zeros(N),
-        recent_error_square=np.zeros(N),
+        recent_edge_total=np.zeros(N),
+        recent_edge_missed=np.zeros(N),
     )
 
 
-@kernel
+@inlined
 def observe(seen: Progress, served: float, L: Vec, w: float) -> None:
     """Record the loss of the served score and of every prefix L (N+1,) for an event of weight w >
     0.
@@ -99,29 +105,93 @@ def observe(seen: Progress, served: float, L: Vec, w: float) -> None:
     kept = served if served < LOSS_LIMIT else LOSS_LIMIT
     seen.loss_sum[()] += w * kept
     seen.recent_loss[()] = DECAY * seen.recent_loss[()] + w * kept
-    for i in range(L.shape[0]):
-        seen.prefix_loss_sum[i] += w * L[i]
-        seen.recent_prefix_loss[i] = DECAY * seen.recent_prefix_loss[i] + w * L[i]
+    record(seen.prefix_loss_sum, seen.recent_prefix_loss, L, w)
+
+
+@sweep
+def record(total: NewLane, recent: NewLane, L: Lane, w: Number) -> tuple[NewLane, NewLane]:
+    """Add the losses L (N+1,) of all prefixes to their sums."""
+    loss = w * L
+    return total + loss, DECAY * recent + loss
+
+
+@inlined
+def measure(seen: Progress, h: Mat, T: Mat, W: Vec, how: Any) -> None:
+    """Record how much of its task each learner's h (m, N) did; `how` is mode, bound of h, event
+    weight w > 0.
+
+    SQUARE: of w |target|^2, w |target - h|^2 is missed. LINEAR: of w D |slope|, w (D |slope| +
+    <slope, h>) is. LOGISTIC: of the learner's weight, half is, and all of it as well when the class
+    is wrong.
+    """
+    mode, bound, w = how
+    if mode == SQUARE:
+        total, missed = seen.edge_total, seen.edge_missed
+        recent, missed_recently = seen.recent_edge_total, seen.recent_edge_missed
+        for c in range(h.shape[0]):
+            decay = DECAY if c == 0 else 1.0
+            fit(total, missed, recent, missed_recently, h[c], T[c], w, decay)
+        return
+    for i in range(h.shape[1]):
+        seen.recent_edge_total[i] *= DECAY
+        seen.recent_edge_missed[i] *= DECAY
+    if mode == LINEAR:
+        _measure_slope(seen, h, T, bound, w)
+    else:
+        _measure_votes(seen, h, T, W)
+
+
+@sweep
+def fit(
+    total: NewLane,
+    missed: NewLane,
+    recent: NewLane,
+    missed_recently: NewLane,
+    h: Lane,
+    T: Lane,
+    w: Number,
+    decay: Number,
+) -> tuple[NewLane, NewLane, NewLane, NewLane]:
+    """Add what there was to fit in one output, and what was missed, to their sums."""
+    square = w * T * T
+    gap = (T - h) * (T - h)
+    error = w * where(gap < LOSS_LIMIT, gap, LOSS_LIMIT)
+    return total + square, missed + error, decay * recent + square, decay * missed_recently + error
 
 
 @kernel
-def measure(seen: Progress, h: Mat, T: Mat, w: float) -> None:
-    """Record how much of its target T (m, N) each learner's h (m, N) explained, for an event of
-    weight w > 0.
-    """
+def _measure_slope(seen: Progress, h: Mat, T: Mat, bound: float, w: float) -> None:
     m, N = h.shape
     for i in range(N):
-        seen.recent_target_square[i] *= DECAY
-        seen.recent_error_square[i] *= DECAY
-    for c in range(m):
-        for i in range(N):
-            target = w * T[c, i] * T[c, i]
-            miss = (T[c, i] - h[c, i]) * (T[c, i] - h[c, i])
-            error = w * (miss if miss < LOSS_LIMIT else LOSS_LIMIT)
-            seen.target_square[i] += target
-            seen.error_square[i] += error
-            seen.recent_target_square[i] += target
-            seen.recent_error_square[i] += error
+        square = 0.0
+        product = 0.0
+        for c in range(m):
+            square += T[c, i] * T[c, i]
+            product += T[c, i] * h[c, i]
+        total = w * bound * math.sqrt(square)
+        seen.edge_total[i] += total
+        seen.edge_missed[i] += total + w * product
+        seen.recent_edge_total[i] += total
+        seen.recent_edge_missed[i] += total + w * product
+
+
+@kernel
+def _measure_votes(seen: Progress, h: Mat, T: Mat, W: Vec) -> None:
+    m, N = h.shape
+    for i in range(N):
+        wrong = (h[0, i] >= 0.0) != (T[0, i] > 0.0)
+        if m > 1:
+            said = 0
+            true = 0
+            for c in range(1, m):
+                said = c if h[c, i] > h[said, i] else said
+                true = c if T[c, i] > T[true, i] else true
+            wrong = said != true
+        missed = W[i] * (1.5 if wrong else 0.5)
+        seen.edge_total[i] += W[i]
+        seen.edge_missed[i] += missed
+        seen.recent_edge_total[i] += W[i]
+        seen.recent_edge_missed[i] += missed
 
 
 def _ratio(sums: Vec, total: Vec) -> Vec:

@@ -54,10 +54,30 @@ class Param(NamedTuple):
     high: float | None = None
     choices: tuple[str, ...] = ()
     integer: bool = False
+    infinite: bool = False  # "inf" is a value as well
+
+
+class Setting(NamedTuple):
+    """What the parts of one booster may know of one another while they are made."""
+
+    full: Mapping[str, Any]  # the specification with the defaults of every part
+    loss: Any  # the loss itself
+    bank: Part  # the bank's kind
+    d: int
+    m: int
+
+    @property
+    def learners(self) -> int:
+        """The number of weak learners, N."""
+        return int(self.full["bank"]["n"])
 
 
 class Part(NamedTuple):
-    """One kind of rule, bank or loss: its words for people, the function that makes its state."""
+    """One kind of rule, bank or loss: its words for people, the function that makes its state.
+
+    `make` takes its own parameters: a loss as keywords, a bank as (params, d, m, seed), a rule as
+    (params, Setting). `complete` fills in the defaults that depend on the other parts, in place.
+    """
 
     kind: str
     summary: str
@@ -65,3 +85,9 @@ class Part(NamedTuple):
     params: tuple[Param, ...]
     make: Callable[..., Any]
     forbids: Callable[[Mapping[str, Any]], str | None] = lambda context: None
+    complete: Callable[[dict[str, Any], Any, dict[str, Any]], None] = lambda own, loss, full: None
+    losses: tuple[str, ...] = ()  # of a rule: the only kinds it takes; empty for all
+    modes: tuple[int, ...] = (SQUARE, LINEAR, LOGISTIC)  # of a bank: what it can be asked for
+    gradient: bool = True  # of a bank: it moves by derivatives, not by a closed form
+    random: Callable[[Mapping[str, Any]], bool] = lambda own: False  # of a bank: learners differ
+    draws: Callable[[Mapping[str, Any], int, int], int] = lambda own, d, m: 0  # of a bank

@@ -8,9 +8,10 @@ combination and still inlines to straight code.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from functools import singledispatch
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast
 
 from numba import njit
 from numba.extending import overload
@@ -25,8 +26,25 @@ JIT: Any = {"error_model": "numpy", "nogil": True}
 
 
 def kernel(function: Function) -> Function:
-    """Compile `function` without the GIL, cached on disk; plain Python when numba's JIT is off."""
-    return cast(Function, njit(cache=True, nogil=True, error_model="numpy")(function))
+    """Compile `function` without the GIL, cached on disk; plain Python when numba's JIT is off.
+
+    Only a kernel that names NumPy can make arrays; every other one borrows its caller's, and counts
+    no references: counting those of a state cost half of an event.
+    """
+    options: Any = {"_nrt": "np" in function.__code__.co_names}
+    compiled = njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+    return cast(Function, compiled)
+
+
+def inlined(function: Function) -> Function:
+    """Like `kernel`, but put whole into its callers before types are known: handing over a state
+    array by array cost more than many a kernel does.
+    """
+    options: Any = {"_nrt": False}
+    compiled = njit(cache=True, nogil=True, error_model="numpy", inline="always", **options)(
+        function
+    )
+    return cast(Function, compiled)
 
 
 class Verb(Protocol):
@@ -41,17 +59,22 @@ class Verb(Protocol):
     def dispatch(self, kind: type) -> Callable[..., Any]: ...
 
 
-def verb(default: Callable[..., Any]) -> Verb:
-    """Make a kernel verb: dispatched by the type of its first argument, in Python and numba."""
+def verb(default: Callable[..., Any], inline: Literal["always", "never"] = "always") -> Verb:
+    """Make a kernel verb: dispatched by the type of its first argument, in Python and numba.
+
+    A default that raises stands for "every type registers its own"; any other default serves all
+    types that register none. A verb over numbers alone need not be inlined, which compiles sooner.
+    """
     table = singledispatch(default)
+    required = "unregistered" in default.__code__.co_names
 
     def resolve(*types: Any) -> Callable[..., Any] | None:
         found = table.dispatch(getattr(types[0], "instance_class", object))
-        return None if found is default else found
+        return None if found is default and required else found
 
     resolve.__signature__ = inspect.signature(default)  # type: ignore[attr-defined]
     # Inlined before types are lowered: a call would count references to every array of its state.
-    overload(table, strict=False, jit_options=JIT, inline="always")(resolve)
+    overload(table, strict=False, jit_options=JIT, inline=inline)(resolve)
     return cast(Verb, table)
 
 
@@ -81,13 +104,57 @@ def update(bank: Any, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room:
 
 
 @verb
-def forward(rule: Any, h: Mat, F: Mat, yhat: Vec) -> None:
-    """Fill the partial sums F (m, N+1), F[:, 0] = y0, and the served score yhat (m,)."""
+def answer(bank: Any, x: Vec, h: Mat, room: Mat) -> None:
+    """Fill h (m, N) with what is served for x (d,): `predict`, unless the bank serves an average of
+    what it learned.
+    """
+    predict(bank, x, h, room)
+
+
+@verb
+def one(bank: Any, i: int) -> Any:
+    """Return learner i as a bank of one: the same type over views of the same arrays."""
+    raise unregistered("one", bank)
+
+
+@verb
+def prepare(bank: Any, x: Vec) -> None:
+    """Move what all learners share to where x (d,) puts it, before single ones learn from it.
+
+    `update` does that by itself; the sequential pair `learn_one`, `predict_one` needs it done once
+    an event.
+    """
+
+
+@verb
+def renew(bank: Any, i: int, state: Any) -> None:
+    """Make learner i a fresh one; what is random is drawn from the generator `state`."""
+    raise unregistered("renew", bank)
+
+
+@verb
+def forward(rule: Any, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+    """Fill F (m, N+1) with what every prefix says, and the served score yhat (m,).
+
+    F is the partial sums for most rules, F[:, 0] = y0. h (m, N) may be clipped in place. `desk`
+    (desks(rule),) is the rule's scratch: what it holds is there for the later verbs of the same
+    event.
+    """
     raise unregistered("forward", rule)
 
 
 @verb
-def targets(rule: Any, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec) -> None:
+def serve(rule: Any, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+    """Do what `forward` does where nothing will be learned: the same, unless the rule draws its
+    answer.
+    """
+    forward(rule, h, F, yhat, desk)
+
+
+@verb
+def targets(
+    rule: Any, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, desk: Vec
+) -> None:
     """Fill T (m, N) and W (N,): what each learner should learn; G (m, N+1) is the gradient at every
     prefix.
 
@@ -97,9 +164,57 @@ def targets(rule: Any, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec
 
 
 @verb
-def adapt(rule: Any, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float) -> None:
+def adapt(rule: Any, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec) -> None:
     """Move the rule's own state after the bank has learned, from the quantities before it did."""
     raise unregistered("adapt", rule)
+
+
+@verb
+def boost(rule: Any, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, turn: Any) -> None:
+    """Teach one learner after the other, for rules that look at a learner's answer after it learned
+    (specification, section 0).
+
+    Fill T (m, N) and W (N,) with what each was taught. `turn` is scratch for one learner.
+    """
+    raise unregistered("boost", rule)
+
+
+@verb
+def judge(rule: Any, loss: Any, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
+    """Fill value L (N+1,) and gradient G (m, N+1) of every prefix F (m, N+1): the loss's, unless
+    the rule's scores are votes.
+    """
+    assess(loss, F, y, G, L)
+
+
+@verb
+def cost(rule: Any, loss: Any, s: Vec, y: Vec) -> float:
+    """Return the loss of the served score s (m,) for label y: the loss's own, unless scores are
+    votes.
+    """
+    return value(loss, s, y)  # type: ignore[no-any-return]
+
+
+@verb
+def say(rule: Any, loss: Any, s: Vec, p: Vec) -> None:
+    """Fill p (m,) with the prediction of score s (m,): the loss's link, unless scores are votes."""
+    link(loss, s, p)
+
+
+@verb
+def shadow(
+    bank: Any, rule: Any, loss: Any, x: Vec, y: Vec, w: float, seen: Any, a: Any, s: Vec
+) -> None:
+    """Record the loss of what `answer` serves where it is not what `predict` says (averaged banks).
+
+    It runs first in an event that will be learned: a (Scratch) and s (m,) are free.
+    """
+
+
+@verb
+def reach(rule: Any) -> float:
+    """Return D, the bound of a weak prediction under the rule (specification, section 3)."""
+    return 1.0
 
 
 @verb
@@ -112,6 +227,12 @@ def value(loss: Any, s: Vec, y: Vec) -> float:
 def gradient(loss: Any, s: Vec, y: Vec, g: Vec) -> None:
     """Fill g (m,) with the (sub)gradient of the loss in the score s (m,)."""
     raise unregistered("gradient", loss)
+
+
+@verb
+def curvature(loss: Any, s: Vec, y: Vec) -> float:
+    """Return the second derivative of the loss in a score s (1,); for tests and constants."""
+    raise unregistered("curvature", loss)
 
 
 @verb
@@ -142,6 +263,32 @@ def start(loss: Any, total: float, counts: Vec, y0: Vec) -> None:
     raise unregistered("start", loss)
 
 
+@kernel
+def predict_one(bank: Any, i: int, x: Vec, turn: Any) -> None:
+    """Fill turn.h (m, 1) with what learner i says of x (d,)."""
+    predict(one(bank, i), x, turn.h, turn.room)
+
+
+@kernel
+def learn_one(bank: Any, i: int, x: Vec, mode: int, turn: Any) -> None:
+    """Let learner i learn turn.target (m, 1) with turn.weight (1,), from what it says of x now.
+
+    Both are scratch, overwritten. A learner whose answer is not finite learns nothing.
+    """
+    _teach(one(bank, i), x, mode, turn)
+
+
+# Apart from `learn_one`: where numba inlines `one` and `update` into one function it takes writes
+# to the views, which nothing reads afterwards, for dead code.
+@kernel
+def _teach(single: Any, x: Vec, mode: int, turn: Any) -> None:
+    predict(single, x, turn.h, turn.room)
+    for c in range(turn.h.shape[0]):
+        if not abs(turn.h[c, 0]) < math.inf:
+            turn.weight[0] = 0.0
+    update(single, x, turn.h, turn.target, turn.weight, mode, turn.room)
+
+
 @singledispatch
 def learning_only(bank: Any) -> tuple[str, ...]:
     """Return the fields of a bank that only learning reads: snapshots leave them out."""
@@ -163,6 +310,52 @@ def encode_labels(loss: Any, y: Vec, m: int) -> Mat:
 
 
 @singledispatch
+def desks(rule: Any) -> int:
+    """Return how many numbers the rule wants as scratch from `forward` to `adapt` of one event."""
+    return 0
+
+
+@singledispatch
+def reveal(rule: Any) -> dict[str, Mat]:
+    """Return what the rule's state says to people, by name: on `GET /model` and in snapshots."""
+    return {}
+
+
+@singledispatch
+def sequential(rule: Any) -> bool:
+    """Return whether the rule teaches one learner after the other, by `boost`."""
+    return False
+
+
+class Constants(NamedTuple):
+    """What Online Gradient Boosting needs to know of a loss (specification, section 1)."""
+
+    lipschitz: float  # L_b, on scores up to b
+    smoothness: float | None  # beta_b, None where the loss has a kink
+    projection: float  # eps_b: loss per unit of distance that projecting onto radius b can cost
+
+
+@singledispatch
 def smoothness(loss: Any) -> float | None:
     """Return beta, the smoothness of the loss in its score, or None where it has none."""
     raise unregistered("smoothness", loss)
+
+
+@singledispatch
+def convexity(loss: Any) -> float:
+    """Return lambda, the strong convexity of the loss in its score, 0 where it has none."""
+    raise unregistered("convexity", loss)
+
+
+@singledispatch
+def constants(loss: Any, b: float, Z: float = 1.0) -> Constants:
+    """Return the constants on scores up to b >= 1 for labels up to Z; ModelError where OGB has
+    none.
+    """
+    raise unregistered("constants", loss)
+
+
+@singledispatch
+def radius(loss: Any, eta: float, N: int, D: float, Z: float = 1.0) -> float:
+    """Return B of equation (3.1): how far partial sums of OGB may go (specification, 1 and 3.1)."""
+    raise unregistered("radius", loss)

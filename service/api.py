@@ -7,7 +7,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
@@ -116,6 +116,7 @@ def build(parts: Parts) -> FastAPI:
     app.add_middleware(FastLane, predict=predict)
     app.add_middleware(Observed, metrics=parts.metrics, paths=paths)
     problems.install(app)
+    app.add_exception_handler(405, wrong_method)
     openapi.install(app, parts.settings)
     return app
 
@@ -160,14 +161,26 @@ def add_pages(app: FastAPI) -> None:
     page("/docs", "docs.html")
 
 
+async def wrong_method(request: Request, error: Exception) -> Response:
+    """Name HEAD where the framework allows GET: `FastLane` lets it in."""
+    named = getattr(error, "headers", None) or {}
+    allowed = set(named.get("Allow", "").split(", "))
+    right = sorted(allowed | {"HEAD"} if "GET" in allowed else allowed)
+    return problems.problem(
+        HTTPException(405, headers={"allow": ", ".join(right)}), request.url.path
+    )
+
+
 def current(follower: Follower) -> Served:
     """Return what is served now, or say why nothing is."""
     served = follower.current()
     if served is None:
         learner = report_learner(follower.learner)
-        why = ["no snapshot is loaded yet"]
+        why = [follower.nothing]
         if learner.state != "unknown":
             reason = f": {learner.reason}" if learner.reason else ""
             why.append(f"the learner is {learner.state}{reason}")
+        if follower.topic and learner.state in ("running", "restarting"):
+            why.append(f"it publishes once it has found topic {follower.topic}, see its log")
         raise NotReady("; ".join([*why, *filter(None, [follower.trouble])]))
     return served

@@ -1,13 +1,16 @@
 """The composition: settings become parts, and parts running processes; nothing else builds them."""
 
 import gc
+import itertools
 import logging
+import math
 import os
 import signal
 import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,8 +25,10 @@ from service.config import Api, Settings
 from service.errors import ConfigError, Exit, KaboostError
 from service.follower import Follower
 from service.handover import handed
+from service.live import Live
+from service.live_follower import LiveFollower
 from service.metrics import api_metrics
-from service.supervisor import FOR_GOOD, Report, Role, supervise
+from service.supervisor import FOR_GOOD, TICK, Report, Role, backoff, supervise
 from service.versions import Versions, shared
 
 ROOT = Path(__file__).parent.parent
@@ -32,6 +37,7 @@ NICE = (
     10  # of the learner: in a backlog a caller's p99 is waiting for a core, and learning can wait
 )
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the metrics library reads it when it is imported
+SWITCH = 0.001  # seconds that learning may keep the interpreter from a thread that answers
 KEEP_ALIVE = 75  # seconds; longer than callers' pools keep a connection, so that they close first
 
 log = logging.getLogger(__name__)
@@ -56,29 +62,74 @@ class Told:
 
 def run_learner(settings: Settings, cold_start: bool = False, restarts: int = 0) -> int:
     """Learn until told to stop, and leave word of the end for the API processes."""
+    refuse_live(settings, "kaboost learner")
     os.nice(NICE)  # before any thread starts: they inherit it
-    directory = settings.snapshots.directory
     with signals() as told:
-        leave_word(directory, "running")
-        try:
-            code = learner.run(settings, cold_start=cold_start, stop=told.stop, restarts=restarts)
-        except KaboostError as err:
-            leave_word(directory, "stopped", err.exit_code, str(err))
-            raise
-        leave_word(directory, "stopped", code, "was told to stop")
-        return told.code(code)
+        return told.code(learn(settings, told, cold_start, restarts))
+
+
+def run_live(
+    settings: Settings, door: socket.socket, cold_start: bool = False, restarts: int = 0
+) -> int:
+    """Learn and answer from one living model in one process, until told to stop.
+
+    What ends the learning is no reason to forget the model: it answers on, stale. Where a new
+    attempt may help, a second model is rebuilt beside it and takes its place.
+    """
+    sys.setswitchinterval(SWITCH)
+    live = Live()
+    with signals() as told, answering(settings, door, live):
+        for deaths in itertools.count(1):
+            try:
+                return told.code(learn(settings, told, cold_start, restarts + deaths - 1, live))
+            except KaboostError as err:
+                final = err.exit_code in FOR_GOOD
+                if live.snapshot is None and not final:
+                    raise
+                live.trouble = f"learning ended: {err}"
+                log.error("learning ended", extra={"reason": str(err), "final": final})
+            wait(told, math.inf if final else backoff(deaths))
+            if told.stop.is_set():
+                return told.code()
+    raise AssertionError("counting has no end")
+
+
+def learn(
+    settings: Settings, told: Told, cold_start: bool, restarts: int, live: Live | None = None
+) -> int:
+    """Learn until told to stop, and leave word of the end for whoever answers."""
+    directory = settings.snapshots.directory
+    leave_word(directory, "running")
+    try:
+        code = learner.run(
+            settings, cold_start=cold_start, stop=told.stop, restarts=restarts, live=live
+        )
+    except KaboostError as err:
+        leave_word(directory, "stopped", err.exit_code, str(err))
+        raise
+    leave_word(directory, "stopped", code, "was told to stop")
+    return code
 
 
 def run_api(settings: Settings) -> int:
     """Answer requests until told to stop; a worker, were it the only one, is brought back."""
+    refuse_live(settings, "kaboost api")
     with signals() as told, listening(settings.api) as door, prepared(settings) as parent:
         return told.code(supervise(parent.workers(door), told.stop, parent.hear))
 
 
 def run_serve(settings: Settings, cold_start: bool = False) -> int:
     """Learn and answer, in processes of their own that are brought back when they die."""
+    if settings.is_live and settings.api.workers > 1:
+        raise ConfigError(
+            f"api.workers = {settings.api.workers}: a River model is served by the one process "
+            "that learns it; leave it at 1"
+        )
     with signals() as told, listening(settings.api) as door, prepared(settings) as parent:
-        roles = [parent.learner(cold_start), *parent.workers(door, learner_address(settings))]
+        if settings.is_live:
+            roles = [parent.live(cold_start, door)]
+        else:
+            roles = [parent.learner(cold_start), *parent.workers(door, learner_address(settings))]
         return told.code(supervise(roles, told.stop, parent.hear))
 
 
@@ -86,8 +137,33 @@ def run_worker(
     settings: Settings, door: socket.socket, versions: Versions, learner_metrics: str | None
 ) -> int:
     """Answer requests in this process until told to stop; those in flight are finished."""
+    server = create_server(settings, create_api(settings, versions, learner_metrics))
+    # What is loaded by now stays: to look through it for garbage holds all requests up for 50 ms.
+    gc.freeze()
+    # uvicorn passes a signal on once it has drained; here it then only says how we ended.
+    with signals() as told:
+        server.run(sockets=[door])
+        return told.code()
+
+
+@contextmanager
+def answering(settings: Settings, door: socket.socket, live: Live) -> Iterator[None]:
+    """Answer requests from a thread of its own; at the end those in flight are finished."""
+    app = create_api(settings, None, learner_address(settings), LiveFollower(settings, live))
+    server = create_server(settings, app)
+    thread = threading.Thread(target=server.run, args=([door],), name="api", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def create_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
+    """Make the HTTP server of an application."""
     config = uvicorn.Config(
-        create_api(settings, versions, learner_metrics),
+        app,
         http="httptools",
         ws="none",
         lifespan="on",
@@ -98,21 +174,19 @@ def run_worker(
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=int(settings.api.timeout_seconds) + 1,
     )
-    # What is loaded by now stays: to look through it for garbage holds all requests up for 50 ms.
-    gc.freeze()
-    # uvicorn passes a signal on once it has drained; here it then only says how we ended.
-    with signals() as told:
-        uvicorn.Server(config).run(sockets=[door])
-        return told.code()
+    return uvicorn.Server(config)
 
 
 def create_api(
-    settings: Settings, versions: Versions | None = None, learner_metrics: str | None = None
+    settings: Settings,
+    versions: Versions | None = None,
+    learner_metrics: str | None = None,
+    follower: Follower | None = None,
 ) -> FastAPI:
     """Build the HTTP application and the parts it answers from."""
     registry = CollectorRegistry()
     metrics = api_metrics(registry)
-    follower = Follower(settings, versions)
+    follower = follower or Follower(settings, versions)
     return api.build(api.Parts(settings, follower, metrics, registry, learner_metrics))
 
 
@@ -133,6 +207,15 @@ class Parent:
             return self._command("learner", "--restarts", str(restarts), *cold)
 
         return Role("learner", command, environment(), (self._descriptor,), FOR_GOOD)
+
+    def live(self, cold_start: bool, door: socket.socket) -> Role:
+        """Describe the one process that learns a living model and answers from it."""
+        own = ["--socket", str(door.fileno()), *(["--cold-start"] if cold_start else [])]
+
+        def command(restarts: int) -> list[str]:
+            return self._command("live", "--restarts", str(restarts), *own)
+
+        return Role("learner", command, environment(), (self._descriptor, door.fileno()), FOR_GOOD)
 
     def workers(self, door: socket.socket, learner_metrics: str | None = None) -> list[Role]:
         """Describe the API workers: all of them accept from one listening socket."""
@@ -211,6 +294,25 @@ def listening(wanted: Api) -> Iterator[socket.socket]:
     with door:
         log.info("listening", extra={"host": wanted.host, "port": door.getsockname()[1]})
         yield door
+
+
+def refuse_live(settings: Settings, command: str) -> None:
+    """Refuse half a service to a model that lives in the process that learns it."""
+    if settings.is_live:
+        raise ConfigError(
+            f"model.river = {(settings.model or {})['river']}: {command} has no use for it, as it "
+            "is learned and served by one process and has no snapshots: run kaboost serve"
+        )
+
+
+def wait(told: Told, seconds: float) -> None:
+    """Wait so long, or until told to stop.
+
+    Not stop.wait: a signal's handler that sets the event could meet its lock taken.
+    """
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not told.stop.is_set():
+        time.sleep(TICK)
 
 
 def learner_address(settings: Settings) -> str:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from service import logs
-from service.app import METRICS_FOLDER, run_learner, run_worker
+from service.app import METRICS_FOLDER, run_learner, run_live, run_worker
 from service.errors import Exit, KaboostError
 from service.handover import receive
 from service.supervisor import GRACE
@@ -33,8 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if asked.role == "learner":
             return run_learner(settings, cold_start=asked.cold_start, restarts=asked.restarts)
-        versions = Versions(asked.versions, asked.slot)
         door = socket.socket(fileno=asked.socket)
+        if asked.role == "live":
+            return run_live(settings, door, asked.cold_start, asked.restarts)
+        versions = Versions(asked.versions, asked.slot)
         return run_worker(settings, door, versions, asked.learner_metrics)
     except KaboostError as err:
         log.error("stopped", extra={"exit_code": int(err.exit_code), "reason": str(err)})
@@ -47,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """Describe the arguments; only the supervisor writes them."""
     made = argparse.ArgumentParser(prog="kaboost child")
-    made.add_argument("role", choices=["learner", "api"])
+    made.add_argument("role", choices=["learner", "live", "api"])
     made.add_argument("--settings", type=int, required=True, help="descriptor to read them from")
     made.add_argument("--socket", type=int, help="descriptor of the listening socket")
     made.add_argument("--versions", type=int, help="descriptor of the versions of all workers")

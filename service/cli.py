@@ -102,11 +102,18 @@ def demo(
 
 
 @app.command(epilog="Example: kaboost models --json")
-def models(as_json: Json = False) -> None:
-    """List rules, banks and losses with their parameters."""
+def models(
+    as_json: Json = False,
+    docs: Annotated[bool, typer.Option("--docs", help="Print docs/algorithms.md.")] = False,
+) -> None:
+    """List rules, banks and losses with their parameters, defaults and papers."""
+    from models.catalogue import page
     from service.listings import part_rows
 
-    _print(part_rows(), as_json)
+    if docs:
+        typer.echo(page(), nl=False)
+    else:
+        _print(part_rows(), as_json)
 
 
 @config_app.command("show", epilog="Example: kaboost config show --config kaboost.yaml --json")

@@ -19,6 +19,8 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 import models
+from models.adapters import river_spec
+from models.adapters.river_model import RiverModel
 from models.labels import labels
 from service.advice import advise
 from service.errors import ConfigError
@@ -281,7 +283,8 @@ class Settings(BaseSettings):
     model: dict[str, Any] | None = Field(
         default=None,
         description="Rule, bank, loss and seed, the default of the task where it is not set; "
-        "`kaboost models` lists kinds and parameters.",
+        "`kaboost models` lists kinds and parameters. Or `river` and `params`: a model of the "
+        "library River, which has no checkpoint; docs/river.md tells of it.",
     )
     snapshots: Snapshots = Field(default_factory=Snapshots)
     checkpoints: Checkpoints = Field(default_factory=Checkpoints)
@@ -289,6 +292,11 @@ class Settings(BaseSettings):
     metrics: Metrics = Field(default_factory=Metrics)
     log: Log = Field(default_factory=Log)
     _origins: dict[Leaf, str] = PrivateAttr(default_factory=dict)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the model is one that only lives in the process that learns it."""
+        return river_spec.is_river(self.model)
 
     @classmethod
     def settings_customise_sources(
@@ -304,8 +312,13 @@ class Settings(BaseSettings):
     @field_validator("model")
     @classmethod
     def _allowed(cls, value: dict[str, Any] | None, info: ValidationInfo) -> dict[str, Any] | None:
-        if "task" in info.data:
-            models.normalise_spec(value, info.data["task"].kind)
+        if "task" not in info.data:
+            return value
+        task, features = info.data["task"], info.data.get("features")
+        if river_spec.is_river(value) and features is not None:
+            RiverModel(task.kind, value, features.columns, task.labels).rehearse()
+        else:
+            specify(value, task.kind)
         return value
 
 
@@ -318,6 +331,13 @@ def load(path: Path | None, overrides: Mapping[str, object] | None = None) -> Se
         raise ConfigError(advise(err, Settings, merged, is_hidden)) from err
     settings._origins.update(merged.origins)
     return settings
+
+
+def specify(model: Mapping[str, Any] | None, task: str) -> dict[str, Any]:
+    """Spell out the model, of whichever kind it is."""
+    if river_spec.is_river(model):
+        return river_spec.normalise(model or {}, task)
+    return models.normalise_spec(model, task)
 
 
 def is_secret(key: str) -> bool:
@@ -334,7 +354,7 @@ def is_hidden(path: Leaf) -> bool:
 def values(settings: Settings) -> dict[Leaf, Any]:
     """List every effective value leaf by leaf, secrets hidden, the model spelled out."""
     tree = settings.model_dump(mode="json", by_alias=True)
-    tree["model"] = models.normalise_spec(settings.model, settings.task.kind)
+    tree["model"] = specify(settings.model, settings.task.kind)
     return dict(flatten(tree))
 
 

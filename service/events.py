@@ -138,7 +138,9 @@ class Decoder:
             raise ConfigError(f"features.schema has a name that cannot be used: {err}") from err
 
     def _event_decoder(self, features: type) -> msgspec.json.Decoder[Event[Any, Any]]:
-        label: Any = Number if self._regression else bool | int | float | str
+        label: Any = bool | int | float | str
+        if self._regression:
+            label = Annotated[float, msgspec.Meta(ge=self._rules.labels.least, le=LIMIT)]
         return msgspec.json.Decoder(Event[features, label])  # type: ignore[valid-type]
 
     def _decode_leniently(self, value: bytes) -> Event[Any, Any]:

@@ -155,6 +155,8 @@ def _label_faults(label: Any, rules: Rules) -> Iterator[Fault]:
         if not (_is_number(label) and _is_finite(label)):
             detail = f"{show(label)} where a number belongs, within +-{LIMIT:g}"
             yield Fault("label", "label", detail)
+        elif label < rules.labels.least:
+            yield from _class_faults(label, rules)
     elif not isinstance(label, bool | int | float | str) or label in (math.inf, -math.inf):
         yield Fault("label", "label", f"{show(label)} is not a number, a boolean or a string")
 

@@ -53,10 +53,13 @@ class Served(NamedTuple):
 class Follower:
     """Holds what is served; it is swapped between two requests, never under one."""
 
+    nothing = "no snapshot is loaded yet"  # while there is nothing to answer from
+
     def __init__(self, settings: Settings, versions: Versions | None = None) -> None:
         self.served: Served | None = None
         self.learner = Learner()
         self.trouble = ""  # why nothing newer is found, once that has lasted
+        self.topic = settings.kafka.topic  # without it the learner has nothing to publish
         self._versions = versions or Versions()
         self._missed = 0  # a version of another worker's that was looked for in vain
         self._looking = threading.Lock()
@@ -130,7 +133,7 @@ class Follower:
         """Make a snapshot ready to answer: its first prediction is not a caller's."""
         try:
             served = Served(found, self._door(found), self._stamp(found, self.learner))
-            found.model.predict_table(empty(found, rows=1))
+            found.model.predictions(found.model.predict_table(empty(found, rows=1)))
         except Exception:  # the door for files: whatever one does to us, we serve the one before
             self._unusable.add(found.version)
             log.exception("snapshot not served", extra={"version": found.version})

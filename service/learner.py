@@ -10,6 +10,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException, Message
 from prometheus_client import CollectorRegistry, start_http_server
 
+from models.adapters.river_model import RiverModel
 from models.baselines import baselines
 from models.model import Model
 from models.types import ModelError
@@ -19,7 +20,10 @@ from service.config import Settings
 from service.consumer import Source
 from service.deadletters import DeadLetters
 from service.errors import BrokerError, ConfigError, Exit, KaboostError, NotWritten, Refused
+from service.live import Live
+from service.live_room import LiveRoom
 from service.metrics import LearnerMetrics, learner_metrics
+from service.replay import Replay
 from service.room import Rejected, Room, State
 
 BEAT = 1.0  # seconds between two signs of life
@@ -27,8 +31,15 @@ BEAT = 1.0  # seconds between two signs of life
 log = logging.getLogger(__name__)
 
 
-def run(settings: Settings, *, cold_start: bool, stop: threading.Event, restarts: int = 0) -> int:
-    """Learn until told to stop.
+def run(
+    settings: Settings,
+    *,
+    cold_start: bool,
+    stop: threading.Event,
+    restarts: int = 0,
+    live: Live | None = None,
+) -> int:
+    """Learn until told to stop; `live` is where a model that has no snapshots is shown.
 
     1. Take the folders, so that no second learner writes to them.
     2. Begin the folder of a cold start, so that it outlives what may end this attempt.
@@ -53,6 +64,7 @@ def run(settings: Settings, *, cold_start: bool, stop: threading.Event, restarts
             )
             stack.enter_context(closing(letters))
             learner = Learner(settings, door, letters, metrics, stop)
+            learner.live = live
             if learner.begin(cold_start=cold_start):
                 learner.learn()
                 learner.finish()
@@ -65,6 +77,7 @@ class Learner:
     """Door, room and dead letters, and the order in which they take turns."""
 
     room: Room
+    live: Live | None = None
 
     def __init__(
         self,
@@ -87,27 +100,28 @@ class Learner:
     def begin(self, *, cold_start: bool) -> bool:
         """Find state and position; false when told to stop before the topic is there."""
         model = _configured(self._settings)
-        if cold_start:
+        if cold_start and not self.live:
             with _wished(cold_start):
                 checkpoints.new_run(self._settings.checkpoints.directory)
-        checkpoint = self._restore(model)
+        checkpoint = None if self.live else self._restore(model)
         partitions = topics.wait(self._door.consumer, self._settings.kafka, self._beat)
         if not partitions:
             return False
         if self._settings.kafka.create_dlq:
             topics.create_dead_letter_topic(self._settings.kafka)
-        if checkpoint:
-            state = self._state(checkpoint, partitions)
+        if self.live:
+            state = self._fresh(model, partitions)
+            self.room = self._open_live(self.live, state, cold_start)
         else:
-            state = self._first_state(model, partitions)
-        self.room = Room(self._settings, state, self._metrics)
+            state = self._state(checkpoint, partitions, model)
+            self.room = Room(self._settings, state, self._metrics)
         self._door.assign(state.positions)
         if checkpoint is None:
             self._save()  # at once: a start from `latest` must not be resolved a second time
         if self.room.unpublished:
             self._attempt("snapshot", self._publish)
         told = {"offsets": dict(state.positions), "events_learned": self.room.events_learned}
-        log.info("learner ready", extra=told)
+        log.info("learner replays" if self.live else "learner ready", extra=told)
         return True
 
     def learn(self) -> None:
@@ -119,7 +133,7 @@ class Learner:
                 self._letters.poll(0.05)  # what waits is confirmed in a moment, or is stuck
                 continue
             # Paused, the door has nothing but still answers the broker.
-            messages = self._door.poll(self._settings.kafka.batch_events)
+            messages = self._door.poll(self.room.batch_events)
             for message, error in self._apply(messages):
                 self._letters.send(message, error)
             if self.room.publish_due:
@@ -146,7 +160,10 @@ class Learner:
         self._metrics.restore_fallbacks.inc(fallbacks)
         return checkpoint
 
-    def _state(self, checkpoint: Checkpoint, partitions: list[int]) -> State:
+    def _state(self, checkpoint: Checkpoint | None, partitions: list[int], model: Model) -> State:
+        if checkpoint is None:
+            self._refuse_lost(partitions)
+            return self._fresh(model, partitions)
         gone = sorted(checkpoint.offsets.keys() - partitions)
         if gone:
             raise Refused(
@@ -156,14 +173,23 @@ class Learner:
         positions = dict.fromkeys(partitions, 0) | checkpoint.offsets
         return State(checkpoint.model, checkpoint.baselines, positions, checkpoint.damaged)
 
-    def _first_state(self, model: Model, partitions: list[int]) -> State:
+    def _fresh(self, model: Model, partitions: list[int]) -> State:
+        return State(model, baselines(model.labels), self._door.begin(partitions))
+
+    def _open_live(self, live: Live, state: State, cold_start: bool) -> LiveRoom:
+        lag, topic = self._metrics.lag_records, self._settings.kafka.topic
+        replay = Replay(self._door.consumer, topic, state.positions, lag)
+        return LiveRoom(
+            self._settings, state, self._metrics, live=live, replay=replay, cold_start=cold_start
+        )
+
+    def _refuse_lost(self, partitions: list[int]) -> None:
         directory = self._settings.checkpoints.directory
         if not checkpoints.is_begun(directory) and self._door.is_committed(partitions):
             raise Refused(
                 f"group {self._settings.kafka.group_id} has committed offsets, but {directory} has "
                 "no checkpoint: bring it back, or begin a new model with --cold-start"
             )
-        return State(model, baselines(model.labels), self._door.begin(partitions))
 
     def _save(self) -> None:
         """Write a checkpoint.
@@ -198,9 +224,9 @@ class Learner:
         except Exception as err:
             where = _find_culprit(self.room, messages)
             log.exception("internal error", extra={"at": where})
+            kept = "the model answers on" if self.live else "the checkpoint before it is untouched"
             raise KaboostError(
-                f"internal error at {where}: {err!r}; the checkpoint before it is untouched, "
-                "please report the event"
+                f"internal error at {where}: {err!r}; {kept}, please report the event"
             ) from err
         for message, error in rejected:
             if error.code not in self._told:
@@ -239,8 +265,9 @@ class Learner:
 def _configured(settings: Settings) -> Model:
     """Make the model that the settings describe, before any event."""
     task = settings.task
+    made = RiverModel if settings.is_live else Model
     try:
-        return Model(task.kind, settings.model, settings.features.columns, task.labels)
+        return made(task.kind, settings.model, settings.features.columns, task.labels)
     except ModelError as err:
         raise ConfigError(str(err)) from err
 
@@ -281,6 +308,9 @@ def _exposed(metrics: config.Metrics, registry: CollectorRegistry) -> Iterator[N
 
 def _find_culprit(room: Room, messages: list[Message]) -> str:
     """Name the event that fails; the state is given up already, so each may be tried again."""
+    known = room.find_culprit(messages)
+    if known is not None:
+        return _name(known)
     first, last = messages[0], messages[-1]
     for message in messages:
         room.state.positions[message.partition() or 0] = message.offset() or 0

@@ -1,14 +1,12 @@
 """What the command line lists (settings, parts of models, checkpoints) as rows of plain values."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-import models
-from models.build import TASK_FITS
+from models import catalogue
 from models.types import Part
 from service import checkpoints, files
 from service.config import Settings, origins, values
@@ -40,32 +38,22 @@ def check_client(settings: Settings) -> None:
 
 
 def part_rows() -> list[Row]:
-    """List every kind of rule, bank and loss, then each of its parameters."""
-    words: dict[str, Mapping[str, Part]] = {
-        "rule": models.RULES,
-        "bank": models.BANKS,
-        "loss": models.LOSSES,
-    }
-    return [
-        row
-        for word, parts in words.items()
-        for part in parts.values()
-        for row in _part_rows(word, part)
-    ]
+    """List every kind of rule, bank and loss in a line, then each of its parameters."""
+    return [row for word, part in catalogue.entries() for row in _part_rows(word, part)]
 
 
 def _part_rows(word: str, part: Part) -> list[Row]:
-    tasks = [task for task, losses in TASK_FITS.items() if word == "loss" and part.kind in losses]
-    about = f"{part.summary}; fits {', '.join(tasks)}" if tasks else part.summary
-    head = {"part": word, "kind": part.kind, "parameter": "", "default": "", "choices": ()}
+    tasks = catalogue.tasks(part) if word == "loss" else []
+    fits = f"; fits {', '.join(tasks)}" if tasks else ""
+    head = {"part": word, "kind": part.kind, "parameter": "", "default": "", "values": ""}
     return [
-        {**head, "about": about},
+        {**head, "about": f"{part.summary}{fits} ({part.source})"},
         *(
             {
                 **head,
                 "parameter": param.name,
                 "default": param.default,
-                "choices": param.choices,
+                "values": catalogue.values(param),
                 "about": param.doc,
             }
             for param in part.params

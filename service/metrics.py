@@ -68,6 +68,7 @@ class LearnerMetrics(NamedTuple):
     rejected: Counter  # {reason}
     dead_letters: Counter  # {reason}
     ignored: Counter
+    weights_ignored: Counter
     validation: Validation
     lag_records: Gauge  # {topic, partition}
     lag_seconds: Gauge  # {topic, partition}
@@ -140,6 +141,9 @@ _LEARNER = {
         Counter, "kaboost_dlq_records", "Dead letters that the broker confirmed.", ("reason",)
     ),
     "ignored": _Spec(Counter, "kaboost_features_ignored", "Unknown features passed over."),
+    "weights_ignored": _Spec(
+        Counter, "kaboost_weights_ignored", "Events of a weight that the River model cannot take."
+    ),
     "lag_records": _Spec(
         Gauge, "kaboost_consumer_lag_records", "Records that are still to be read.", _PARTITION
     ),
@@ -249,7 +253,8 @@ def _by_predictor(name: str, help_: str, values: Vec) -> Metric:
 
 def _spread(name: str, help_: str, label: str, values: Vec, *, first: int) -> Metric:
     family = GaugeMetricFamily(name, help_, labels=[label])
-    chosen = np.unique(np.linspace(0, len(values) - 1, SHOWN).round().astype(int))
+    last = max(0, len(values) - 1)  # a model that is no booster has none
+    chosen = np.unique(np.linspace(0, last, SHOWN).round().astype(int))[: len(values)]
     for place, value in _known(chosen, values[chosen]):
         family.add_metric([str(place + first)], value)
     return family

@@ -31,10 +31,12 @@ class Stamp(msgspec.Struct, frozen=True):
 
 
 class Prediction(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What the model says of one row; probabilities of a classification only."""
+    """What the model says of one row; probabilities of a classification only, and null for a loss
+    that has none.
+    """
 
     prediction: bool | int | float | str
-    probability: float | UnsetType = UNSET
+    probability: float | UnsetType | None = UNSET
     probabilities: dict[str, float] | UnsetType = UNSET
     score: float
     id: str | UnsetType = UNSET
@@ -129,6 +131,8 @@ class Door:
         if self._classes:
             chosen = model.choose(values).tolist()
             said = list(map(self._classify, values.tolist(), chosen, scores))
+            if not model.probable:
+                said = [{**each, "probability": None, "probabilities": UNSET} for each in said]
         else:
             said = [
                 {"prediction": value, "score": row[0]}

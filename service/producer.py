@@ -4,14 +4,16 @@ import argparse
 import csv
 import gzip
 import json
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from itertools import cycle, takewhile
 from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from service.errors import BrokerError, ConfigError
+from service.errors import BrokerError, ConfigError, Exit
 
 ELEC2 = Path(__file__).resolve().parent.parent / "data" / "elec2.csv.gz"
 BURST = 0.02  # seconds between two bursts: short enough to look even, long enough to rest
@@ -96,28 +98,43 @@ def stream(to: Stream, events: Iterator[bytes], rate: float) -> int:
     return to.delivered
 
 
+def pace(text: str) -> float:
+    """Read a rate: without one above 0 no event would ever be due."""
+    rate = float(text)
+    if not rate > 0:
+        raise ValueError
+    return rate
+
+
 def options() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m service.producer", description=__doc__)
     parser.add_argument("--bootstrap-servers", default="127.0.0.1:9092")
     parser.add_argument("--topic", default="kaboost.events.v1")
     parser.add_argument("--partition", type=int, default=0)
-    parser.add_argument("--rate", type=float, default=1000.0, help="events a second")
+    parser.add_argument("--rate", type=pace, default=1000.0, help="events a second, above 0")
     parser.add_argument("--file", type=Path, default=ELEC2, help="CSV, the label last; .gz or not")
+    again = "again from the first row when the last is sent, until told to stop; kept in memory"
+    parser.add_argument("--forever", action="store_true", help=again)
     return parser.parse_args()
 
 
 def main() -> int:
-    """Stream one file from its first row to its last."""
-    given = options()
-    target = Stream({"bootstrap.servers": given.bootstrap_servers}, given.topic, given.partition)
-    events = (event(number, *row) for number, row in enumerate(rows(given.file)))
+    """Stream one file, until its end or a signal; what was sent by then is waited for."""
+    given, told = options(), list[int]()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda number, _: told.append(number))
     try:
-        print(stream(target, events, given.rate), "events written")
+        target = Stream(
+            {"bootstrap.servers": given.bootstrap_servers}, given.topic, given.partition
+        )
+        read = cycle(rows(given.file)) if given.forever else rows(given.file)
+        events = (event(number, *row) for number, row in enumerate(read))
+        print(stream(target, takewhile(lambda _: not told, events), given.rate), "events written")
     except (BrokerError, ConfigError, KafkaException) as err:
         print(f"kaboost producer: {err}", file=sys.stderr)
-        return 4 if not isinstance(err, ConfigError) else 2
-    return 0
+        return Exit.USAGE if isinstance(err, ConfigError) else Exit.BROKER
+    return Exit.INTERRUPTED if signal.SIGINT in told else Exit.DONE
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.baselines import PREDICTORS
+from models.types import Mat
+from models.verbs import reveal
 from service.follower import Learner, Served
 
 Number = float | None  # null where nothing was seen yet
@@ -40,6 +42,9 @@ class ModelReport(BaseModel):
     progressive: dict[str, Losses] = Field(description="The model beside its two baselines.")
     prefix_losses: list[Number] = Field(description="Mean loss of the first 0, 1, ..., n learners.")
     edges: list[Number] = Field(description="Edge of every weak learner.")
+    latent: dict[str, list[Number | list[Number]]] | None = Field(
+        description="Of rule latent: how the spaces correlate, and how much each one says."
+    )
 
 
 class LearnerReport(BaseModel):
@@ -85,6 +90,7 @@ def report_model(served: Served) -> ModelReport:
         progressive=dict(zip(PREDICTORS, losses, strict=True)),
         prefix_losses=numbers(model.booster.progress.prefix_losses),
         edges=numbers(model.booster.progress.edges),
+        latent={name: nested(shown) for name, shown in reveal(model.booster.rule).items()} or None,
     )
 
 
@@ -98,6 +104,11 @@ def report_learner(learner: Learner) -> LearnerReport:
         exit_code=learner.exit_code,
         reason=learner.reason,
     )
+
+
+def nested(values: Mat) -> list[Number | list[Number]]:
+    """List a vector as numbers, a matrix as its rows."""
+    return [numbers(row) for row in values] if values.ndim == 2 else list(numbers(values))
 
 
 def numbers(values: Iterable[float]) -> list[float | None]:

@@ -1,7 +1,8 @@
 """The room: model, baselines and position, moved by batches, published and checkpointed."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -39,6 +40,7 @@ class Room:
     def __init__(self, settings: Settings, state: State, metrics: LearnerMetrics) -> None:
         features, files = settings.features, (settings.snapshots, settings.checkpoints)
         self.state = state
+        self.batch_events = settings.kafka.batch_events  # to hand over in one call at most
         self._settings = settings
         self._metrics = metrics
         self._decoder = Decoder(
@@ -118,13 +120,7 @@ class Room:
         except NotWritten:
             self._publish_after.retry()
             raise
-        self._published = self.events_learned
-        self._publish_after.restart()
-        self._metrics.snapshot_version.set(version)
-        self._metrics.snapshot_timestamp.set_to_current_time()
-        if self._oldest is not None:
-            self._metrics.event_to_snapshot.observe(max(0.0, time.time() - self._oldest))
-            self._oldest = None
+        self._note_published(version)
         return version
 
     def checkpoint(self) -> Path:
@@ -132,17 +128,38 @@ class Room:
         model, seen, positions, damaged = self.state
         checkpoint = Checkpoint(0, model, seen, positions, self._header(), damaged)
         folder = self._settings.checkpoints
+        with self._writing_checkpoint():
+            path = checkpoints.write(folder.directory, checkpoint, folder.keep)
+        self._note_written(path)
+        return path
+
+    def find_culprit(self, messages: Sequence[Message]) -> Message | None:
+        """Name the event that learning failed at, where that is known without another try."""
+        return None
+
+    def _note_published(self, version: int) -> None:
+        self._published = self.events_learned
+        self._publish_after.restart()
+        self._metrics.snapshot_version.set(version)
+        self._metrics.snapshot_timestamp.set_to_current_time()
+        if self._oldest is not None:
+            self._metrics.event_to_snapshot.observe(max(0.0, time.time() - self._oldest))
+            self._oldest = None
+
+    @contextmanager
+    def _writing_checkpoint(self) -> Iterator[None]:
         try:
             with self._metrics.checkpoint_duration.time():
-                path = checkpoints.write(folder.directory, checkpoint, folder.keep)
+                yield
         except NotWritten:
             self._metrics.checkpoint_failures.labels("not_written").inc()
             self._save_after.retry()
             raise
+
+    def _note_written(self, path: Path) -> None:
         self._save_after.restart()
         self._metrics.checkpoint_timestamp.set_to_current_time()
         self._metrics.checkpoint_size.set(path.stat().st_size)
-        return path
 
     def _learn(self, events: list[Event[Any, Any]]) -> None:
         table, y, w = self._decoder.tabulate(events)
@@ -174,8 +191,7 @@ class Room:
     def _show(self) -> None:
         """Set what stays as it is while the process lives."""
         model = self.state.model
-        kinds = [model.spec[part]["kind"] for part in ("rule", "bank", "loss")]
-        self._metrics.model_info.labels(self._settings.name, *kinds).set(1)
+        self._metrics.model_info.labels(self._settings.name, *self._kinds()).set(1)
         for code in CODES:  # at 0, or the first of a kind is no increase for Prometheus
             self._metrics.rejected.labels(code)
             self._metrics.dead_letters.labels(code)
@@ -183,6 +199,10 @@ class Room:
         size = sum(array.nbytes for array in model.to_arrays().values())
         self._metrics.model_memory.set(size)
         self._metrics.validation.record(self.state.baselines, model.booster.progress)
+
+    def _kinds(self) -> tuple[str, str, str]:
+        spec = self.state.model.spec
+        return spec["rule"]["kind"], spec["bank"]["kind"], spec["loss"]["kind"]
 
     def _look_back(self) -> None:
         """Take up what is on disk: a restart without new events is no model without a version."""

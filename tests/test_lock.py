@@ -22,7 +22,9 @@ def wanted(requirements: list[str]) -> set[str]:
     return {re.split(r"[<>=!~\[; ]", requirement, maxsplit=1)[0] for requirement in requirements}
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+@pytest.mark.parametrize(
+    "name", ["requirements.lock", "requirements-dev.lock", "requirements-bench.lock"]
+)
 def test_lock_names_no_host(name: str) -> None:
     """It installs from whatever registry pip is set up for."""
     assert not re.search(r"://|^-", (ROOT / name).read_text(), re.M)
@@ -31,7 +33,10 @@ def test_lock_names_no_host(name: str) -> None:
 def test_lock_has_every_dependency() -> None:
     """A dependency added to the project is locked before it is used."""
     running, developing = locked("requirements.lock"), locked("requirements-dev.lock")
+    comparing = locked("requirements-bench.lock")
 
     assert wanted(PROJECT["project"]["dependencies"]) <= running.keys()
     assert wanted(PROJECT["dependency-groups"]["dev"]) <= developing.keys()
     assert running.items() <= developing.items()
+    assert wanted(PROJECT["dependency-groups"]["bench"]) <= comparing.keys()
+    assert running.items() <= comparing.items()

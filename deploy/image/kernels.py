@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from models import BANKS
 from models.baselines import baselines
 from models.model import Model
+from models.types import ModelError
 from service import checkpoints
 from service.config import Settings
 from service.follower import Follower
@@ -35,9 +36,9 @@ CHOICES: list[dict[str, Any]] = [
 
 
 def configurations(folder: Path) -> Iterator[Settings]:
-    """Give every kind of task with every kind of bank, each with folders of its own."""
+    """Give every kind of task with every bank that fits, each with folders of its own."""
     for task in TASKS:
-        for number, bank in enumerate(CHOICES):
+        for number, bank in enumerate(each for each in CHOICES if fits(each, task)):
             own = folder / f"{task['kind']}-{number}"
             yield Settings.model_validate(
                 {
@@ -48,6 +49,16 @@ def configurations(folder: Path) -> Iterator[Settings]:
                     "checkpoints": {"directory": own / "checkpoints"},
                 }
             )
+
+
+def fits(bank: dict[str, Any], task: dict[str, Any]) -> bool:
+    """Say whether the default rule takes this bank: some are for other rules."""
+    try:
+        Model(task["kind"], {"bank": bank}, SCHEMA, task.get("labels"))
+    except ModelError as err:
+        print(f"not compiled, {task['kind']}: {err}")
+        return False
+    return True
 
 
 def warm(settings: Settings) -> None:

@@ -1,200 +1,112 @@
-"""Linear weak learners: N (m, d) matrices, learned by plain SGD or by the scale-free normalised
-adaptive step.
-
-The weights are w (m, rows, N) with a row per feature and one more for the bias: learners lie along
-the vector lanes, so sums over features stay strictly left to right and still fill whole vectors
-(docs/adr/0009).
-"""
+"""Linear weak learners: which step moves them, and their words in a specification."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from models.numeric import add, fill, residual, shift
-from models.types import Mat, Mat3, Param, Part, Vec
-from models.verbs import kernel, learning_only, predict, update
+from models.banks.linear_adagrad import AdaGrad
+from models.banks.linear_adam import Adam
+from models.banks.linear_ftrl import Ftrl
+from models.banks.linear_invariant import Invariant
+from models.banks.linear_nag import Nag
+from models.banks.linear_ogd import Ogd
+from models.banks.linear_schedule import Scheduled
+from models.banks.linear_sgd import Sgd
+from models.lanes import aligned
+from models.types import Param, Part
+
+OPTIONS: dict[str, dict[str, float]] = {  # what each step can be told, and its default
+    "nag": {"lr": 0.5},
+    "sgd": {"lr": 0.05, "p": 0.0, "t0": 1.0},
+    "ogd": {"radius": 1.0, "norm": 1.0},
+    "adagrad": {"lr": 0.5},
+    "adam": {"lr": 0.001},
+    "ftrl": {"lr": 0.5, "b": 1.0, "l1": 0.0, "l2": 0.0},
+    "invariant": {"lr": 0.05},
+}
+PARAMS = (
+    Param("n", 20, "weak learners", 1, 100_000, integer=True),
+    Param("step", "nag", "how weights move", choices=tuple(OPTIONS)),
+    Param(
+        "lr",
+        None,
+        "learning rate; .5 for nag and adagrad, .05 for sgd and invariant, .001 for adam; "
+        "of ftrl its a, .5; ogd makes its own from radius and norm",
+        1e-12,
+        1e6,
+    ),
+    Param("bias", True, "a constant feature 1"),
+    Param(
+        "features",
+        "all",
+        "all, or cyclic: learner i sees feature i mod d",
+        choices=("all", "cyclic"),
+    ),
+    Param("p", None, "of sgd: the rate is lr / (1 + t/t0)^p; 0, a constant rate", 0.0, 10.0),
+    Param("t0", None, "of sgd: events after which the rate begins to fall; 1", 1e-6, 1e12),
+    Param("radius", None, "of ogd: W, the largest length of a learner's weights; 1", 1e-6, 1e6),
+    Param("norm", None, "of ogd: X, the largest length of features, bias included; 1", 1e-6, 1e6),
+    Param("b", None, "of ftrl: slows the first steps; 1", 1e-6, 1e6),
+    Param("l1", None, "of ftrl: keeps weights at 0 that little speaks for; 0", 0.0, 1e6),
+    Param("l2", None, "of ftrl: shrinks weights; 0", 0.0, 1e6),
+)
+ONLY_SOME = tuple(param.name for param in PARAMS if param.default is None)
 
 
-class Sgd(NamedTuple):
-    """Linear learners moved by w -= lr * weight * e * x (specification, 7.1)."""
-
-    w: Mat3  # (m, rows, N)
-    lr: float
-    cyclic: bool  # learner i sees only feature i mod d, and the bias
-
-
-class Nag(NamedTuple):
-    """Linear learners moved by the normalised adaptive step, blind to the scale of each feature
-    (specification, 7.1).
-    """
-
-    w: Mat3  # (m, rows, N), in the scale s of its row
-    s: Vec  # (rows,) largest |x_j| learned so far
-    S: Mat3  # (m, rows, N) sum of squared gradients
-    t: Vec  # (N,) events each learner took
-    n: Vec  # (N,) sum of (x_j / s_j)^2 over them
-    lr: float
-    cyclic: bool
+def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
+    """Fill in what the step can be told; what it cannot stays away from equal models' words."""
+    known = OPTIONS[own["step"]]
+    for name in ONLY_SOME:
+        if own[name] is None:
+            own[name] = known.get(name)
+        if own[name] is None:
+            del own[name]
 
 
-@learning_only.register
-def _(bank: Nag) -> tuple[str, ...]:
-    return ("S", "t", "n")
+def _forbids(context: Mapping[str, Any]) -> str | None:
+    own = context["bank"]
+    for name in ONLY_SOME:
+        if name in own and name not in OPTIONS[own["step"]]:
+            steps = " or ".join(step for step, known in OPTIONS.items() if name in known)
+            return (
+                f"{name} is no option of the step {own['step']}; leave it out, or take step {steps}"
+            )
+    return None
 
 
-@kernel
-def adapt_row(row: Vec, square: Vec, slope: Vec, rate: Vec, xj: float, scale: float) -> None:
-    """Move one row of weights by rate * g / (scale sqrt(sum g^2)) with g = slope * xj, lane by
-    lane.
-    """
-    for i in range(row.shape[0]):
-        g = slope[i] * xj
-        square[i] += g * g
-        size = scale * math.sqrt(square[i])
-        row[i] -= rate[i] * g / (size if size > 0.0 else 1.0)  # size is 0 only where g is
-
-
-@predict.register
-def _(bank: Sgd, x: Vec, h: Mat, room: Mat) -> None:
-    m, rows, _ = bank.w.shape
-    d = x.shape[0]
-    for c in range(m):
-        fill(h[c], 0.0)
-        if bank.cyclic:
-            for j in range(d):
-                add(h[c, j::d], bank.w[c, j, j::d], x[j])
-        else:
-            for j in range(d):
-                if x[j] != 0.0:  # one-hot features cost what they hold
-                    add(h[c], bank.w[c, j], x[j])
-        if rows > d:
-            add(h[c], bank.w[c, d], 1.0)
-
-
-@update.register
-def _(bank: Sgd, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
-    m, rows, N = bank.w.shape
-    d = x.shape[0]
-    residual(h, target, weight, mode)
-    for c in range(m):
-        for i in range(N):
-            target[c, i] *= bank.lr
-        if bank.cyclic:
-            for j in range(d):
-                shift(bank.w[c, j, j::d], target[c, j::d], x[j])
-        else:
-            for j in range(d):
-                if x[j] != 0.0:
-                    shift(bank.w[c, j], target[c], x[j])
-        if rows > d:
-            shift(bank.w[c, d], target[c], 1.0)
-
-
-@predict.register
-def _(bank: Nag, x: Vec, h: Mat, room: Mat) -> None:
-    m, rows, _ = bank.w.shape
-    d = x.shape[0]
-    for c in range(m):
-        fill(h[c], 0.0)
-        for j in range(d):
-            if x[j] == 0.0:
-                continue
-            size = abs(x[j])
-            # A feature larger than ever: predict as in its new scale; `update` moves the weights
-            # there.
-            xj = x[j] if size <= bank.s[j] else bank.s[j] * (1.0 if x[j] > 0.0 else -1.0)
-            if bank.cyclic:
-                add(h[c, j::d], bank.w[c, j, j::d], xj)
-            else:
-                add(h[c], bank.w[c, j], xj)
-        if rows > d:
-            add(h[c], bank.w[c, d], 1.0)
-
-
-@update.register
-def _(bank: Nag, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
-    m, rows, _ = bank.w.shape
-    d = x.shape[0]
-    residual(h, target, weight, mode)
-    rescale(bank, x)
-    rates(bank, x, weight)
-    for c in range(m):
-        for j in range(d):
-            if x[j] == 0.0:
-                continue
-            if bank.cyclic:
-                w, S = bank.w[c, j, j::d], bank.S[c, j, j::d]
-                adapt_row(w, S, target[c, j::d], weight[j::d], x[j], bank.s[j])
-            else:
-                adapt_row(bank.w[c, j], bank.S[c, j], target[c], weight, x[j], bank.s[j])
-        if rows > d:
-            adapt_row(bank.w[c, d], bank.S[c, d], target[c], weight, 1.0, 1.0)
-
-
-@kernel
-def rescale(bank: Nag, x: Vec) -> None:
-    """Carry the weights of every feature that is larger than ever before over to its new scale."""
-    m, rows, N = bank.w.shape
-    for j in range(rows):
-        size = abs(x[j]) if j < x.shape[0] else 1.0
-        if size > bank.s[j]:
-            shrink = bank.s[j] / size
-            for c in range(m):
-                for i in range(N):
-                    bank.w[c, j, i] *= shrink
-            bank.s[j] = size
-
-
-@kernel
-def rates(bank: Nag, x: Vec, weight: Vec) -> None:
-    """Count the event in t and n of every learner of positive weight; overwrite weight (N,) with lr
-    sqrt(t/n).
-    """
-    rows, N = bank.w.shape[1], weight.shape[0]
-    d = x.shape[0]
-    shared = 1.0 if rows > d else 0.0  # the bias: x = s = 1
-    if not bank.cyclic:
-        for j in range(d):
-            if x[j] != 0.0:
-                shared += (x[j] / bank.s[j]) * (x[j] / bank.s[j])
-    for i in range(N):
-        if weight[i] > 0.0:
-            norm = shared
-            if bank.cyclic and x[i % d] != 0.0:
-                norm += (x[i % d] / bank.s[i % d]) * (x[i % d] / bank.s[i % d])
-            bank.t[i] += 1.0
-            bank.n[i] += norm
-            weight[i] = bank.lr * math.sqrt(bank.t[i] / bank.n[i]) if bank.n[i] > 0.0 else 0.0
-
-
-def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> Sgd | Nag:
-    N, cyclic, lr = params["n"], params["features"] == "cyclic", params["lr"]
+def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> Any:
+    step, N, lr = params["step"], params["n"], params.get("lr", 0.0)
+    view = (params["features"] == "cyclic", 0)
     rows = d + (1 if params["bias"] else 0)
-    w = np.zeros((m, rows, N))
-    if params["step"] == "sgd":
-        return Sgd(w, lr, cyclic)
-    return Nag(w, np.zeros(rows), np.zeros((m, rows, N)), np.zeros(N), np.zeros(N), lr, cyclic)
+    w = aligned(np.zeros((m, rows, N)))
+    if step == "nag":
+        return Nag(w, np.zeros(rows), aligned(w), np.zeros(N), np.zeros(N), lr, *view)
+    if step == "sgd" and params["p"] == 0.0:
+        return Sgd(w, lr, *view)
+    if step == "sgd":
+        return Scheduled(w, np.zeros(N), lr, params["t0"], params["p"], *view)
+    if step == "ogd":
+        return Ogd(w, np.zeros(N), params["radius"], params["norm"], *view)
+    if step == "adagrad":
+        return AdaGrad(w, aligned(w), lr, *view)
+    if step == "adam":
+        return Adam(w, aligned(w), aligned(w), np.ones((2, N)), lr, *view)
+    if step == "ftrl":
+        told = (lr, params["b"], params["l1"], params["l2"], d)
+        return Ftrl(w, aligned(w), aligned(w), *told, *view)
+    return Invariant(w, lr, *view)
 
 
 LINEAR_BANK = Part(
     "linear",
     "N linear learners",
     "specification, 7.1; nag: Ross, Mineiro, Langford 2013",
-    (
-        Param("n", 20, "weak learners", 1, 100_000, integer=True),
-        Param("step", "nag", "how weights move", choices=("nag", "sgd")),
-        Param("lr", None, "learning rate; .5 for nag, .05 for sgd", 1e-12, 1e6),
-        Param("bias", True, "a constant feature 1"),
-        Param(
-            "features",
-            "all",
-            "all, or cyclic: learner i sees feature i mod d",
-            choices=("all", "cyclic"),
-        ),
-    ),
+    PARAMS,
     _make,
+    _forbids,
+    _complete,
+    random=lambda own: bool(own["features"] == "cyclic"),
 )

@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.numeric import add, fill, residual, shift, sigmoid
+from models.banks.linear_walk import clear
+from models.draws import uniform
+from models.lanes import Dense, Lane, NewLane, NewRow, Number, Row, Sum, aligned, sqrt, sweep, where
+from models.numeric import dot, fill, residual, retreat, sigmoid
 from models.rng import uniforms
 from models.types import Mat, Mat3, Param, Part, Vec
-from models.verbs import kernel, learning_only, predict, rooms, update
+from models.verbs import kernel, learning_only, one, predict, renew, rooms, update
 
 SIGMOID, LEAKY, TANH = 0, 1, 2
 ACTIVATIONS = {"sigmoid": SIGMOID, "leaky_relu": LEAKY, "tanh": TANH}
@@ -57,8 +60,30 @@ def _(bank: AdamNets) -> tuple[str, ...]:
 @rooms.register(SgdNets)
 @rooms.register(AdamNets)
 def _(bank: SgdNets | AdamNets) -> int:
-    # hidden units z, their derivatives, a row of slopes, Adam's rates and roots
+    # hidden units z and a 1 for the bias, their slopes, Adam's rates and roots
     return 2 * int(bank.W1.shape[0]) + 3
+
+
+@one.register
+def _(bank: SgdNets, i: int) -> SgdNets:
+    lane = slice(i, i + 1)
+    return SgdNets(bank.W1[:, :, lane], bank.W2[:, :, lane], bank.lr, bank.activation)
+
+
+@one.register
+def _(bank: AdamNets, i: int) -> AdamNets:
+    lane = slice(i, i + 1)
+    return AdamNets(
+        bank.W1[:, :, lane],
+        bank.W2[:, :, lane],
+        bank.lr,
+        bank.activation,
+        bank.decayed[:, lane],
+        bank.M1[:, :, lane],
+        bank.V1[:, :, lane],
+        bank.M2[:, :, lane],
+        bank.V2[:, :, lane],
+    )
 
 
 @kernel
@@ -81,23 +106,35 @@ def derivative(z: float, activation: int) -> float:
     return 1.0 - z * z
 
 
+@sweep
+def combine(total: Sum, w: Row, z: Row) -> Sum:
+    """Sum weights times hidden units."""
+    return total + w * z
+
+
+@sweep
+def carry_back(slope: NewLane, w: Lane, e: Lane) -> NewLane:
+    """Add what one output says of the slope in a hidden unit."""
+    return slope + w * e
+
+
+@sweep
+def descend(w: NewRow, z: Row, e: Lane, lr: Number) -> NewRow:
+    """Move weights of the second layer by SGD."""
+    return w - e * z * lr
+
+
 @kernel
 def think(W1: Mat3, W2: Mat3, activation: int, x: Vec, h: Mat, room: Mat) -> None:
-    """Fill h (m, N) and the hidden units in the first H rows of room."""
-    H, rows, N = W1.shape
+    """Fill h (m, N) and, in the first H + 1 rows of room, the hidden units and a row of 1."""
+    H, _, N = W1.shape
     for k in range(H):
-        fill(room[k], 0.0)
-        for j in range(rows - 1):
-            if x[j] != 0.0:
-                add(room[k], W1[k, j], x[j])
+        dot(W1[k], x, room[k])
         for i in range(N):
-            room[k, i] = activate(room[k, i] + W1[k, rows - 1, i], activation)
+            room[k, i] = activate(room[k, i], activation)
+    fill(room[H], 1.0)
     for c in range(W2.shape[0]):
-        fill(h[c], 0.0)
-        for k in range(H):
-            for i in range(N):
-                h[c, i] += W2[c, k, i] * room[k, i]
-        add(h[c], W2[c, H], 1.0)
+        combine(W2[c], room, h[c])
 
 
 @kernel
@@ -106,12 +143,12 @@ def backward(W2: Mat3, activation: int, e: Mat, room: Mat) -> None:
     m, rows, N = W2.shape
     H = rows - 1
     for k in range(H):
-        fill(room[H + k], 0.0)
+        slope = room[rows + k]
+        fill(slope, 0.0)
         for c in range(m):
-            for i in range(N):
-                room[H + k, i] += W2[c, k, i] * e[c, i]
+            carry_back(slope, W2[c, k], e[c])
         for i in range(N):
-            room[H + k, i] *= derivative(room[k, i], activation)
+            slope[i] *= derivative(room[k, i], activation)
 
 
 @predict.register
@@ -126,44 +163,29 @@ def _(bank: AdamNets, x: Vec, h: Mat, room: Mat) -> None:
 
 @update.register
 def _(bank: SgdNets, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
-    H, rows, N = bank.W1.shape
+    H, _, N = bank.W1.shape
     residual(h, target, weight, mode)
     backward(bank.W2, bank.activation, target, room)
     for c in range(bank.W2.shape[0]):
-        for k in range(H + 1):
-            slopes(target[c], room, k, H)
-            shift(bank.W2[c, k], room[2 * H], bank.lr)
+        descend(bank.W2[c], room, target[c], bank.lr)
     for k in range(H):
+        slope = room[H + 1 + k]
         for i in range(N):
-            room[H + k, i] *= bank.lr
-        for j in range(rows - 1):
-            shift(bank.W1[k, j], room[H + k], x[j])
-        shift(bank.W1[k, rows - 1], room[H + k], 1.0)
+            slope[i] *= bank.lr
+        retreat(bank.W1[k], x, slope)
 
 
 @update.register
 def _(bank: AdamNets, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
-    H, rows, _ = bank.W1.shape
+    H = bank.W1.shape[0]
     residual(h, target, weight, mode)
     backward(bank.W2, bank.activation, target, room)
     rate, root = room[2 * H + 1], room[2 * H + 2]
     tick(bank.decayed, bank.lr, weight, rate, root)
     for c in range(bank.W2.shape[0]):
-        for k in range(H + 1):
-            slopes(target[c], room, k, H)
-            adam(bank.W2[c, k], bank.M2[c, k], bank.V2[c, k], (room[2 * H], 1.0, rate, root))
+        adam_units(bank.W2[c], bank.M2[c], bank.V2[c], room, target[c], rate, root)
     for k in range(H):
-        for j in range(rows - 1):
-            adam(bank.W1[k, j], bank.M1[k, j], bank.V1[k, j], (room[H + k], x[j], rate, root))
-        last = rows - 1
-        adam(bank.W1[k, last], bank.M1[k, last], bank.V1[k, last], (room[H + k], 1.0, rate, root))
-
-
-@kernel
-def slopes(e: Vec, room: Mat, k: int, H: int) -> None:
-    """Fill row 2H of room with e * z_k, the gradient of a row of W2; the bias (k = H) has z = 1."""
-    for i in range(e.shape[0]):
-        room[2 * H, i] = e[i] * room[k, i] if k < H else e[i]
+        adam_rows(bank.W1[k], bank.M1[k], bank.V1[k], x, room[H + 1 + k], rate, root)
 
 
 @kernel
@@ -181,21 +203,44 @@ def tick(decayed: Mat, lr: float, weight: Vec, rate: Vec, root: Vec) -> None:
             root[i] = 1.0 / math.sqrt(1.0 - decayed[1, i])
 
 
+def adapted(w: Any, M: Any, V: Any, g: Any, rate: Any, root: Any) -> tuple[Any, Any, Any]:
+    """Return weights and moments after an Adam step for the gradient g (specification, 7.1); a
+    learner of rate 0 keeps them.
+    """
+    moves = rate > 0.0
+    M = where(moves, BETA1 * M + (1.0 - BETA1) * g, M)
+    V = where(moves, BETA2 * V + (1.0 - BETA2) * g * g, V)
+    return w - rate * M / (sqrt(V) * root + EPSILON), M, V
+
+
+@sweep
+def adam_rows(
+    w: NewRow, M: NewRow, V: NewRow, x: Dense, slope: Lane, rate: Lane, root: Lane
+) -> tuple[NewRow, NewRow, NewRow]:
+    """Move weights of the first layer; moments fade for features of 0 as well."""
+    return adapted(w, M, V, slope * x, rate, root)
+
+
+@sweep
+def adam_units(
+    w: NewRow, M: NewRow, V: NewRow, z: Row, e: Lane, rate: Lane, root: Lane
+) -> tuple[NewRow, NewRow, NewRow]:
+    """Move weights of the second layer."""
+    return adapted(w, M, V, e * z, rate, root)
+
+
 @kernel
 def adam(w: Vec, M: Vec, V: Vec, how: Any) -> None:
-    """Move one row of weights by an Adam step for the gradient slope * factor (specification, 7.1).
-
-    `how` is slope (N,), factor, rate (N,), root (N,); a learner of rate 0 keeps its weights and
-    moments.
+    """Do what `adapted` does for lanes that need not be dense, with the gradient slope * factor;
+    `how` is slope (N,), factor, rate (N,), root (N,).
     """
     slope, factor, rate, root = how
     for i in range(w.shape[0]):
-        g = slope[i] * factor
-        mean = BETA1 * M[i] + (1.0 - BETA1) * g
-        square = BETA2 * V[i] + (1.0 - BETA2) * g * g
-        M[i] = mean if rate[i] > 0.0 else M[i]
-        V[i] = square if rate[i] > 0.0 else V[i]
-        w[i] -= rate[i] * M[i] / (math.sqrt(V[i]) * root[i] + EPSILON)
+        if rate[i] > 0.0:
+            g = slope[i] * factor
+            M[i] = BETA1 * M[i] + (1.0 - BETA1) * g
+            V[i] = BETA2 * V[i] + (1.0 - BETA2) * g * g
+            w[i] -= rate[i] * M[i] / (math.sqrt(V[i]) * root[i] + EPSILON)
 
 
 def draw(seed: int, N: int, sizes: tuple[tuple[int, int], ...]) -> list[Mat3]:
@@ -210,8 +255,43 @@ def draw(seed: int, N: int, sizes: tuple[tuple[int, int], ...]) -> list[Mat3]:
         biases = uniforms(seed, N * units, skip + count).reshape(N, units, 1)
         skip += count + N * units
         both = np.concatenate([weights, biases], axis=2)
-        layers.append(np.ascontiguousarray(((2.0 * both - 1.0) * bound).transpose(1, 2, 0)))
+        layers.append(aligned(((2.0 * both - 1.0) * bound).transpose(1, 2, 0)))
     return layers
+
+
+@renew.register
+def _(bank: SgdNets, i: int, state: Any) -> None:
+    redraw(bank.W1, i, state)
+    redraw(bank.W2, i, state)
+
+
+@renew.register
+def _(bank: AdamNets, i: int, state: Any) -> None:
+    redraw(bank.W1, i, state)
+    redraw(bank.W2, i, state)
+    for moments in (bank.M1, bank.V1, bank.M2, bank.V2):
+        clear(moments, i)
+    bank.decayed[0, i] = 1.0
+    bank.decayed[1, i] = 1.0
+
+
+@kernel
+def redraw(A: Mat3, i: int, state: Any) -> None:
+    """Draw one layer of learner i as `draw` does at the start: weights, then biases."""
+    units, rows, _ = A.shape
+    bound = 1.0 / math.sqrt(rows - 1)
+    for k in range(units):
+        for j in range(rows - 1):
+            A[k, j, i] = (2.0 * uniform(state) - 1.0) * bound
+    for k in range(units):
+        A[k, rows - 1, i] = (2.0 * uniform(state) - 1.0) * bound
+
+
+RATES = {"adam": 0.001, "sgd": 0.3}
+
+
+def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
+    own["lr"] = RATES[own["optimiser"]] if own["lr"] is None else own["lr"]
 
 
 def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> SgdNets | AdamNets:
@@ -219,7 +299,7 @@ def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> SgdNets | Ada
     W1, W2 = draw(seed, N, ((H, d), (m, H)))
     if params["optimiser"] == "sgd":
         return SgdNets(W1, W2, params["lr"], activation)
-    moments = [np.zeros_like(w) for w in (W1, W1, W2, W2)]
+    moments = [aligned(np.zeros_like(w)) for w in (W1, W1, W2, W2)]
     return AdamNets(W1, W2, params["lr"], activation, np.ones((2, N)), *moments)
 
 
@@ -235,4 +315,7 @@ NETS = Part(
         Param("lr", None, "learning rate; .001 for adam, .3 for sgd", 1e-12, 1e6),
     ),
     _make,
+    complete=_complete,
+    random=lambda own: True,
+    draws=lambda own, d, m: own["n"] * (own["hidden"] * (d + 1 + m) + m),
 )

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from models.types import SQUARE, Mat, ModelError, Param, Part, Vec
-from models.verbs import adapt, forward, smoothness, start, tally, targets
+from models.rules.starting import Y0, Y0_FREEZE, follow, starting
+from models.types import SQUARE, Mat, ModelError, Param, Part, Setting, Vec
+from models.verbs import adapt, forward, smoothness, targets
 
 
 class Sgb(NamedTuple):
@@ -31,7 +30,7 @@ class Sgb(NamedTuple):
 
 
 @forward.register
-def _(rule: Sgb, h: Mat, F: Mat, yhat: Vec) -> None:
+def _(rule: Sgb, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
     m, N = h.shape
     for c in range(m):
         F[c, 0] = rule.y0[c]
@@ -41,7 +40,7 @@ def _(rule: Sgb, h: Mat, F: Mat, yhat: Vec) -> None:
 
 
 @targets.register
-def _(rule: Sgb, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec) -> None:
+def _(rule: Sgb, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, desk: Vec) -> None:
     m, N = h.shape
     for c in range(m):
         for i in range(N):
@@ -49,25 +48,30 @@ def _(rule: Sgb, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec) -> N
 
 
 @adapt.register
-def _(rule: Sgb, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float) -> None:
+def _(rule: Sgb, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec) -> None:
     if rule.seen[()] < rule.freeze:
-        rule.seen[()] += 1.0
-        rule.total[()] += w
-        tally(loss, y, w, rule.total[()], rule.counts)
-        start(loss, rule.total[()], rule.counts, rule.y0)
+        follow(rule, loss, y, w)
 
 
-def _make(params: Mapping[str, Any], loss: Any, m: int) -> Sgb:
-    running = params["y0"] == "running"
-    return Sgb(
-        mode=SQUARE,
-        eta=params["eta"],
-        freeze=params["y0_freeze"] if running else 0,
-        y0=np.full(m, 0.0 if running else params["y0"], np.float64),
-        seen=np.zeros(()),
-        total=np.zeros(()),
-        counts=np.zeros(m),
-    )
+def _make(params: Mapping[str, Any], setting: Setting) -> Sgb:
+    return Sgb(mode=SQUARE, eta=params["eta"], **starting(params, setting.m))
+
+
+def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
+    own["eta"] = step(own, loss, full["bank"]["n"])
+
+
+def _forbids(context: Mapping[str, Any]) -> str | None:
+    own, bank = context["rule"], context["bank"]
+    if own["averaged"] and own["avg_halflife"] is not None:
+        return "averaged and avg_halflife are two averages; give one of them"
+    if own["averaged"] or own["avg_halflife"] is not None:
+        name = "averaged" if own["averaged"] else "avg_halflife"
+        if bank["kind"] != "linear":
+            return f"{name} averages hypotheses that are linear in their weights; take bank linear"
+        if bank["step"] == "nag":
+            return f"{name} cannot average nag, which rescales its weights; take another step"
+    return None
 
 
 def step(params: Mapping[str, Any], loss: Any, N: int) -> float:
@@ -76,7 +80,9 @@ def step(params: Mapping[str, Any], loss: Any, N: int) -> float:
     """
     eta, beta = params["eta"], smoothness(loss)
     if eta is None:
-        return 0.1 if beta is None else min(1.0, (0.3 if N <= 32 else 0.1) / beta)
+        if beta is None:
+            return 0.1
+        return min(1.0, (0.3 if N <= 32 else 0.1) / beta) if beta > 0.0 else 1.0
     if eta != "edge":
         return float(eta)
     gamma = params["gamma"]
@@ -97,15 +103,14 @@ SGB = Part(
             "eta", None, "step size; a number, or 'edge' with gamma", 1e-12, 1e6, choices=("edge",)
         ),
         Param("gamma", None, "edge of the weak learners, for eta: edge", 1e-12, 1.0),
-        Param("y0", "running", "start: 'running' or a number", -1e6, 1e6, choices=("running",)),
+        Y0,
+        Y0_FREEZE,
+        Param("averaged", False, "serve the average of all hypotheses; linear banks but nag"),
         Param(
-            "y0_freeze",
-            1000,
-            "events after which a running y0 stands still",
-            0,
-            2**53,
-            integer=True,
+            "avg_halflife", None, "serve an average whose memory halves in so many events", 1, 1e12
         ),
     ),
     _make,
+    _forbids,
+    _complete,
 )

@@ -183,7 +183,7 @@ def test_kaboost_takes_its_configuration(monkeypatch: pytest.MonkeyPatch) -> Non
     assert producer.schema() == settings.features.columns
     assert {label for _, label in producer.rows()} == {*(settings.task.labels or [])}
     assert settings.kafka.topic in SERVICES["topics"].argv
-    assert f"--topic {settings.kafka.topic} " in SERVICES["producer"].argv[-1]
+    assert settings.kafka.topic in SERVICES["producer"].argv
     assert "/data" == str(Path("/", settings.snapshots.directory).parent)
     assert "/data" == str(Path("/", settings.checkpoints.directory).parent)
 
@@ -279,9 +279,10 @@ def test_prometheus_scrapes_with_what_is_mounted(up: dict[str, Started]) -> None
 
 
 def test_all_end_when_told(up: dict[str, Started]) -> None:
-    """`docker compose down` ends each service in time, Kaboost in order."""
+    """`docker compose down` ends each service in time, ours in order."""
     codes = {name: each.stop() for name, each in reversed(up.items())}
 
     assert 0 == codes["kaboost"], up["kaboost"].log()
+    assert 0 == codes["producer"], up["producer"].log()
     assert 0 == codes["prometheus"]
     assert codes["kafka"] in (0, 143)  # how a JVM says that a signal ended it in order

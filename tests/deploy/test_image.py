@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.image import kernels
 from deploy.image.kernels import configurations
 from models.build import TASK_LOSS
 from service.config import Settings, load
@@ -100,6 +101,15 @@ def test_kernels_of_every_task_and_bank(tmp_path: Path) -> None:
     assert set(TASK_LOSS) == {settings.task.kind for settings in found}
     assert len(found) == len({settings.snapshots.directory for settings in found})
     assert {"linear"} < {(settings.model or {})["bank"]["kind"] for settings in found}
+
+
+def test_kernels_of_what_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bank that the default rule refuses is for other rules: the build goes on without it."""
+    monkeypatch.setattr(kernels, "CHOICES", [{"kind": "linear", "n": 0}, {"kind": "linear"}])
+    found = list(configurations(tmp_path))
+
+    assert set(TASK_LOSS) == {settings.task.kind for settings in found}
+    assert len(TASK_LOSS) == len(found)
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.sh")), ids=lambda path: path.name)

@@ -59,7 +59,7 @@ def test_step_size(rule, n, loss, eta):
         ({"rule": "sgd"}, "did you mean 'sgb'"),
         ({"bank": "linar"}, "did you mean 'linear'"),
         ({"bank": {"kind": "linear", "steps": "nag"}}, "did you mean 'step'"),
-        ({"bank": {"kind": "linear", "step": "nog"}}, "did you mean 'nag'"),
+        ({"bank": {"kind": "linear", "step": "nagg"}}, "did you mean 'nag'"),
         ({"bank": {"kind": "linear", "n": 0}}, "whole number from 1"),
         ({"bank": {"kind": "linear", "n": 2.5}}, "whole number"),
         ({"bank": {"kind": "linear", "n": True}}, "whole number"),

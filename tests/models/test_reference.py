@@ -8,43 +8,8 @@ import pytest
 import models
 from models import rng
 from models.verbs import gradient, targets, value
+from tests.models.reference_streams import linear, stream_m, stream_r, stream_x
 from tests.naive import SplitMix64
-
-
-def stream_r(noise):
-    """10.2: d = 5, x_j = sym() in order, z = x.(1, -2, .5, 3, -1) (+ noise), 4000 events of seed
-    11.
-    """
-    draw, X, z = SplitMix64(11), [], []
-    for _ in range(4000):
-        x = [draw.sym() for _ in range(5)]
-        X.append(x)
-        z.append(float(np.dot(x, (1, -2, 0.5, 3, -1))) + (noise * draw.normal() if noise else 0.0))
-    return np.array(X), np.array(z)
-
-
-def stream_m():
-    """10.2: three classes, the argmax of three noisy linear scores, 3000 events of seed 61."""
-    draw, X, k = SplitMix64(61), [], []
-    rows = np.array([(2, 0, 0, 1), (0, 2, 0, -1), (-1, -1, 2, 0)], float)
-    for _ in range(3000):
-        x = np.array([draw.sym() for _ in range(4)])
-        X.append(x)
-        k.append(int(np.argmax(rows @ x + [0.3 * draw.normal() for _ in range(3)])))
-    return np.array(X), np.array(k)
-
-
-def stream_x():
-    """10.5: u = sign(x0 x1), 4000 events of seed 31."""
-    draw, X = SplitMix64(31), []
-    for _ in range(4000):
-        X.append([draw.sym() for _ in range(4)])
-    X = np.array(X)
-    return X, np.where(X[:, 0] * X[:, 1] >= 0, 1, -1)
-
-
-def linear(n, step, lr, **more):
-    return {"kind": "linear", "n": n, "step": step, "lr": lr, "bias": False, **more}
 
 
 def test_generator():
@@ -82,9 +47,9 @@ def test_sgb_micro():
     booster = models.build({**spec, "loss": "logistic"}, d=1)
     h, F, G = np.array([[0.4, -0.1, 0.25]]), np.empty((1, 4)), np.empty((1, 4))
     T, W, yhat = np.empty((1, 3)), np.ones(3), np.empty(1)
-    models.verbs.forward(booster.rule, h, F, yhat)
+    models.verbs.forward(booster.rule, h, F, yhat, np.empty(0))
     models.verbs.assess(booster.loss, F, np.array([1.0]), G, np.empty(4))
-    targets(booster.rule, booster.loss, np.array([1.0]), h, F, G, T, W)
+    targets(booster.rule, booster.loss, np.array([1.0]), h, F, G, T, W, np.empty(0))
 
     np.testing.assert_allclose(F[0], [0, -0.2, -0.15, -0.275], atol=1e-15)
     np.testing.assert_allclose(T[0], [-0.5, -0.549833997312478, -0.5374298453437496], rtol=1e-14)

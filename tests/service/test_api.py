@@ -1,9 +1,12 @@
 """The HTTP door: right answers, and which snapshot they come from."""
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,6 +19,7 @@ from service.config import Settings
 from service.prediction import Answers
 from tests.service.learning import until
 from tests.service.serving import (
+    ROOT,
     ROW,
     SCHEMA,
     Program,
@@ -24,6 +28,7 @@ from tests.service.serving import (
     publish,
     refusal,
     row,
+    settings,
     snapshot,
     taught,
 )
@@ -134,6 +139,15 @@ def test_not_ready_before_the_first_snapshot(
     assert program.predict()["model"]["cold_start"] is True
 
 
+def test_not_ready_names_what_the_learner_waits_for(serve: Start) -> None:
+    """A learner that lives and has published nothing has not found its topic yet."""
+    wanted, program = serve(kafka={"topic": "payments.v7"})
+    snapshots.heartbeat(wanted.snapshots.directory)
+    found = until(lambda: "running" in str(program.probe(503)) and program.probe(503))
+
+    assert found["detail"].endswith("once it has found topic payments.v7, see its log")
+
+
 def test_new_snapshot_is_served(serve: Start) -> None:
     """A published version is answered from within moments, while requests go on."""
     wanted, program = serve()
@@ -145,6 +159,35 @@ def test_new_snapshot_is_served(serve: Start) -> None:
 
         assert events == found["model"]["events_learned"]
         assert snapshot(program, version).predict_one(ROW) == found["prediction"]
+
+
+ASK = """
+import sys
+from pathlib import Path
+from models import booster
+from service.config import load
+from service.follower import Follower
+
+def compiled():
+    return {name: len(getattr(each, "signatures", [])) for name, each in vars(booster).items()}
+
+served, _ = Follower(load(Path(sys.argv[1]))).look()
+before = compiled()
+served.door.answer(served.door.read(b'{"features": {}}'), served.snapshot.model, served.stamp)
+print({name for name, count in compiled().items() if count > before[name]})
+"""
+
+
+@pytest.mark.parametrize("task", [{"kind": "binary"}, {"kind": "regression"}])
+def test_no_caller_waits_for_a_compiler(tmp_path: Path, task: dict[str, str]) -> None:
+    """What an answer needs is compiled before a snapshot is served."""
+    wanted = settings(tmp_path, task=task)
+    publish(wanted, taught(wanted))
+    # A process of its own: this one has answered before.
+    command = [sys.executable, "-c", ASK, str(tmp_path / "kaboost.yaml")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert "set()" == done.stdout.strip()
 
 
 def test_damaged_snapshot_is_passed_over(serve: Start) -> None:

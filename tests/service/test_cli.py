@@ -229,6 +229,17 @@ def test_models_choices(kaboost: Say) -> None:
     assert "fits binary" in next(line for line in said.splitlines() if "loss  logistic" in line)
 
 
+def test_models_docs(kaboost: Say) -> None:
+    """The page of algorithms is what the command makes of the code, with every part and paper."""
+    page = kaboost("models", "--docs").out
+    for parts in (models.RULES, models.BANKS, models.LOSSES):
+        for part in parts.values():
+            assert f"### `{part.kind}`\n" in page
+            assert part.source in page
+
+    assert (ROOT / "docs" / "algorithms.md").read_text() == page
+
+
 def test_no_checkpoints(kaboost: Say) -> None:
     """Where there is none, that is said: show refuses, verify does not hold."""
     assert kaboost("checkpoints", "list") == Said(0, "none\n", "")

@@ -44,6 +44,7 @@ kaboost_model_memory_bytes
 kaboost_learner_restarts_total
 kaboost_learning_paused
 kaboost_features_ignored_total
+kaboost_weights_ignored_total
 """
 VALIDATION = """
 kaboost_progressive_loss{predictor}

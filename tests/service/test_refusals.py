@@ -243,6 +243,24 @@ def test_other_paths_and_methods(api: Program, method: str, path: str, status: i
     assert ("allow" in answer.headers) is (status == 405)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/predict", {"POST"}),
+        ("HEAD", "/predict", {"POST"}),
+        ("POST", "/healthz/ready", {"GET", "HEAD"}),
+        ("POST", "/docs", {"GET", "HEAD"}),
+        ("POST", "/openapi.json", {"GET", "HEAD"}),
+    ],
+)
+def test_allow_names_what_works(api: Program, method: str, path: str, allowed: set[str]) -> None:
+    """Where the method is wrong, the header lists each right one once, HEAD beside GET."""
+    answer = api.client.request(method, path)
+
+    assert 405 == answer.status_code
+    assert sorted(allowed) == sorted(answer.headers["allow"].split(", "))
+
+
 @pytest.mark.parametrize("path", ["/healthz/live", "/healthz/ready", "/model", "/metrics", "/"])
 def test_head_is_get_without_a_body(api: Program, path: str) -> None:
     """A probe that sends HEAD gets the status of GET."""

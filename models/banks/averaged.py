@@ -1,0 +1,98 @@
+"""Linear learners that serve the average of every hypothesis they went through (specification, 2.1,
+Test time; hbar of Hu et al. 2017).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from models.banks.linear_sgd import Sgd
+from models.types import Mat, Mat3, Vec
+from models.verbs import (
+    answer,
+    cost,
+    forward,
+    one,
+    predict,
+    prepare,
+    renew,
+    rooms,
+    shadow,
+    update,
+)
+
+
+class Averaged(NamedTuple):
+    """A linear bank beside the average of its weights: it learns the one and serves the other."""
+
+    bank: Any  # any linear bank whose predictions are w x
+    mean: Mat3  # (m, rows, N) the average of bank.w before every event
+    t: Vec  # (N,) events each learner took
+    share: float  # of a new hypothesis in the average; 0 for the mean of all
+
+
+def averaged(bank: Any, half_life: float | None) -> Averaged:
+    """Return the bank with an average beside it: of all hypotheses, or one that forgets."""
+    share = 0.0 if half_life is None else float(1.0 - 2.0 ** (-1.0 / half_life))
+    return Averaged(bank, np.zeros_like(bank.w), np.zeros(bank.w.shape[2]), share)
+
+
+@rooms.register
+def _(bank: Averaged) -> int:
+    return rooms(bank.bank)
+
+
+@one.register
+def _(bank: Averaged, i: int) -> Averaged:
+    lane = slice(i, i + 1)
+    return Averaged(one(bank.bank, i), bank.mean[:, :, lane], bank.t[lane], bank.share)
+
+
+@predict.register
+def _(bank: Averaged, x: Vec, h: Mat, room: Mat) -> None:
+    predict(bank.bank, x, h, room)
+
+
+@answer.register
+def _(bank: Averaged, x: Vec, h: Mat, room: Mat) -> None:
+    predict(Sgd(bank.mean, 0.0, bank.bank.cyclic, bank.bank.first), x, h, room)
+
+
+@update.register
+def _(bank: Averaged, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+    m, rows, N = bank.mean.shape
+    for i in range(N):
+        bank.t[i] += 1.0 if weight[i] > 0.0 else 0.0
+    for c in range(m):
+        for j in range(rows):
+            for i in range(N):
+                share = max(bank.share, 1.0 / bank.t[i]) if bank.t[i] > 0.0 else 0.0
+                step = bank.bank.w[c, j, i] - bank.mean[c, j, i]
+                bank.mean[c, j, i] += share * step if weight[i] > 0.0 else 0.0
+    update(bank.bank, x, h, target, weight, mode, room)
+
+
+@prepare.register
+def _(bank: Averaged, x: Vec) -> None:
+    prepare(bank.bank, x)
+
+
+@renew.register
+def _(bank: Averaged, i: int, state: Any) -> None:
+    renew(bank.bank, i, state)
+    bank.t[i] = 0.0
+    for c in range(bank.mean.shape[0]):
+        for j in range(bank.mean.shape[1]):
+            bank.mean[c, j, i] = 0.0
+
+
+@shadow.register
+def _(
+    bank: Averaged, rule: Any, loss: Any, x: Vec, y: Vec, w: float, seen: Any, a: Any, s: Vec
+) -> None:
+    answer(bank, x, a.h, a.room)
+    forward(rule, a.h, a.F, s, a.desk)
+    served = cost(rule, loss, s, y)
+    seen.averaged_loss_sum[()] += w * (served if served < 1e12 else 1e12)

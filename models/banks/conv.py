@@ -1,0 +1,194 @@
+"""Convolution nets for pictures of 28 x 28 pixels as weak learners (specification, 7.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from models.banks.linear_walk import clear
+from models.banks.nets import adam, draw, redraw, tick
+from models.numeric import add, fill, residual, sigmoid
+from models.types import Mat, Mat3, Param, Part, Vec
+from models.verbs import kernel, learning_only, one, predict, renew, rooms, update
+
+SIDE, KERNEL, STRIDE = 28, 5, 2
+OUT = (SIDE - KERNEL) // STRIDE + 1  # 12: no padding
+PLACES, TAPS = OUT * OUT, KERNEL * KERNEL
+ROWS = TAPS + 1  # of a kernel and its bias
+
+
+class Conv(NamedTuple):
+    """N nets: C kernels of 5 x 5 with stride 2, sigmoids, one dense layer; moved by Adam
+    (Hu, Sun, Venkatraman, Hebert, Bagnell 2017).
+
+    The biases are the last rows of the weights they belong to.
+    """
+
+    K: Mat3  # (C, ROWS, N)
+    V: Mat3  # (m, 144 C + 1, N)
+    lr: float
+    decayed: Mat  # (2, N) beta1^t and beta2^t
+    MK: Mat3  # moments of K
+    VK: Mat3
+    MV: Mat3  # moments of V
+    VV: Mat3
+
+
+@learning_only.register
+def _(bank: Conv) -> tuple[str, ...]:
+    return ("decayed", "MK", "VK", "MV", "VV")
+
+
+@rooms.register
+def _(bank: Conv) -> int:
+    # hidden units z, their derivatives, those of K, a row of slopes, Adam's rates and roots
+    return 2 * int(bank.V.shape[1] - 1) + ROWS * int(bank.K.shape[0]) + 3
+
+
+@one.register
+def _(bank: Conv, i: int) -> Conv:
+    lane = slice(i, i + 1)
+    return Conv(
+        bank.K[:, :, lane],
+        bank.V[:, :, lane],
+        bank.lr,
+        bank.decayed[:, lane],
+        bank.MK[:, :, lane],
+        bank.VK[:, :, lane],
+        bank.MV[:, :, lane],
+        bank.VV[:, :, lane],
+    )
+
+
+@renew.register
+def _(bank: Conv, i: int, state: Any) -> None:
+    redraw(bank.K, i, state)
+    redraw(bank.V, i, state)
+    for moments in (bank.MK, bank.VK, bank.MV, bank.VV):
+        clear(moments, i)
+    bank.decayed[0, i] = 1.0
+    bank.decayed[1, i] = 1.0
+
+
+@kernel
+def pixel(place: int, tap: int) -> int:
+    """Return which pixel a tap of the kernel sees at a place of the picture, all counted in rows.
+
+    Examples
+    --------
+    >>> pixel(13, 6)
+    87
+    """
+    row = STRIDE * (place // OUT) + tap // KERNEL
+    return SIDE * row + STRIDE * (place % OUT) + tap % KERNEL
+
+
+@predict.register
+def _(bank: Conv, x: Vec, h: Mat, room: Mat) -> None:
+    m, rows, N = bank.V.shape
+    look(bank.K, x, room)
+    for c in range(m):
+        fill(h[c], 0.0)
+        for q in range(rows - 1):
+            for i in range(N):
+                h[c, i] += bank.V[c, q, i] * room[q, i]
+        add(h[c], bank.V[c, rows - 1], 1.0)
+
+
+@kernel
+def look(K: Mat3, x: Vec, z: Mat) -> None:
+    """Fill the first 144 C rows of z with the hidden units, kernel by kernel."""
+    C, _, N = K.shape
+    for p in range(PLACES):
+        for k in range(C):
+            fill(z[k * PLACES + p], 0.0)
+        for tap in range(TAPS):
+            shade = x[pixel(p, tap)]
+            if shade != 0.0:  # pictures are mostly dark
+                for k in range(C):
+                    add(z[k * PLACES + p], K[k, tap], shade)
+    for k in range(C):
+        for p in range(PLACES):
+            for i in range(N):
+                z[k * PLACES + p, i] = sigmoid(z[k * PLACES + p, i] + K[k, TAPS, i])
+
+
+@update.register
+def _(bank: Conv, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+    residual(h, target, weight, mode)
+    last, C = bank.V.shape[1] - 1, bank.K.shape[0]
+    backward(bank.V, target, room)
+    gather(x, room, last, C)
+    end = 2 * last + ROWS * C
+    slope, rate, root = room[end], room[end + 1], room[end + 2]
+    tick(bank.decayed, bank.lr, weight, rate, root)
+    for c in range(target.shape[0]):
+        for q in range(last):
+            for i in range(slope.shape[0]):
+                slope[i] = target[c, i] * room[q, i]
+            adam(bank.V[c, q], bank.MV[c, q], bank.VV[c, q], (slope, 1.0, rate, root))
+        how = (target[c], 1.0, rate, root)
+        adam(bank.V[c, last], bank.MV[c, last], bank.VV[c, last], how)
+    for k in range(C):
+        for tap in range(ROWS):
+            how = (room[2 * last + ROWS * k + tap], 1.0, rate, root)
+            adam(bank.K[k, tap], bank.MK[k, tap], bank.VK[k, tap], how)
+
+
+@kernel
+def backward(V: Mat3, e: Mat, room: Mat) -> None:
+    """Fill the next 144 C rows of room with d loss / d a from e (m, N), the derivative in h."""
+    m, rows, N = V.shape
+    last = rows - 1
+    for q in range(last):
+        fill(room[last + q], 0.0)
+        for c in range(m):
+            for i in range(N):
+                room[last + q, i] += V[c, q, i] * e[c, i]
+        for i in range(N):
+            room[last + q, i] *= room[q, i] * (1.0 - room[q, i])
+
+
+@kernel
+def gather(x: Vec, room: Mat, last: int, C: int) -> None:
+    """Fill the ROWS C rows of room after that with d loss / d K."""
+    for row in range(2 * last, 2 * last + ROWS * C):
+        fill(room[row], 0.0)
+    for p in range(PLACES):
+        for tap in range(ROWS):
+            shade = x[pixel(p, tap)] if tap < TAPS else 1.0
+            if shade != 0.0:
+                for k in range(C):
+                    add(room[2 * last + ROWS * k + tap], room[last + k * PLACES + p], shade)
+
+
+def _forbids(context: Mapping[str, Any]) -> str | None:
+    if context["d"] == SIDE * SIDE:
+        return None
+    return (
+        f"conv reads pictures of 28 x 28 = 784 pixels, not {context['d']} features; take bank nets"
+    )
+
+
+def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> Conv:
+    C, N = params["channels"], params["n"]
+    K, V = draw(seed, N, ((C, TAPS), (m, C * PLACES)))
+    moments = [np.zeros_like(A) for A in (K, K, V, V)]
+    return Conv(K, V, params["lr"], np.ones((2, N)), *moments)
+
+
+CONV = Part(
+    "conv",
+    "N convolution nets for pictures of 28 x 28",
+    "specification, 7.4; Hu, Sun, Venkatraman, Hebert, Bagnell 2017",
+    (
+        Param("n", 20, "weak learners", 1, 100_000, integer=True),
+        Param("channels", 5, "kernels of each net", 1, 1_000, integer=True),
+        Param("lr", 0.001, "learning rate of Adam", 1e-12, 1e6),
+    ),
+    _make,
+    _forbids,
+    random=lambda own: True,
+)

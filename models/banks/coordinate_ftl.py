@@ -1,0 +1,95 @@
+"""Follow the regularised leader over single coordinates: the exact best fit a x_j so far, for tests
+and theory plots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from models.banks.linear_walk import clear
+from models.numeric import fill
+from models.types import SQUARE, Mat, Mat3, Param, Part, Vec
+from models.verbs import one, predict, renew, rooms, update
+
+
+class CoordinateFtl(NamedTuple):
+    """N learners over the class {a x_j} (specification, 7.1, last item): each answers
+    b_j / S_j x_j for the coordinate j of highest |b_j|^2 / S_j, the lowest of equals.
+    """
+
+    S: Mat  # (d, N) ridge + sum of weight x_j^2
+    b: Mat3  # (m, d, N) sum of weight target x_j
+    ridge: float
+
+
+@rooms.register
+def _(bank: CoordinateFtl) -> int:
+    return 2  # highest gain, and the gain of one coordinate
+
+
+@one.register
+def _(bank: CoordinateFtl, i: int) -> CoordinateFtl:
+    return CoordinateFtl(bank.S[:, i : i + 1], bank.b[:, :, i : i + 1], bank.ridge)
+
+
+@renew.register
+def _(bank: CoordinateFtl, i: int, state: Any) -> None:
+    clear(bank.b, i)
+    for j in range(bank.S.shape[0]):
+        bank.S[j, i] = bank.ridge
+
+
+@predict.register
+def _(bank: CoordinateFtl, x: Vec, h: Mat, room: Mat) -> None:
+    m, d, N = bank.b.shape
+    highest, gain = room[0], room[1]
+    fill(highest, 0.0)
+    for c in range(m):
+        fill(h[c], 0.0)
+    for j in range(d):
+        fill(gain, 0.0)
+        for c in range(m):
+            for i in range(N):
+                gain[i] += bank.b[c, j, i] * bank.b[c, j, i] / bank.S[j, i]
+        for c in range(m):
+            for i in range(N):
+                said = bank.b[c, j, i] / bank.S[j, i] * x[j]
+                h[c, i] = said if gain[i] > highest[i] else h[c, i]
+        for i in range(N):
+            highest[i] = gain[i] if gain[i] > highest[i] else highest[i]
+
+
+@update.register
+def _(bank: CoordinateFtl, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+    m, d, N = bank.b.shape
+    for j in range(d):
+        if x[j] != 0.0:
+            for i in range(N):
+                bank.S[j, i] += weight[i] * x[j] * x[j]
+            for c in range(m):
+                for i in range(N):
+                    # a weight of 0 may come with a target that is not finite
+                    move = weight[i] * target[c, i] * x[j]
+                    bank.b[c, j, i] += move if weight[i] > 0.0 else 0.0
+
+
+def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> CoordinateFtl:
+    N, ridge = params["n"], params["ridge"]
+    return CoordinateFtl(np.full((d, N), ridge), np.zeros((m, d, N)), ridge)
+
+
+COORDINATE_FTL = Part(
+    "coordinate_ftl",
+    "N exact fits of one feature, for tests and theory plots",
+    "specification, 7.1 and 7.7",
+    (
+        Param("n", 20, "weak learners", 1, 100_000, integer=True),
+        Param("ridge", 1.0, "weight of the penalty on a", 1e-6, 1e6),
+    ),
+    _make,
+    modes=(SQUARE,),
+    gradient=False,
+)

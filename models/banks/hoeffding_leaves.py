@@ -1,0 +1,80 @@
+"""What the leaf of a Hoeffding tree says: its majority, naive Bayes over the bins, or whichever did
+better there (specification, 7.6).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from models.banks.bins import bin_of
+from models.types import Mat, Vec
+from models.verbs import kernel
+
+MAJORITY, BAYES, ADAPTIVE = 0, 1, 2
+TINY = 1e-200  # products below are lifted by its inverse
+
+
+@kernel
+def majority(bank: Any, i: int, q: int, p: Mat) -> None:
+    """Fill p (C, N) at i with the shares of the classes at leaf q; equal ones before any event."""
+    C = bank.counts.shape[2]
+    for k in range(C):
+        p[k, i] = bank.counts[i, q, k]
+    normalise(p, i, C)
+
+
+@kernel
+def bayes(bank: Any, i: int, q: int, x: Vec, p: Mat) -> None:
+    """Fill p (C, N) at i with naive Bayes' answer for x (d,): share of the class times, for every
+    feature, its share in the bin of x, each bin counted one event too many (Laplace).
+    """
+    C, slot = bank.counts.shape[2], bank.slot[i, q]
+    for k in range(C):
+        p[k, i] = bank.counts[i, q, k]
+        p[C + k, i] = 0.0
+        for b in range(bank.H.shape[3]):
+            p[C + k, i] += bank.H[i, slot, 0, b, k]
+    for f in range(bank.subset.shape[1]):
+        j = bank.subset[i, f]
+        b = bin_of(bank.edges, bank.cuts, j, x[j])
+        top = 0.0
+        for k in range(C):
+            share = (bank.H[i, slot, f, b, k] + 1.0) / (p[C + k, i] + bank.cuts[j] + 1.0)
+            p[k, i] *= share
+            top = p[k, i] if p[k, i] > top else top
+        if top < TINY:
+            for k in range(C):
+                p[k, i] *= 1.0 / TINY
+    normalise(p, i, C)
+
+
+@kernel
+def normalise(p: Mat, i: int, C: int) -> None:
+    """Divide p[:C, i] by its sum; equal shares where that is 0."""
+    total = 0.0
+    for k in range(C):
+        total += p[k, i]
+    for k in range(C):
+        p[k, i] = p[k, i] / total if total > 0.0 else 1.0 / C
+
+
+@kernel
+def said(p: Mat, i: int, C: int, m: int) -> int:
+    """Return the class that p names: the positive one of two where they tie, the first of many."""
+    if m == 1:
+        return 1 if p[1, i] >= p[0, i] else 0
+    best = 0
+    for k in range(1, C):
+        best = k if p[k, i] > p[best, i] else best
+    return best
+
+
+@kernel
+def asked(target: Mat, i: int) -> int:
+    """Return the class that a target (m, N) of +-1 stands for."""
+    if target.shape[0] == 1:
+        return 1 if target[0, i] > 0.0 else 0
+    best = 0
+    for c in range(1, target.shape[0]):
+        best = c if target[c, i] > target[best, i] else best
+    return best

@@ -1,0 +1,100 @@
+"""What there is to choose from, for people: every rule, bank and loss with its parameters, defaults
+and paper. The command line and docs/algorithms.md are made from this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from models.build import PARTS, TASK_FITS
+from models.types import Param, Part
+
+INTRODUCTION = """# Algorithms
+
+What `model:` in `kaboost.yaml`, and `models.build` in Python, can be made of: a rule, a bank of
+weak learners and a loss. Made by `kaboost models --docs` from the code; a test holds this page
+against it. Every part names its paper; "specification" is the text that the code was built from,
+which restores and corrects what papers leave out.
+
+```yaml
+model:
+  rule: {kind: sgb, eta: 0.1} # a bare word means that kind with its defaults
+  bank: {kind: linear, n: 20, step: nag}
+  loss: logistic
+  seed: 1
+```
+
+`seed` is where every random draw starts. `multiclass: one_vs_rest` beside them makes one binary
+model per class. A pair that the theory forbids is refused with the reason and what to take
+instead. An empty default depends on the other parts, or is none.
+"""
+HEADINGS = {
+    "rule": "Rules: how weak learners are taught and combined",
+    "bank": "Banks: N weak learners of one kind",
+    "loss": "Losses: what a score costs",
+}
+
+
+def entries() -> Iterator[tuple[str, Part]]:
+    """Yield every part after the word it stands under: rule, bank or loss."""
+    for word, parts in PARTS.items():
+        for part in parts.values():
+            yield word, part
+
+
+def tasks(part: Part) -> list[str]:
+    """Return the tasks that a loss answers."""
+    return [task for task, losses in TASK_FITS.items() if part.kind in losses]
+
+
+def values(param: Param) -> str:
+    """Return in words what a parameter can be."""
+    if isinstance(param.default, bool):
+        return "true, false"
+    words = [*param.choices, *(["inf"] if param.infinite else [])]
+    if param.low is None or param.high is None:
+        return ", ".join(words)
+    kind = "whole number" if param.integer else "number"
+    return ", ".join([*words, f"{kind} from {param.low:g} to {param.high:g}"])
+
+
+def default(param: Param) -> str:
+    """Return the default as it stands in YAML; empty where it depends on other parts or is none."""
+    if param.default is None:
+        return ""
+    return str(param.default).lower() if isinstance(param.default, bool) else str(param.default)
+
+
+def page() -> str:
+    """Return docs/algorithms.md."""
+    blocks = [INTRODUCTION]
+    word_before = ""
+    for word, part in entries():
+        if word != word_before:
+            blocks.append(f"## {HEADINGS[word]}\n")
+            word_before = word
+        blocks.append(_section(word, part))
+    return "\n".join(blocks)
+
+
+def _section(word: str, part: Part) -> str:
+    lines = [f"### `{part.kind}`", "", f"{_sentence(part.summary)} {_sentence(part.source)}"]
+    if word == "loss" and tasks(part):
+        lines.append(f"For {' and '.join(tasks(part))} tasks.")
+    if word == "rule" and part.losses:
+        lines.append(f"It takes only the loss {' or '.join(f'`{loss}`' for loss in part.losses)}.")
+    if part.params:
+        lines += ["", *_table(part.params)]
+    return "\n".join([*lines, ""])
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+def _table(params: tuple[Param, ...]) -> Iterator[str]:
+    yield "| parameter | default | values | meaning |"
+    yield "|---|---|---|---|"
+    for param in params:
+        cells = (f"`{param.name}`", default(param), values(param), param.doc)
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,185 @@
+"""The loops of a compiled sweep: over blocks of learners, and in each over the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import cgutils
+
+from models.lanes.roles import Plan
+from models.lanes.traced import REAL, Traced
+
+INDEX, YES = ir.IntType(64), ir.Constant(ir.IntType(1), 1)
+WIDTH = 4  # numbers in a vector of AVX; LLVM cuts it in two where the machine's are shorter
+VECTORS = 8  # in the largest block: as many totals as sixteen registers have room for
+
+
+class View(NamedTuple):
+    """An argument of a sweep: where its numbers are, or the number itself, of no shape."""
+
+    data: Any
+    shape: list[Any]
+    stride: Any  # bytes from row to row
+
+    def row(self, builder: Any, j: Any) -> Any:
+        """Return the address of row j."""
+        start = builder.ptrtoint(self.data, INDEX)
+        address = builder.add(start, builder.mul(j, self.stride))
+        return builder.inttoptr(address, self.data.type)
+
+
+def emit(plan: Plan, builder: Any, views: Sequence[View]) -> None:
+    """Emit a loop over blocks of learners, with code of its own for every size of block.
+
+    The last vector starts early where it would not be full, and shares learners with the one before
+    it: both are loaded before either is stored, so both store the same. Fewer learners than a
+    vector holds go as single numbers.
+    """
+    N = (plan.pick(views, "Row", "NewRow") or plan.pick(views, "NewLane"))[0].shape[-1]
+    start = cgutils.alloca_once_value(builder, index(0))
+    head, after, done = (builder.append_basic_block(name) for name in ("head", "after", "done"))
+    builder.cbranch(builder.icmp_signed("<", index(0), N), head, done)
+    builder.position_at_end(head)
+    first = builder.load(start)
+    count = block_size(builder, builder.sub(N, first))
+    end = builder.add(first, count)
+    builder.store(end, start)
+    vectors = builder.udiv(builder.add(count, index(WIDTH - 1)), index(WIDTH))
+    singly = builder.icmp_signed("<", count, index(WIDTH))
+    switch = builder.switch(builder.select(singly, builder.neg(count), vectors), done)
+    for size in (*range(1 - WIDTH, 0), *range(1, VECTORS + 1)):
+        case = builder.append_basic_block("block")
+        switch.add_case(index(size), case)
+        builder.position_at_end(case)
+        width = WIDTH if size > 0 else 1
+        offsets = [builder.add(first, index(width * i)) for i in range(abs(size) - 1)]
+        Block(plan, builder, views, [*offsets, builder.sub(end, index(width))], width).emit()
+        builder.branch(after)
+    builder.position_at_end(after)
+    builder.cbranch(builder.icmp_signed("<", builder.load(start), N), head, done)
+    builder.position_at_end(done)
+
+
+def index(value: int) -> Any:
+    """Return a constant of the type of indices."""
+    return ir.Constant(INDEX, value)
+
+
+def block_size(builder: Any, left: Any) -> Any:
+    """Return how many of the learners left the next block takes: what then remains is none, or
+    fills a vector.
+    """
+    beyond = builder.sub(left, index(WIDTH * VECTORS))
+    short = builder.icmp_signed("<", beyond, index(WIDTH))
+    size = builder.select(short, index(WIDTH * (VECTORS - 1)), index(WIDTH * VECTORS))
+    return builder.select(builder.icmp_signed("<=", beyond, index(0)), left, size)
+
+
+class Block(NamedTuple):
+    """A sweep over the learners of one block: vectors of `width` numbers at `offsets`."""
+
+    plan: Plan
+    builder: Any
+    views: Sequence[View]
+    offsets: list[Any]
+    width: int
+
+    def emit(self) -> None:
+        """Emit the body, once or for every row."""
+        picked = {role: self.plan.pick(self.views, role) for role in self.plan.roles}
+        values = {
+            role: [self.load(view.data) for view in found]
+            for role, found in picked.items()
+            if role in ("Lane", "NewLane")
+        }
+        values["Number"] = [Traced(self.builder, [v.data]) for v in picked.get("Number", ())]
+        if self.plan.pick(self.views, "Row", "NewRow"):
+            self.emit_rows(values)
+        else:
+            self.replace([v.data for v in picked["NewLane"]], self.plan.apply(values))
+
+    def emit_rows(self, values: dict[str, list[Any]]) -> None:
+        """Emit the loop over rows, and one for rows beyond the first vector of numbers, where 1
+        stands for it; `values` are those that all rows share.
+        """
+        plan, builder = self.plan, self.builder
+        totals = [cgutils.alloca_once(builder, self.kind) for _ in self.offsets]
+        for total in totals:
+            builder.store(ir.Constant(self.kind, None if self.width > 1 else 0.0), total)
+        rows = plan.pick(self.views, "Row", "NewRow")[0].shape[0]
+        vectors = plan.pick(self.views, "Column", "Dense")
+        inner = vectors[0].shape[0] if vectors else rows
+        with cgutils.for_range(builder, inner) as loop:
+            self.emit_row(loop.index, values, totals, beyond=False)
+        if vectors:
+            with cgutils.for_range_slice(builder, inner, rows, index(1)) as (j, _):
+                self.emit_row(j, values, totals, beyond=True)
+        if plan.sums:
+            self.store(Traced(builder, [builder.load(t) for t in totals]), self.views[-1].data)
+
+    def emit_row(
+        self, j: Any, values: dict[str, list[Any]], totals: list[Any], *, beyond: bool
+    ) -> None:
+        """Emit the body for row j: into the totals, or back into the rows."""
+        plan, builder = self.plan, self.builder
+        columns, dense = (self.numbers(role, j, beyond) for role in ("Column", "Dense"))
+        with builder.if_then(self.all_differ_from_0(columns), likely=True):
+            read, replaced = (
+                [table.row(builder, j) for table in plan.pick(self.views, role)]
+                for role in ("Row", "NewRow")
+            )
+            values |= {"Row": [self.load(row) for row in read], "Column": columns}
+            values |= {"NewRow": [self.load(row) for row in replaced], "Dense": dense}
+            values["Sum"] = [Traced(builder, [builder.load(total) for total in totals])]
+            made = plan.apply(values)
+            if plan.sums:
+                for part, total in zip(made.parts, totals, strict=True):
+                    builder.store(part, total)
+            else:
+                self.replace(replaced, made)
+
+    def numbers(self, role: str, j: Any, beyond: bool) -> list[Traced]:
+        """Load number j of every vector of a role; 1 where it may be beyond the end and is."""
+        builder, found = self.builder, []
+        one = cgutils.global_constant(builder, "one", ir.Constant(REAL, 1.0))
+        for vector in self.plan.pick(self.views, role):
+            place = builder.gep(vector.data, [j])
+            if beyond:
+                inside = builder.icmp_signed("<", j, vector.shape[0])
+                place = builder.select(inside, place, one)
+            found.append(Traced(builder, [builder.load(place)]))
+        return found
+
+    def all_differ_from_0(self, numbers: list[Traced]) -> Any:
+        """Return whether no number is 0; nan is none."""
+        answer = YES
+        for number in numbers:
+            differs = self.builder.fcmp_unordered("!=", number.parts[0], ir.Constant(REAL, 0.0))
+            answer = self.builder.and_(answer, differs)
+        return answer
+
+    def replace(self, places: list[Any], made: Any) -> None:
+        """Store what the body returned; all it read was loaded before."""
+        for place, new in self.plan.pairs(places, made):
+            self.store(new, place)
+
+    @property
+    def kind(self) -> Any:
+        """The LLVM type of one part."""
+        return REAL if self.width == 1 else ir.VectorType(REAL, self.width)
+
+    def load(self, row: Any) -> Traced:
+        """Load the block's learners from a row at an address."""
+        return Traced(self.builder, [self.builder.load(p, align=8) for p in self.places(row)])
+
+    def store(self, value: Traced, row: Any) -> None:
+        """Store the block's learners into a row at an address."""
+        for part, place in zip(value.parts, self.places(row), strict=True):
+            self.builder.store(part, place, align=8)
+
+    def places(self, row: Any) -> list[Any]:
+        """Return the addresses of the block's parts in a row."""
+        gep, cast = self.builder.gep, self.builder.bitcast
+        return [cast(gep(row, [offset]), self.kind.as_pointer()) for offset in self.offsets]

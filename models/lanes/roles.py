@@ -1,0 +1,52 @@
+"""What a parameter of a sweep's body can be, and the plan that a body's annotations make."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+Row = Any  # row j of a table (rows, N); the first table has no more rows than the others
+NewRow = Any  # the same, replaced by what the body returns
+Lane = Any  # a vector (N,)
+NewLane = Any  # the same, replaced by what the body returns
+Column = Any  # number j of a vector, 1 beyond its end (the bias); rows where it is 0 are left out
+# (the first such vector, of either kind, is the shortest)
+Dense = Any  # the same, but its zeros count
+Number = Any  # one number for all
+Sum = Any  # a running total (N,) from 0, what the body returned of the row before; rows are read
+ROLES = ("Row", "NewRow", "Lane", "NewLane", "Column", "Dense", "Number", "Sum")
+
+
+class Plan(NamedTuple):
+    """A sweep's body and the roles of its parameters, in order."""
+
+    body: Callable[..., Any]
+    roles: tuple[str, ...]
+
+    @classmethod
+    def of(cls, body: Callable[..., Any]) -> Plan:
+        """Read the roles from the body's annotations."""
+        roles = tuple(str(p.annotation) for p in inspect.signature(body).parameters.values())
+        if not set(roles) <= set(ROLES):
+            raise TypeError(f"{body.__name__}: {roles} are not all of {', '.join(ROLES)}")
+        return cls(body, roles)
+
+    @property
+    def sums(self) -> bool:
+        """Whether there is a total; it goes to one more argument (N,), the last."""
+        return "Sum" in self.roles
+
+    def pick(self, given: Sequence[Any], *roles: str) -> list[Any]:
+        """Return the arguments of some roles, in their order; a total is none."""
+        words = (role for role in self.roles if role != "Sum")
+        return [one for word, one in zip(words, given, strict=False) if word in roles]
+
+    def apply(self, values: dict[str, list[Any]]) -> Any:
+        """Run the body, its parameters in their order."""
+        queues = {role: iter(found) for role, found in values.items()}
+        return self.body(*(next(queues[role]) for role in self.roles))
+
+    def pairs(self, old: Sequence[Any], made: Any) -> Iterator[tuple[Any, Any]]:
+        """Pair what is to be replaced with what the body returned."""
+        return zip(old, made if len(old) > 1 else [made], strict=True)

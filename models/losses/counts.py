@@ -1,0 +1,105 @@
+"""Poisson loss: the logarithm of a mean of counts."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from models.losses.labels import L2, numbers
+from models.losses.summed import STEEPEST, growth, point, summed
+from models.losses.theory import bounds, smallest_radius
+from models.types import Mat, ModelError, Part, Vec
+from models.verbs import (
+    Constants,
+    constants,
+    convexity,
+    encode_labels,
+    link,
+    radius,
+    smoothness,
+    start,
+    tally,
+)
+
+COUNT_LIMIT = 1e13  # a larger label counts as this: the steepest slope, e^30, must outweigh it
+
+
+@summed
+class Poisson(NamedTuple):
+    """e^s - z s, ln z! left out, for numbers z >= 0; its curvature e^s has no bound. The prediction
+    is e^s.
+
+    From s = 30 on e^s goes on as its tangent line there: finite, still convex, of slope e^30, and
+    the prediction stays e^30 (specification, section 1, Stability).
+    """
+
+    l2: float
+
+
+@point.register
+def _(loss: Poisson, s: float, z: float) -> tuple[float, float, float]:
+    near, beyond = min(s, STEEPEST), max(s - STEEPEST, 0.0)
+    e = growth(near)
+    # z s in two parts: the difference of two overflowing terms would be nan.
+    return (e - z * near) + (e - z) * beyond, e - z, (e if s <= STEEPEST else 0.0)
+
+
+@link.register
+def _(loss: Poisson, s: Vec, p: Vec) -> None:
+    for c in range(s.shape[0]):
+        p[c] = growth(min(s[c], STEEPEST))
+
+
+@tally.register
+def _(loss: Poisson, y: Vec, w: float, total: float, counts: Vec) -> None:
+    for c in range(counts.shape[0]):
+        counts[c] += w * y[c]
+
+
+@start.register
+def _(loss: Poisson, total: float, counts: Vec, y0: Vec) -> None:
+    for c in range(y0.shape[0]):
+        y0[c] = math.log((counts[c] + 0.5) / (total + 1.0)) if total > 0.0 else 0.0
+
+
+@encode_labels.register
+def _(loss: Poisson, y: Vec, m: int) -> Mat:
+    Y = numbers(y, m)
+    if (Y < 0.0).any():
+        raise ModelError(
+            f"y: {Y[Y < 0.0][0]:g} is no count: poisson labels are numbers from 0 on; "
+            "take squared, or leave such events out"
+        )
+    return np.minimum(Y, COUNT_LIMIT)
+
+
+@smoothness.register
+def _(loss: Poisson) -> None:
+    return None
+
+
+@convexity.register
+def _(loss: Poisson) -> float:
+    return 2.0 * loss.l2
+
+
+@constants.register
+def _(loss: Poisson, b: float, Z: float = 1.0) -> Constants:
+    most, least = math.exp(min(b, STEEPEST)), math.exp(-b)
+    return bounds(loss, b, max(most, Z - least), most, max(Z - most, least))
+
+
+@radius.register
+def _(loss: Poisson, eta: float, N: int, D: float, Z: float = 1.0) -> float:
+    return smallest_radius(loss, eta, N, D, Z)
+
+
+POISSON = Part(
+    "poisson",
+    "e^score - z score, a straight line from score 30 on",
+    "specification, section 1",
+    (L2,),
+    Poisson,
+)

@@ -1,0 +1,174 @@
+"""Softmax: the loss of several classes, one score each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from models.losses.labels import L2, columns
+from models.numeric import exp_negative
+from models.types import Mat, ModelError, Part, Vec
+from models.verbs import (
+    Constants,
+    assess,
+    constants,
+    convexity,
+    curvature,
+    encode_labels,
+    gradient,
+    kernel,
+    link,
+    radius,
+    smoothness,
+    start,
+    tally,
+    value,
+)
+
+
+class Softmax(NamedTuple):
+    """logsumexp(s) - s_k for the class index k; smooth everywhere, beta = 1/2, blind to a common
+    shift.
+    """
+
+    l2: float
+
+
+# float() as in summed.py: plain Python saturates without a warning.
+@kernel
+def mass(s: Vec) -> tuple[float, float]:
+    """Return the largest score of s (m,) and the sum of e^(score - largest)."""
+    top = float(s[0])
+    for c in range(1, s.shape[0]):
+        top = max(top, float(s[c]))
+    total = 0.0
+    for c in range(s.shape[0]):
+        total += exp_negative(float(s[c]) - top)
+    return top, total
+
+
+@value.register
+def _(loss: Softmax, s: Vec, y: Vec) -> float:
+    top, total = mass(s)
+    penalty = 0.0
+    for c in range(s.shape[0]):
+        a = float(s[c])
+        penalty += loss.l2 * a * a
+    return float((top - float(s[int(y[0])])) + math.log(total) + penalty)
+
+
+@gradient.register
+def _(loss: Softmax, s: Vec, y: Vec, g: Vec) -> None:
+    top, total = mass(s)
+    k = int(y[0])
+    for c in range(s.shape[0]):
+        a = float(s[c])
+        share = exp_negative(a - top) / total
+        g[c] = share - (1.0 if c == k else 0.0) + 2.0 * loss.l2 * a
+
+
+@curvature.register
+def _(loss: Softmax, s: Vec, y: Vec) -> float:
+    # In the score of the label's own class: p_k (1 - p_k), an entry of diag(p) - p p'.
+    top, total = mass(s)
+    own = exp_negative(float(s[int(y[0])]) - top) / total
+    return float(own * (1.0 - own) + 2.0 * loss.l2)
+
+
+@assess.register
+def _(loss: Softmax, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
+    m = F.shape[0]
+    k = int(y[0])
+    for i in range(F.shape[1]):
+        top = float(F[0, i])
+        for c in range(1, m):
+            top = max(top, float(F[c, i]))
+        total = 0.0
+        penalty = 0.0
+        for c in range(m):
+            a = float(F[c, i])
+            G[c, i] = exp_negative(a - top)
+            total += G[c, i]
+            penalty += loss.l2 * a * a
+        for c in range(m):
+            G[c, i] = G[c, i] / total - (1.0 if c == k else 0.0) + 2.0 * loss.l2 * float(F[c, i])
+        L[i] = (top - float(F[k, i])) + math.log(total) + penalty
+
+
+@link.register
+def _(loss: Softmax, s: Vec, p: Vec) -> None:
+    top, total = mass(s)
+    for c in range(s.shape[0]):
+        p[c] = exp_negative(float(s[c]) - top) / total
+
+
+@tally.register
+def _(loss: Softmax, y: Vec, w: float, total: float, counts: Vec) -> None:
+    counts[int(y[0])] += w
+
+
+@start.register
+def _(loss: Softmax, total: float, counts: Vec, y0: Vec) -> None:
+    m = y0.shape[0]
+    for c in range(m):
+        y0[c] = math.log((counts[c] + 0.5) / (total + 0.5 * m)) if total > 0.0 else 0.0
+
+
+@encode_labels.register
+def _(loss: Softmax, y: Vec, m: int) -> Mat:
+    Y = columns(y)
+    known = (Y >= 0.0) & (m > Y) & (np.floor(Y) == Y)
+    if Y.shape[1] != 1:
+        raise ModelError(f"y: has {Y.shape[1]} columns; a class label is one index, 0 to {m - 1}")
+    if not known.all():
+        raise ModelError(
+            f"y: {Y[~known][0]:g} does not fit: class labels are indices 0 to {m - 1}; "
+            "map yours before learning"
+        )
+    return Y
+
+
+@smoothness.register
+def _(loss: Softmax) -> float:
+    return 0.5 + 2.0 * loss.l2
+
+
+@convexity.register
+def _(loss: Softmax) -> float:
+    return 2.0 * loss.l2
+
+
+@constants.register
+def _(loss: Softmax, b: float, Z: float = 1.0) -> Constants:
+    raise _refused()
+
+
+@radius.register
+def _(loss: Softmax, eta: float, N: int, D: float, Z: float = 1.0) -> float:
+    raise _refused()
+
+
+def _refused() -> ModelError:
+    return ModelError(
+        "loss: softmax has no constants for Online Gradient Boosting; take logistic with "
+        "multiclass: one_vs_rest, or the rule sgb"
+    )
+
+
+def _needs_classes(context: Mapping[str, Any]) -> str | None:
+    if context["m"] < 2:
+        return "softmax needs one output per class, at least 2; take logistic for two classes"
+    return None
+
+
+SOFTMAX = Part(
+    "softmax",
+    "logsumexp(score) - score_k",
+    "specification, section 1",
+    (L2,),
+    Softmax,
+    _needs_classes,
+)

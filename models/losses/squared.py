@@ -1,0 +1,114 @@
+"""Squared loss, halved and full: the losses of means."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from models.losses.labels import L2, copy, mean, numbers
+from models.losses.summed import point, summed
+from models.losses.theory import bounds, smallest_radius
+from models.numeric import fill
+from models.types import Mat, Part, Vec
+from models.verbs import (
+    Constants,
+    constants,
+    convexity,
+    encode_labels,
+    link,
+    radius,
+    smoothness,
+    start,
+    tally,
+)
+
+
+@summed
+class Squared(NamedTuple):
+    """1/2 |s - z|^2 for numbers z; smooth everywhere, beta = lambda = 1."""
+
+    l2: float
+
+
+@summed
+class SquaredFull(NamedTuple):
+    """|s - z|^2 for numbers z; smooth everywhere, beta = lambda = 2.
+
+    The unhalved square that the SGB paper writes.
+    """
+
+    l2: float
+
+
+@point.register
+def _(loss: Squared, s: float, z: float) -> tuple[float, float, float]:
+    r = s - z
+    return 0.5 * r * r, r, 1.0
+
+
+@point.register
+def _(loss: SquaredFull, s: float, z: float) -> tuple[float, float, float]:
+    r = s - z
+    return r * r, 2.0 * r, 2.0
+
+
+@link.register
+def _(loss: Squared | SquaredFull, s: Vec, p: Vec) -> None:
+    copy(s, p)
+
+
+@tally.register
+def _(loss: Squared, y: Vec, w: float, total: float, counts: Vec) -> None:
+    mean(y, w, total, counts)
+
+
+@start.register
+def _(loss: Squared, total: float, counts: Vec, y0: Vec) -> None:
+    copy(counts, y0)
+
+
+@tally.register
+def _(loss: SquaredFull, y: Vec, w: float, total: float, counts: Vec) -> None:
+    pass
+
+
+@start.register
+def _(loss: SquaredFull, total: float, counts: Vec, y0: Vec) -> None:
+    fill(y0, 0.0)
+
+
+@encode_labels.register
+def _(loss: Squared | SquaredFull, y: Vec, m: int) -> Mat:
+    return numbers(y, m)
+
+
+@smoothness.register
+@convexity.register
+def _(loss: Squared) -> float:
+    return 1.0 + 2.0 * loss.l2
+
+
+@smoothness.register
+@convexity.register
+def _(loss: SquaredFull) -> float:
+    return 2.0 + 2.0 * loss.l2
+
+
+@constants.register
+def _(loss: Squared, b: float, Z: float = 1.0) -> Constants:
+    return bounds(loss, b, b + Z, 1.0, max(Z - b, 0.0))
+
+
+@constants.register
+def _(loss: SquaredFull, b: float, Z: float = 1.0) -> Constants:
+    return bounds(loss, b, 2.0 * (b + Z), 2.0, max(2.0 * (Z - b), 0.0))
+
+
+@radius.register
+def _(loss: Squared | SquaredFull, eta: float, N: int, D: float, Z: float = 1.0) -> float:
+    return smallest_radius(loss, eta, N, D, Z)
+
+
+SQUARED = Part("squared", "1/2 (score - z)^2", "specification, section 1", (L2,), Squared)
+SQUARED_FULL = Part(
+    "squared_full", "(score - z)^2", "Hu et al. 2017; specification, section 1", (L2,), SquaredFull
+)

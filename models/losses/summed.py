@@ -1,0 +1,92 @@
+"""Losses that are a sum over outputs: value, gradient, curvature and `assess` of all prefixes, from
+what the loss says of one score.
+
+A loss registers `point`, its row of the table in section 1 of the specification, and is decorated
+`@summed`. The term l2 |score|^2 is added here. Everything is branch-free per score, so that a pass
+over prefixes fills vector lanes, and `assess` gives the very bits of `value` and `gradient`.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from models.numeric import exp_negative
+from models.types import Mat, Vec
+from models.verbs import assess, curvature, gradient, kernel, unregistered, value, verb
+
+Kind = TypeVar("Kind", bound=type)
+
+STEEPEST = 30.0  # e^a goes on as its tangent line from here: value and slope stay finite
+
+
+@partial(verb, inline="never")
+def point(loss: Any, s: float, z: float) -> tuple[float, float, float]:
+    """Return value, slope and second derivative at one score s for one label z, l2 left out."""
+    raise unregistered("point", loss)
+
+
+def summed(kind: Kind) -> Kind:
+    """Give a kind of loss the verbs that follow from its `point`."""
+    for each, function in (
+        (value, _value),
+        (gradient, _gradient),
+        (curvature, _curvature),
+        (assess, _assess),
+    ):
+        cast(Any, each).register(kind, function)
+    return kind
+
+
+# float() is for plain Python alone: its numbers saturate without a warning, NumPy's scalars do not.
+def _value(loss: Any, s: Vec, y: Vec) -> float:
+    total: float = 0.0
+    for c in range(s.shape[0]):
+        a = float(s[c])
+        found, _, _ = point(loss, a, float(y[c]))
+        total += found + loss.l2 * a * a
+    return total
+
+
+def _gradient(loss: Any, s: Vec, y: Vec, g: Vec) -> None:
+    for c in range(s.shape[0]):
+        a = float(s[c])
+        _, slope, _ = point(loss, a, float(y[c]))
+        g[c] = slope + 2.0 * loss.l2 * a
+
+
+def _curvature(loss: Any, s: Vec, y: Vec) -> float:
+    _, _, bend = point(loss, float(s[0]), float(y[0]))
+    return float(bend + 2.0 * loss.l2)
+
+
+def _assess(loss: Any, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
+    for c in range(F.shape[0]):
+        z = float(y[c])
+        for i in range(F.shape[1]):
+            a = float(F[c, i])
+            found, slope, _ = point(loss, a, z)
+            G[c, i] = slope + 2.0 * loss.l2 * a
+            L[i] = (L[i] if c > 0 else 0.0) + (found + loss.l2 * a * a)
+
+
+@kernel
+def growth(a: float) -> float:
+    """Return e^a for a up to 30, and at least e^-708."""
+    t = exp_negative(-abs(a))
+    return float(1.0 / t if a > 0.0 else t)
+
+
+@kernel
+def power(r: float, p: float) -> float:
+    """Return r^p for r, p >= 0: the whole part of p by multiplication, what is left by exp and log,
+    whose compiled bits are those of Python's.
+    """
+    whole = int(p)
+    product = 1.0
+    for _ in range(whole):
+        product *= r
+    if p > whole:
+        product *= math.exp((p - whole) * math.log(r)) if r > 0.0 else 0.0
+    return product

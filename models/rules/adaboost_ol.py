@@ -1,0 +1,233 @@
+"""AdaBoost.OL and AdaBoost.OL.W: an online logistic learner over the votes of the weak ones, and
+experts that say how many of them to listen to.
+
+Beygelzimer, Kale, Luo, Optimal and Adaptive Algorithms for Online Boosting, ICML 2015, Algorithm 2;
+specification, 6.2 and 6.3, with erratum E15.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from models.draws import State, generator, uniform
+from models.numeric import sigmoid
+from models.rules.votes import DISCRETE, cast_vote, classifying, judge_votes, say_vote, vote_loss
+from models.types import Ints, Mat, Param, Part, Setting, Vec
+from models.verbs import (
+    adapt,
+    assess,
+    cost,
+    forward,
+    judge,
+    kernel,
+    learning_only,
+    link,
+    say,
+    serve,
+    targets,
+    value,
+)
+
+EXPECTED, SAMPLED, FULL = 0, 1, 2
+VOTES = {"expected": EXPECTED, "sampled": SAMPLED, "full": FULL}
+ALPHA_LIMIT = 2.0
+SHRINK = math.exp(-1.0)  # what a wrong expert keeps of its weight
+PRIME, MULTIPLIER = 2**31 - 1, 48271
+FLOOR = 1e-300  # of an expert's weight, so that it can come back
+
+
+class AdaBoostOl(NamedTuple):
+    """State of the rule: a coefficient and an expert for every learner.
+
+    The weights of the experts are kept as such, not as logarithms: with the floor no product
+    leaves the range, and a prediction needs no exponentials. They shrink by e^-1 whatever the
+    importance of the event, which scales weights and the steps of alpha.
+
+    A sampled vote is drawn from the generator while learning and from the event where nothing is
+    learned, so `predict_many` need not say what `learn_many` says of the same event next.
+    """
+
+    mode: int
+    discrete: bool
+    reject: bool  # learners get weight 1 with probability w_i, instead of w_i
+    vote: int
+    t_max: float  # events after which steps shrink no more
+    alpha: Vec  # (N,) coefficients of the votes
+    v: Vec  # (N,) weights of the experts, summing to 1
+    t: Ints  # () events of positive weight
+    state: State  # () generator
+    drawn: Vec  # () the draw that samples the expert of the next event learned
+
+
+@learning_only.register
+def _(rule: AdaBoostOl) -> tuple[str, ...]:
+    return ("t", "state", "drawn")
+
+
+@kernel
+def gather(rule: AdaBoostOl, h: Mat, F: Mat) -> None:
+    """Fill F (1, N+1): sums of the weighted votes where all count, else the expected vote of the
+    first i experts.
+    """
+    total, said, weight = 0.0, 0.0, 0.0
+    F[0, 0] = 0.0
+    for i in range(h.shape[1]):
+        total += rule.alpha[i] * cast_vote(h[0, i], rule.discrete)
+        weight += rule.v[i]
+        said += rule.v[i] if total >= 0.0 else -rule.v[i]
+        F[0, i + 1] = total if rule.vote == FULL else said / weight
+
+
+@kernel
+def sample(rule: AdaBoostOl, h: Mat, u: float) -> float:
+    """Return what the expert says that u in [0, 1) draws: the first whose cumulative weight exceeds
+    it.
+    """
+    total, weight = 0.0, 0.0
+    for i in range(h.shape[1]):
+        total += rule.alpha[i] * cast_vote(h[0, i], rule.discrete)
+        weight += rule.v[i]
+        if weight > u:
+            break
+    return 1.0 if total >= 0.0 else -1.0
+
+
+@forward.register
+def _(rule: AdaBoostOl, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+    gather(rule, h, F)
+    yhat[0] = sample(rule, h, float(rule.drawn[()])) if rule.vote == SAMPLED else F[0, h.shape[1]]
+
+
+@serve.register
+def _(rule: AdaBoostOl, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+    # A pure prediction draws nothing: the event itself says which expert answers (7.8).
+    gather(rule, h, F)
+    yhat[0] = sample(rule, h, hashed(h)) if rule.vote == SAMPLED else F[0, h.shape[1]]
+
+
+@targets.register
+def _(
+    rule: AdaBoostOl, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, desk: Vec
+) -> None:
+    margin = 0.0
+    for i in range(h.shape[1]):
+        T[0, i] = y[0]
+        share = sigmoid(-margin)
+        if rule.reject:
+            W[i] = W[i] if uniform(rule.state) < share else 0.0
+        else:
+            W[i] *= share
+        margin += rule.alpha[i] * y[0] * cast_vote(h[0, i], rule.discrete)
+
+
+@adapt.register
+def _(rule: AdaBoostOl, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec) -> None:
+    rule.t[()] += 1
+    step = w * 4.0 / math.sqrt(min(float(rule.t[()]), rule.t_max))
+    vote, total = 0.0, 0.0
+    for i in range(h.shape[1]):
+        said = cast_vote(h[0, i], rule.discrete)
+        vote += rule.alpha[i] * said
+        if (vote >= 0.0) != (y[0] > 0.0):
+            rule.v[i] *= SHRINK
+        total += rule.v[i]
+        moved = rule.alpha[i] + step * y[0] * said * sigmoid(-y[0] * vote)
+        rule.alpha[i] = min(max(moved, -ALPHA_LIMIT), ALPHA_LIMIT)
+    for i in range(h.shape[1]):
+        rule.v[i] = max(rule.v[i] / total, FLOOR)
+    if rule.vote == SAMPLED:
+        rule.drawn[()] = uniform(rule.state)
+
+
+@judge.register
+def _(rule: AdaBoostOl, loss: Any, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
+    if rule.vote == FULL:
+        assess(loss, F, y, G, L)
+    else:
+        judge_votes(F, y, L)
+
+
+@cost.register
+def _(rule: AdaBoostOl, loss: Any, s: Vec, y: Vec) -> float:
+    if rule.vote == FULL:
+        return value(loss, s, y)  # type: ignore[no-any-return]
+    return vote_loss(s, y)
+
+
+@say.register
+def _(rule: AdaBoostOl, loss: Any, s: Vec, p: Vec) -> None:
+    if rule.vote == FULL:
+        link(loss, s, p)
+    else:
+        say_vote(s, p)
+
+
+@kernel
+def hashed(h: Mat) -> float:
+    """Return a number in [0, 1) that depends on nothing but h (m, N).
+
+    Modulo the prime 2^31 - 1, so that no product leaves 64 bits.
+    """
+    found = 1
+    for c in range(h.shape[0]):
+        for i in range(h.shape[1]):
+            bits = int(np.float64(h[c, i]).view(np.int64))
+            found = (found * MULTIPLIER + bits % PRIME) % PRIME
+    for _ in range(3):  # neighbours in h must not be neighbours here
+        found = (found * MULTIPLIER) % PRIME
+    return found / PRIME
+
+
+def _make(params: Mapping[str, Any], setting: Setting) -> AdaBoostOl:
+    N, state = setting.learners, generator(setting.full["seed"])
+    vote, t_max = VOTES[params["vote"]], params["t_max"]
+    return AdaBoostOl(
+        mode=classifying(setting),
+        discrete=params["discrete"],
+        reject=params["feed"] == "reject",
+        vote=vote,
+        t_max=math.inf if t_max is None else t_max,
+        alpha=np.zeros(N),
+        v=np.full(N, 1.0 / N),
+        t=np.zeros((), np.int64),
+        drawn=np.array(uniform(state) if vote == SAMPLED else 0.0),
+        state=state,
+    )
+
+
+def _part(kind: str, summary: str, vote: str) -> Part:
+    return Part(
+        kind,
+        summary,
+        "Beygelzimer, Kale, Luo 2015, Algorithm 2",
+        (
+            Param(
+                "feed",
+                "weight",
+                "learners get their weight, or weight 1 with that chance",
+                choices=("weight", "reject"),
+            ),
+            Param(
+                "vote",
+                vote,
+                "the experts' mean, one expert drawn by weight, or the sum of all votes",
+                choices=tuple(VOTES),
+            ),
+            DISCRETE,
+            Param("t_max", None, "events after which steps shrink no more", 1.0, 1e18),
+        ),
+        _make,
+        losses=("logistic",),
+    )
+
+
+ADABOOST_OL = _part(
+    "adaboost_ol",
+    "an online logistic learner over votes; experts choose how many count",
+    "expected",
+)
+ADABOOST_OL_W = _part("adaboost_ol_w", "the same without experts: all votes count", "full")

@@ -1,0 +1,106 @@
+"""Online boost-by-majority: learner i gets the weight with which its vote can still turn the
+majority.
+
+Beygelzimer, Kale, Luo, Optimal and Adaptive Algorithms for Online Boosting, ICML 2015, Algorithm 1;
+specification, 6.1. The convention of gamma is VW's: weak error 1/2 - gamma.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from models.rules.votes import DISCRETE, cast_vote, classifying, votes
+from models.types import Mat, Param, Part, Setting, Vec
+from models.verbs import adapt, forward, kernel, learning_only, targets
+
+
+@votes
+class Bbm(NamedTuple):
+    """No state that moves: a table of weights, made once."""
+
+    mode: int
+    discrete: bool
+    chances: Mat  # (N, N+1) weight of learner i when k of those after it must vote right
+
+
+@learning_only.register
+def _(rule: Bbm) -> tuple[str, ...]:
+    return ("chances",)
+
+
+@forward.register
+def _(rule: Bbm, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+    total = 0.0
+    F[0, 0] = 0.0
+    for i in range(h.shape[1]):
+        total += cast_vote(h[0, i], rule.discrete)
+        F[0, i + 1] = total / (i + 1.0)
+    yhat[0] = F[0, h.shape[1]]
+
+
+@targets.register
+def _(rule: Bbm, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, desk: Vec) -> None:
+    margin = 0.0
+    for i in range(h.shape[1]):
+        T[0, i] = y[0]
+        W[i] *= weigh(rule.chances, i, margin)
+        margin += y[0] * cast_vote(h[0, i], rule.discrete)
+
+
+@adapt.register
+def _(rule: Bbm, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec) -> None:
+    pass
+
+
+@kernel
+def weigh(chances: Mat, i: int, margin: float) -> float:
+    """Return the weight of learner i when those before it brought the vote to `margin`."""
+    after = chances.shape[0] - 1 - i
+    k = math.floor((after - margin + 1.0) / 2.0)
+    return float(chances[i, k]) if 0 <= k <= after else 0.0
+
+
+def chances(N: int, gamma: float, normalised: bool) -> Mat:
+    """Return the table (N, N+1): row i is the binomial distribution of how many of the n = N-1-i
+    learners after i vote right, each with probability 1/2 + gamma; normalised, by its largest
+    value.
+
+    By logarithms of factorials: whole binomials overflow beyond 66 learners (specification, E15).
+    """
+    right, wrong = math.log(0.5 + gamma), math.log(0.5 - gamma)
+    ln = [math.lgamma(k + 1.0) for k in range(N + 1)]  # of factorials
+    table = np.zeros((N, N + 1))
+    for i in range(N):
+        n = N - 1 - i
+        logs = [ln[n] - ln[k] - ln[n - k] + k * right + (n - k) * wrong for k in range(n + 1)]
+        top = max(logs) if normalised else 0.0
+        table[i, : n + 1] = [math.exp(log - top) for log in logs]
+    return table
+
+
+def _make(params: Mapping[str, Any], setting: Setting) -> Bbm:
+    table = chances(setting.learners, params["gamma"], params["weight"] == "normalised")
+    return Bbm(classifying(setting), params["discrete"], table)
+
+
+BBM = Part(
+    "bbm",
+    "every learner is weighted by how much its vote still counts for the majority",
+    "Beygelzimer, Kale, Luo 2015, Algorithm 1",
+    (
+        Param("gamma", 0.1, "edge of the weak learners: error 1/2 - gamma", 1e-6, 0.499999),
+        Param(
+            "weight",
+            "normalised",
+            "chance of the paper's rejection, or the raw binomial",
+            choices=("normalised", "raw"),
+        ),
+        DISCRETE,
+    ),
+    _make,
+    losses=("logistic",),
+)

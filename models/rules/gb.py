@@ -1,0 +1,75 @@
+"""Classic gradient boosting on a whole sample, stage-wise to convergence: the offline comparator of
+Streaming Gradient Boosting.
+
+Friedman, Greedy Function Approximation: a Gradient Boosting Machine, 2001; Hu et al. 2017, section
+6; specification, 8.2. It learns by `models.fit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from models.rules.sgb import step
+from models.types import SQUARE, Mat, ModelError, Param, Part, Setting, Vec
+from models.verbs import forward, sequential
+
+
+class Gb(NamedTuple):
+    """State of the rule: the start y0."""
+
+    mode: int
+    eta: float
+    best: bool  # y0 is the best constant of the sample, found by `models.fit`
+    y0: Vec  # (m,)
+
+
+@forward.register
+def _(rule: Gb, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+    m, N = h.shape
+    for c in range(m):
+        F[c, 0] = rule.y0[c]
+        for i in range(N):
+            F[c, i + 1] = F[c, i] - rule.eta * h[c, i]
+        yhat[c] = F[c, N]
+
+
+@sequential.register
+def _(rule: Gb) -> bool:
+    raise offline("gb", "sgb")
+
+
+def offline(kind: str, online: str) -> ModelError:
+    """Say that a rule learns no events, and which one does."""
+    return ModelError(
+        f"rule: {kind} learns a whole sample at once; call models.fit(spec, X, y), or take {online}"
+    )
+
+
+def _make(params: Mapping[str, Any], setting: Setting) -> Gb:
+    best = params["y0"] == "best"
+    return Gb(
+        mode=SQUARE,
+        eta=params["eta"],
+        best=best,
+        y0=np.full(setting.m, 0.0 if best else params["y0"], np.float64),
+    )
+
+
+def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
+    own["eta"] = step({**own, "gamma": None}, loss, full["bank"]["n"])
+
+
+GB = Part(
+    "gb",
+    "classic gradient boosting of a whole sample, one learner after the other; by models.fit",
+    "Friedman 2001; Hu et al. 2017, section 6",
+    (
+        Param("eta", None, "step size; min(1, .3/beta)", 1e-12, 1e6),
+        Param("y0", "best", "start: 'best' constant, or a number", -1e6, 1e6, choices=("best",)),
+    ),
+    _make,
+    complete=_complete,
+)

@@ -1,0 +1,88 @@
+"""Online GentleBoost: learners fit the label one after the other, and each multiplies the weight of
+the event for those after it.
+
+Siu, Online GentleAdaBoost, technical report; specification, section 5, with the errata E10 and E11.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from models.rules.votes import classifying
+from models.types import SQUARE, Mat, Param, Part, Setting, Vec
+from models.verbs import boost, forward, learn_one, predict_one, sequential
+
+LEAST = 1e-3  # of an event's weight, in its importance
+
+
+class Gentle(NamedTuple):
+    """No state that moves."""
+
+    mode: int
+    exponential: bool  # the weight's factor is exp(-u f), not 1 + alpha
+    factor: float  # 1 + alpha
+    most: float  # of an event's weight, in its importance
+
+
+@sequential.register
+def _(rule: Gentle) -> bool:
+    return True
+
+
+@forward.register
+def _(rule: Gentle, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+    F[0, 0] = 0.0
+    for i in range(h.shape[1]):
+        h[0, i] = min(max(h[0, i], -1.0), 1.0)
+        F[0, i + 1] = F[0, i] + h[0, i]
+    yhat[0] = F[0, h.shape[1]]
+
+
+@boost.register
+def _(rule: Gentle, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, turn: Any) -> None:
+    weight = w
+    for i in range(W.shape[0]):
+        T[0, i] = y[0]
+        W[i] = weight
+        turn.target[0, 0] = y[0]
+        turn.weight[0] = weight
+        learn_one(bank, i, x, rule.mode, turn)
+        predict_one(bank, i, x, turn)
+        said = turn.h[0, 0]
+        margin = y[0] * min(max(said, -1.0), 1.0) if abs(said) < math.inf else 0.0
+        if rule.exponential:
+            weight *= math.exp(-margin)
+        elif margin < 0.0:
+            weight *= rule.factor
+        elif margin > 0.0:
+            weight /= rule.factor
+        weight = min(max(weight, LEAST * w), rule.most * w)
+
+
+def _make(params: Mapping[str, Any], setting: Setting) -> Gentle:
+    # A bank of classifiers gets a weighted example of the class instead of a square fit.
+    mode = SQUARE if SQUARE in setting.bank.modes else classifying(setting)
+    return Gentle(mode, params["step"] == "exp", 1.0 + params["alpha"], float(params["w_max"]))
+
+
+GENTLE = Part(
+    "gentle",
+    "every learner fits the label, more weight for those after it where it is still wrong",
+    "Siu, Online GentleAdaBoost; Friedman, Hastie, Tibshirani 2000",
+    (
+        Param(
+            "step",
+            "factor",
+            "what multiplies the weight: 1 + alpha, or exp of the margin",
+            choices=("factor", "exp"),
+        ),
+        Param("alpha", 0.5, "of step factor, up to e - 1", 0.0, math.e - 1.0),
+        Param(
+            "w_max", 10.0, "largest weight of an event, in its importance", 1, 1e300, infinite=True
+        ),
+    ),
+    _make,
+    losses=("exponential",),
+)

@@ -1,0 +1,135 @@
+"""Online Gradient Boosting, Algorithm 2: a fixed average that competes with the convex hull of the
+weak learners.
+
+Beygelzimer, Hazan, Kale, Luo, Online Gradient Boosting, NIPS 2015; specification, 3.2-3.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from models.rules.ball import project
+from models.rules.label_map import (
+    LabelMap,
+    collect,
+    hush,
+    label_map,
+    rest,
+    silent,
+    to_labels,
+    to_sums,
+)
+from models.rules.ogb_words import (
+    GREEDY,
+    REDUCED,
+    WEIGHED,
+    WORDS,
+    bend,
+    complete,
+    form,
+    mode_of,
+    refuse,
+)
+from models.types import SQUARE, Mat, Part, Setting, Vec
+from models.verbs import adapt, constants, desks, forward, reach, targets
+
+
+class Hull(NamedTuple):
+    """State of the rule: only the map of the labels, if there is one."""
+
+    mode: int
+    fed: int  # what learners are fed: models/rules/ogb_words.py
+    alike: bool  # one learner stands for all: they are fed the same
+    scale: float  # s: every weak prediction counts s times
+    D: float  # length of weak predictions
+    L: float  # Lipschitz constant of the loss on radius s D
+    beta: float  # curvature of a quadratic loss
+    steps: Vec  # (N,) eta_i = 2/(i+2), i from 0
+    labels: LabelMap
+
+
+@desks.register
+def _(rule: Hull) -> int:
+    m, N = rule.labels.centre.shape[0], rule.steps.shape[0]
+    return int(m * (N + 1) + N + 1 + m)
+
+
+@reach.register
+def _(rule: Hull) -> float:
+    return rule.D
+
+
+@forward.register
+def _(rule: Hull, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+    m, N = h.shape
+    hush(rule.labels, h)
+    for i in range(N):
+        project(h, i, rule.D)
+    for c in range(m):
+        F[c, 0] = 0.0
+        for i in range(N):
+            eta = rule.steps[i]
+            F[c, i + 1] = (1.0 - eta) * F[c, i] + eta * rule.scale * h[c, i]
+    to_labels(rule.labels, F, desk[: m * (N + 1)].reshape((m, N + 1)))
+    for c in range(m):
+        yhat[c] = F[c, N]
+
+
+@targets.register
+def _(rule: Hull, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, desk: Vec) -> None:
+    m, N = h.shape
+    end = (m + 1) * (N + 1)
+    L, z = desk[m * (N + 1) : end], desk[end:]
+    for c in range(m):
+        z[c] = y[c]
+    to_sums(rule.labels, loss, z, F, G, desk[: m * (N + 1)].reshape((m, N + 1)), L)
+    for c in range(m):
+        for i in range(N):
+            eta = rule.steps[i]
+            if rule.fed == GREEDY:  # the learner's own step leads to the next partial sum
+                T[c, i] = G[c, i + 1]
+            elif rule.mode == SQUARE:  # the gradient is affine: this is it at (1 - eta) P[i]
+                slope = (1.0 - eta) * G[c, i] + eta * G[c, 0]
+                T[c, i] = -slope / (rule.beta * eta * rule.scale)
+            else:
+                T[c, i] = G[c, N if rule.fed == REDUCED else i] / rule.L
+    if rule.fed == WEIGHED:
+        for i in range(N):
+            W[i] *= rule.beta * rule.steps[i] * rule.scale
+    rest(rule.labels, T, W)
+
+
+@adapt.register
+def _(rule: Hull, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec) -> None:
+    if silent(rule.labels):
+        collect(rule.labels, y, w)
+
+
+def _make(params: Mapping[str, Any], setting: Setting) -> Hull:
+    fed = form(params, setting)
+    reached = params["bound"] * params["scale"]
+    return Hull(
+        mode=mode_of(fed),
+        fed=fed,
+        alike=fed == REDUCED,
+        scale=params["scale"],
+        D=params["bound"],
+        L=constants(setting.loss, reached, params["label_bound"]).lipschitz,
+        beta=bend(setting.loss, fed),
+        steps=2.0 / np.arange(2.0, setting.learners + 2.0),
+        labels=label_map(params["labels"] == "mapped", setting.m),
+    )
+
+
+OGB_HULL = Part(
+    "ogb_hull",
+    "a fixed average that competes with the convex hull of the weak learners",
+    "Beygelzimer et al. 2015, Algorithm 2",
+    WORDS,
+    _make,
+    forbids=refuse,
+    complete=complete,
+)

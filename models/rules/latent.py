@@ -1,0 +1,204 @@
+"""Online non-linear gradient boosting: P latent spaces mix the same weak learners through relu.
+
+Frery, Habrard, Sebban, Caelen, He-Guelton, Online Non-Linear Gradient Boosting in Multi-Latent
+Spaces, IDA 2018, Algorithm 1 with the corrected gradients of errata E7, E8, E9; specification,
+section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from models.draws import State, generator, uniform
+from models.numeric import sigmoid
+from models.rng import uniforms
+from models.types import SQUARE, Mat, Param, Part, Setting, Vec
+from models.verbs import adapt, desks, forward, kernel, reveal, targets
+
+GUARD = 10.0  # of A and a when they are guarded
+
+
+class Latent(NamedTuple):
+    """State of the rule: how every space weighs every learner, and how the spaces are weighed."""
+
+    mode: int
+    rate: float  # lr_c, of both kinds of weight
+    chain: bool  # targets are the functional gradient instead of the residual
+    guard: float  # largest |A| and |a|
+    patience: float  # events without an active space after which all are drawn anew; inf for never
+    A: Mat  # (P, N)
+    a: Vec  # (P,)
+    power: Vec  # (P,) sum of |a_p max(z_p, 0)| weighted by importance
+    weight: Vec  # () behind it
+    dead: Vec  # (N,) events in a row in which no space was active from learner i on
+    redrawn: Vec  # () how often spaces were drawn anew
+    state: State  # () the generator that draws them
+
+
+@desks.register
+def _(rule: Latent) -> int:
+    return int(rule.a.shape[0])  # z of every space
+
+
+@forward.register
+def _(rule: Latent, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+    P, N = rule.A.shape
+    for p in range(P):
+        desk[p] = 0.0
+    F[0, 0] = 0.0
+    for i in range(N):
+        total = 0.0
+        for p in range(P):
+            desk[p] += rule.A[p, i] * h[0, i]
+            total += rule.a[p] * max(desk[p], 0.0)
+        F[0, i + 1] = total
+    yhat[0] = F[0, N]
+
+
+@targets.register
+def _(rule: Latent, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, desk: Vec) -> None:
+    # The combination weights move here, learner by learner: each residual sees those before it
+    # moved. The weak learners' targets do not depend on updated weak learners.
+    P, N = rule.A.shape
+    u, w = y[0], W[0]
+    weigh(rule, desk, w)
+    for p in range(P):
+        desk[p] = 0.0
+    total = 0.0
+    for i in range(N):
+        left = u * sigmoid(-u * total)
+        slope = 0.0
+        after = 0.0
+        for p in range(P):
+            z = desk[p] + rule.A[p, i] * h[0, i]
+            after += rule.a[p] * max(z, 0.0)
+            slope += rule.a[p] * rule.A[p, i] if z > 0.0 else 0.0
+        T[0, i] = left * slope if rule.chain else left
+        total = mix(rule, i, h[0, i], (w * rule.rate * u * sigmoid(-u * after)), desk)
+
+
+@kernel
+def weigh(rule: Latent, z: Vec, w: float) -> None:
+    """Add what every space says to its importance Omega; z (P,) is as `forward` left it."""
+    for p in range(z.shape[0]):
+        rule.power[p] += w * abs(rule.a[p] * max(z[p], 0.0))
+    rule.weight[()] += w
+
+
+@kernel
+def mix(rule: Latent, i: int, said: float, step: float, z: Vec) -> float:
+    """Move column i of A and all of a by one descent step; add learner i to z (P,); return F_i.
+
+    Specification, section 4, steps 4 and 5: both move from the activations before either did.
+    """
+    total = 0.0
+    active = False
+    for p in range(z.shape[0]):
+        before = z[p] + rule.A[p, i] * said
+        own = rule.a[p]
+        if before > 0.0:
+            active = True
+            rule.A[p, i] = guarded(rule.A[p, i] + step * own * said, rule.guard)
+            rule.a[p] = guarded(own + step * before, rule.guard)
+        z[p] += rule.A[p, i] * said
+        total += rule.a[p] * max(z[p], 0.0)
+    rule.dead[i] = 0.0 if active else rule.dead[i] + 1.0
+    return total
+
+
+@kernel
+def guarded(value: float, limit: float) -> float:
+    """Return value clipped to +-limit."""
+    return min(max(value, -limit), limit)
+
+
+@adapt.register
+def _(rule: Latent, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec) -> None:
+    P, N = rule.A.shape
+    for i in range(N):
+        if rule.dead[i] >= rule.patience:
+            rule.redrawn[()] += 1.0
+            for p in range(P):
+                rule.A[p, i] = 2.0 * uniform(rule.state) - 1.0
+            rule.dead[i] = 0.0
+
+
+def correlations(rule: Latent) -> Mat:
+    """Return the correlation of every pair of spaces over the learners' weights, C (P, P)."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = np.corrcoef(rule.A) if rule.A.shape[1] > 1 else np.full((len(rule.a),) * 2, np.nan)
+    return np.atleast_2d(found)
+
+
+def importances(rule: Latent) -> Vec:
+    """Return Omega (P,): mean over events of |a_p max(z_p, 0)|."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(rule.power / rule.weight)
+
+
+@reveal.register
+def _(rule: Latent) -> dict[str, Mat]:
+    C = correlations(rule)
+    return {"correlation": C, "importance": importances(rule), "average_correlation": C.mean(1)}
+
+
+def _make(params: Mapping[str, Any], setting: Setting) -> Latent:
+    P, N, seed = params["spaces"], setting.learners, setting.full["seed"]
+    skip = setting.bank.draws(setting.full["bank"], setting.d, setting.m)
+    drawn = uniforms(seed, P * N + P, skip)  # one generator: after the bank's, A by rows, then a
+    if params["start"] == "uniform":
+        drawn = 2.0 * drawn - 1.0
+    A, a = drawn[: P * N].reshape(P, N), drawn[P * N :] * 2.0 / P
+    if params["start"] == "consistent":
+        A[P // 2 :] *= -1.0
+        a[P // 2 :] *= -1.0
+    return Latent(
+        mode=SQUARE,
+        rate=params["lr_combine"],
+        chain=params["target"] == "chain",
+        guard=GUARD if params["guard"] else np.inf,
+        patience=np.inf if params["redraw"] is None else float(params["redraw"]),
+        A=np.ascontiguousarray(A),
+        a=np.ascontiguousarray(a),
+        power=np.zeros(P),
+        weight=np.zeros(()),
+        dead=np.zeros(N),
+        redrawn=np.zeros(()),
+        state=generator(seed + 1),
+    )
+
+
+LATENT = Part(
+    "latent",
+    "P spaces mix the learners through relu: a non-linear combination",
+    "Frery et al. 2018, Algorithm 1, corrected",
+    (
+        Param("spaces", 20, "P, latent spaces", 1, 10_000, integer=True),
+        Param("lr_combine", 0.05, "learning rate of the combination", 1e-12, 1e3),
+        Param(
+            "start",
+            "uniform",
+            "weights U(-1, 1), or half the spaces all positive and half all negative",
+            choices=("uniform", "consistent"),
+        ),
+        Param(
+            "target",
+            "residual",
+            "what learners fit: the residual, or the literal functional gradient",
+            choices=("residual", "chain"),
+        ),
+        Param("guard", False, "clip the combination's weights to +-10"),
+        Param(
+            "redraw",
+            None,
+            "events without an active space after which a learner's weights are drawn anew",
+            1,
+            1e12,
+        ),
+    ),
+    _make,
+    losses=("logistic",),
+)

@@ -1,0 +1,203 @@
+"""Online Gradient Boosting, Algorithm 1: shrunken, projected partial sums compete with the span of
+the weak learners.
+
+Beygelzimer, Hazan, Kale, Luo, Online Gradient Boosting, NIPS 2015; specification, 3.1, 3.3-3.5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from models.rules.ball import project
+from models.rules.label_map import (
+    LabelMap,
+    collect,
+    hush,
+    label_map,
+    rest,
+    silent,
+    to_labels,
+    to_sums,
+)
+from models.rules.ogb_words import (
+    ETA,
+    GREEDY,
+    RADIUS,
+    REDUCED,
+    T_MAX,
+    WEIGHED,
+    WORDS,
+    bend,
+    complete,
+    form,
+    mode_of,
+    refuse,
+)
+from models.types import SQUARE, Mat, Part, Setting, Vec
+from models.verbs import (
+    adapt,
+    assess,
+    constants,
+    desks,
+    forward,
+    kernel,
+    radius,
+    reach,
+    targets,
+)
+
+
+class Span(NamedTuple):
+    """State of the rule: the shrinkage sigma of every stage, learned by gradient descent."""
+
+    mode: int
+    fed: int  # what learners are fed: models/rules/ogb_words.py
+    alike: bool  # one learner stands for all: they are fed the same
+    eta: float
+    scale: float  # s: every weak prediction counts s times
+    D: float  # length of weak predictions
+    B: float  # length of partial sums
+    L: float  # Lipschitz constant of the loss on radius B
+    beta: float  # curvature of a quadratic loss
+    t_max: float
+    sigma: Vec  # (N,) in [0, 1]; the first stays 0
+    t: Vec  # () events learned
+    labels: LabelMap
+
+
+@desks.register
+def _(rule: Span) -> int:
+    m, N = rule.labels.centre.shape[0], rule.sigma.shape[0]
+    return int(m * (N + 1) + 2 * m * N + N + 1 + m)
+
+
+@reach.register
+def _(rule: Span) -> float:
+    return rule.D
+
+
+@forward.register
+def _(rule: Span, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+    m, N = h.shape
+    hush(rule.labels, h)
+    climb(h, F, rule.sigma, (rule.eta, rule.scale, rule.D, rule.B))
+    to_labels(rule.labels, F, desk[: m * (N + 1)].reshape((m, N + 1)))
+    for c in range(m):
+        yhat[c] = F[c, N]
+
+
+@targets.register
+def _(rule: Span, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, desk: Vec) -> None:
+    m, N = h.shape
+    first, second, third = m * (N + 1), m * (2 * N + 1), m * (3 * N + 1)
+    S, E = desk[first:second].reshape((m, N)), desk[second:third].reshape((m, N))
+    L, z = desk[third : third + N + 1], desk[third + N + 1 :]
+    for c in range(m):
+        z[c] = y[c]
+    to_sums(rule.labels, loss, z, F, G, desk[: m * (N + 1)].reshape((m, N + 1)), L)
+    if rule.fed == GREEDY:
+        for c in range(m):
+            for i in range(N):
+                S[c, i] = F[c, i] + rule.eta * rule.scale * h[c, i]
+        assess(loss, S, z, E, L)
+    for c in range(m):
+        for i in range(N):
+            if rule.fed == GREEDY:
+                T[c, i] = E[c, i]
+            elif rule.mode == SQUARE:
+                T[c, i] = -G[c, i] / (rule.beta * rule.eta * rule.scale)
+            else:
+                T[c, i] = G[c, N if rule.fed == REDUCED else i] / rule.L
+    if rule.fed == WEIGHED:
+        for i in range(N):
+            W[i] *= rule.beta * rule.eta * rule.scale
+    rest(rule.labels, T, W)
+
+
+@adapt.register
+def _(rule: Span, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec) -> None:
+    m, N = h.shape
+    if silent(rule.labels):
+        collect(rule.labels, y, w)
+    else:
+        rule.t[()] += 1.0
+        step = w / (rule.L * rule.B * math.sqrt(min(float(rule.t[()]), rule.t_max)))
+        for i in range(1, N):
+            product = 0.0
+            for c in range(m):
+                product += G[c, N if rule.fed == REDUCED else i] * F[c, i]
+            moved = rule.sigma[i] + step * product
+            if abs(moved) < math.inf:
+                rule.sigma[i] = min(max(moved, 0.0), 1.0)
+
+
+@kernel
+def climb(h: Mat, P: Mat, sigma: Vec, how: Any) -> None:
+    """Clip h (m, N) to length D and fill P (m, N+1): P[i+1] = proj_B((1 - sigma[i] eta) P[i] + eta
+    s h[i]); `how` is eta, s, D, B.
+    """
+    eta, scale, D, B = how
+    m, N = h.shape
+    for c in range(m):
+        P[c, 0] = 0.0
+    for i in range(N):
+        project(h, i, D)
+        keep = 1.0 - sigma[i] * eta
+        for c in range(m):
+            P[c, i + 1] = keep * P[c, i] + eta * scale * h[c, i]
+        project(P, i + 1, B)
+
+
+def step_size(eta: float | None, N: int) -> float:
+    """Return eta: as given, or ln(N)/N, 1 for less than three learners."""
+    if eta is not None:
+        return eta
+    return math.log(N) / N if N >= 3 else 1.0
+
+
+def ball(params: Mapping[str, Any], setting: Setting) -> tuple[float, float]:
+    """Return B, the length of partial sums (equation 3.1), and L_B."""
+    D, Z, B = params["bound"] * params["scale"], params["label_bound"], params["radius"]
+    if B is None:
+        B = radius(setting.loss, params["eta"], setting.learners, D, Z)
+    return B, constants(setting.loss, B, Z).lipschitz
+
+
+def _make(params: Mapping[str, Any], setting: Setting) -> Span:
+    fed = form(params, setting)
+    B, L = ball(params, setting)
+    return Span(
+        mode=mode_of(fed),
+        fed=fed,
+        alike=fed == REDUCED,
+        eta=params["eta"],
+        scale=params["scale"],
+        D=params["bound"],
+        B=B,
+        L=L,
+        beta=bend(setting.loss, fed),
+        t_max=float(params["t_max"] or math.inf),
+        sigma=np.zeros(setting.learners),
+        t=np.zeros(()),
+        labels=label_map(params["labels"] == "mapped", setting.m),
+    )
+
+
+def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
+    own["eta"] = step_size(own["eta"], full["bank"]["n"])
+    complete(own, loss, full)
+
+
+OGB_SPAN = Part(
+    "ogb_span",
+    "shrunken partial sums compete with the span of the weak learners",
+    "Beygelzimer et al. 2015, Algorithm 1",
+    (ETA, *WORDS, RADIUS, T_MAX),
+    _make,
+    forbids=refuse,
+    complete=_complete,
+)

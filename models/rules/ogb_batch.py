@@ -1,0 +1,90 @@
+"""Online Gradient Boosting on a fixed sample: every round adds the best learner against the
+gradients, with exact shrinkage.
+
+Beygelzimer, Hazan, Kale, Luo, Online Gradient Boosting, NIPS 2015, appendix A.3; specification,
+3.6. It learns by `models.fit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from models.rules.gb import offline
+from models.rules.ogb import ball, climb, step_size
+from models.rules.ogb_words import BOUND, ETA, LABEL_BOUND, RADIUS, SCALE, has_kink
+from models.types import LINEAR, Mat, ModelError, Param, Part, Setting, Vec
+from models.verbs import forward, reach, sequential
+
+
+class Batch(NamedTuple):
+    """State of the rule: the shrinkage sigma of every round, 0 or 1."""
+
+    mode: int
+    eta: float
+    scale: float  # s: every weak prediction counts s times
+    D: float  # length of weak predictions
+    B: float  # length of partial sums
+    L: float  # Lipschitz constant of the loss on radius B
+    shrinks: bool
+    sigma: Vec  # (N,)
+
+
+@reach.register
+def _(rule: Batch) -> float:
+    return rule.D
+
+
+@forward.register
+def _(rule: Batch, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+    m, N = h.shape
+    climb(h, F, rule.sigma, (rule.eta, rule.scale, rule.D, rule.B))
+    for c in range(m):
+        yhat[c] = F[c, N]
+
+
+@sequential.register
+def _(rule: Batch) -> bool:
+    raise offline("ogb_batch", "ogb_span")
+
+
+def _make(params: Mapping[str, Any], setting: Setting) -> Batch:
+    if has_kink(setting.loss):
+        kind = setting.full["loss"]["kind"]
+        raise ModelError(f"loss: ogb_batch needs a smooth loss; take huber or gb, not {kind}")
+    if LINEAR not in setting.bank.modes:
+        raise ModelError(f"bank: {setting.bank.kind} cannot be fed slopes; take linear or hedge")
+    B, L = ball(params, setting)
+    return Batch(
+        mode=LINEAR,
+        eta=params["eta"],
+        scale=params["scale"],
+        D=params["bound"],
+        B=B,
+        L=L,
+        shrinks=params["shrinkage"] == "exact",
+        sigma=np.zeros(setting.learners),
+    )
+
+
+def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
+    own["eta"] = step_size(own["eta"], full["bank"]["n"])
+
+
+OGB_BATCH = Part(
+    "ogb_batch",
+    "boosting of a whole sample against the span of the weak learners; by models.fit",
+    "Beygelzimer et al. 2015, A.3",
+    (
+        ETA,
+        SCALE,
+        BOUND,
+        LABEL_BOUND,
+        RADIUS,
+        Param("shrinkage", "exact", "sigma: exact, or none", choices=("exact", "none")),
+    ),
+    _make,
+    complete=_complete,
+)

@@ -1,0 +1,227 @@
+"""Streaming Gradient Boosting, Algorithms 2 and 3: residual projection, for losses that are not
+smooth.
+
+Hu, Sun, Venkatraman, Hebert, Bagnell, Gradient Boosting on Stochastic Data Streams, AISTATS 2017;
+specification, 2.2, with the errata E2, E3 and E4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from models.rules.starting import Y0, Y0_FREEZE, follow, starting
+from models.types import LABEL_LIMIT, SQUARE, Mat, ModelError, Param, Part, Setting, Vec
+from models.verbs import adapt, convexity, desks, forward, gradient, kernel, targets
+
+THEORY, SHIFTED, LAST = 0, 1, 2
+AVERAGES = {"theory": THEORY, "shifted": SHIFTED, "last": LAST}
+NOTHING, LABELS, LOGARITHMS = 0, 1, 2  # whose root mean square the radius follows
+LABELLED = ("squared", "squared_full", "absolute", "quantile", "huber", "pnorm")
+# Bounds of the gradient without l2 that are known beforehand; None is a parameter of the loss.
+BOUNDS = {"hinge": 1.0, "absolute": 1.0, "linear": 1.0, "logistic": 1.0, "logistic2": 2.0}
+SCALES = 4.0  # the default radius, in label scales
+
+
+class SgbResidual(NamedTuple):
+    """State of the rule: the start y0, the radius of the ball, the largest gradient seen."""
+
+    mode: int
+    eta: Vec  # (N,) step sizes of the schedule
+    average: int
+    clip: float  # c0; inf leaves the residual alone
+    decay: float  # rho
+    l2: float  # of the loss, whose gradient bound is meant without it
+    follows: int  # what the radius follows until y0 is frozen
+    bound: Vec  # () of the gradient: known, or the largest seen
+    grows: bool  # whether it is the largest seen
+    radius: Vec  # () R
+    square: Vec  # () running mean of |label|^2
+    weight: Vec  # () behind it
+    scaled: Vec  # () events behind it
+    freeze_scale: int
+    freeze: int
+    y0: Vec  # (m,)
+    seen: Vec  # ()
+    total: Vec  # ()
+    counts: Vec  # (m,)
+
+
+@desks.register
+def _(rule: SgbResidual) -> int:
+    m = rule.y0.shape[0]
+    return int(m * (rule.eta.shape[0] + 1) + 2 * m)  # partial sums, residual, gradient
+
+
+@kernel
+def project(z: Vec, radius: float) -> None:
+    """Bring z onto the ball of that radius around 0; a z inside it is left as it is."""
+    square = 0.0
+    for c in range(z.shape[0]):
+        square += z[c] * z[c]
+    length = math.sqrt(square)
+    if length > radius:
+        for c in range(z.shape[0]):
+            z[c] *= radius / length
+
+
+@forward.register
+def _(rule: SgbResidual, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+    m, N = h.shape
+    for c in range(m):
+        desk[c] = rule.y0[c]
+        F[c, 0] = rule.y0[c]
+    for i in range(N):
+        here = (i + 1) * m
+        for c in range(m):
+            desk[here + c] = desk[here - m + c] - rule.eta[i] * h[c, i]
+        project(desk[here : here + m], float(rule.radius[()]))
+        for c in range(m):
+            if rule.average == LAST:
+                F[c, i + 1] = desk[here + c]
+            else:
+                new = desk[here - m + c] if rule.average == THEORY else desk[here + c]
+                before = F[c, i] if i > 0 else 0.0
+                F[c, i + 1] = before + (new - before) / (i + 1.0)
+    for c in range(m):
+        yhat[c] = F[c, N]
+
+
+@targets.register
+def _(
+    rule: SgbResidual, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, desk: Vec
+) -> None:
+    m, N = h.shape
+    left, g = desk[m * (N + 1) : m * (N + 2)], desk[m * (N + 2) :]  # residual, gradient
+    for c in range(m):
+        left[c] = 0.0
+    for i in range(N):
+        sums = desk[i * m : (i + 1) * m]
+        gradient(loss, sums, y, g)
+        if rule.grows:
+            grow(rule, sums, g)
+        square = 0.0
+        for c in range(m):
+            T[c, i] = left[c] + g[c]
+            left[c] = rule.decay * (T[c, i] - h[c, i])
+            square += left[c] * left[c]
+        length = math.sqrt(square)
+        longest = rule.clip * rule.bound[()]
+        if length > longest:
+            for c in range(m):
+                left[c] *= longest / length
+
+
+@kernel
+def grow(rule: SgbResidual, sums: Vec, g: Vec) -> None:
+    """Let the bound of the gradient (without l2) be at least that of g (m,), taken at sums (m,)."""
+    square = 0.0
+    for c in range(g.shape[0]):
+        bare = g[c] - 2.0 * rule.l2 * sums[c]
+        square += bare * bare
+    rule.bound[()] = max(float(rule.bound[()]), math.sqrt(square))
+
+
+@adapt.register
+def _(rule: SgbResidual, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec) -> None:
+    if rule.seen[()] < rule.freeze:
+        follow(rule, loss, y, w)
+    if rule.follows != NOTHING and rule.scaled[()] < rule.freeze_scale:
+        rule.scaled[()] += 1.0
+        rule.weight[()] += w
+        square = 0.0
+        for c in range(y.shape[0]):
+            z = min(abs(y[c]), LABEL_LIMIT)
+            if rule.follows == LOGARITHMS:
+                z = math.log(z + 1.0)
+            square += z * z
+        rule.square[()] += w / rule.weight[()] * (square - rule.square[()])
+        rule.radius[()] = SCALES * math.sqrt(rule.square[()])
+
+
+def schedule(params: Mapping[str, Any], loss: Any, N: int) -> Vec:
+    """Return the step sizes (N,), the first learner's first (specification, 2.2, Options)."""
+    i = np.arange(1, N + 1, dtype=np.float64)
+    scale = params["eta_scale"]
+    if params["schedule"] == "1/(lambda i)":
+        strong = convexity(loss)
+        if strong == 0.0:
+            raise ModelError(
+                "rule.schedule: '1/(lambda i)' needs a strongly convex loss; give the loss an l2, "
+                "or take 'c/sqrt(i)'"
+            )
+        return np.asarray(scale / (strong * i))
+    if params["schedule"] == "constant":
+        return np.full(N, scale)
+    return np.asarray(scale / (i if params["schedule"] == "c/i" else np.sqrt(i)))
+
+
+def _bound(loss: Mapping[str, Any]) -> float | None:
+    if loss["kind"] == "quantile":
+        return float(max(loss["q"], 1.0 - loss["q"]))
+    return float(loss["k"]) if loss["kind"] == "huber" else BOUNDS.get(loss["kind"])
+
+
+def _make(params: Mapping[str, Any], setting: Setting) -> SgbResidual:
+    loss = setting.full["loss"]
+    bound = _bound(loss)
+    follows = LABELS if loss["kind"] in LABELLED else NOTHING
+    if loss["kind"] == "poisson":  # its scores are logarithms of labels
+        follows = LOGARITHMS
+    return SgbResidual(
+        mode=SQUARE,
+        eta=schedule(params, setting.loss, setting.learners),
+        average=AVERAGES[params["average"]],
+        clip=float(params["residual_clip"]),
+        decay=params["residual_decay"],
+        l2=loss["l2"],
+        follows=follows if params["radius"] is None else NOTHING,
+        bound=np.array(0.0 if bound is None else bound),
+        grows=bound is None,
+        radius=np.array(SCALES if params["radius"] is None else float(params["radius"])),
+        square=np.zeros(()),
+        weight=np.zeros(()),
+        scaled=np.zeros(()),
+        freeze_scale=params["y0_freeze"],
+        **starting(params, setting.m),
+    )
+
+
+SGB_RESIDUAL = Part(
+    "sgb_residual",
+    "every learner also fits what those before it left of their targets; for losses with kinks",
+    "Hu et al. 2017, Algorithms 2 and 3",
+    (
+        Param(
+            "schedule",
+            "c/sqrt(i)",
+            "step of learner i",
+            choices=("1/(lambda i)", "c/i", "c/sqrt(i)", "constant"),
+        ),
+        Param("eta_scale", 1.0, "c, which multiplies every schedule", 1e-12, 1e6),
+        Param(
+            "radius",
+            None,
+            "R of the ball that holds partial sums; 4 label scales (4 for margin losses)",
+            1e-12,
+            1e300,
+            infinite=True,
+        ),
+        Param("average", "theory", "what is served of the partial sums", choices=tuple(AVERAGES)),
+        Param(
+            "residual_clip",
+            2.0,
+            "longest residual, in bounds of the gradient; inf is the paper",
+            0.0,
+            1e12,
+            infinite=True,
+        ),
+        Param("residual_decay", 1.0, "rho: share of the residual that is carried on", 0.0, 1.0),
+        Y0,
+        Y0_FREEZE,
+    ),
+    _make,
+)

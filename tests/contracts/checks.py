@@ -1,0 +1,223 @@
+"""What every rule x bank x loss promises: one function a promise."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+
+import models
+from models import verbs
+from models.booster import Turn
+from models.types import SQUARE
+from tests.contracts import subjects
+from tests.naive import NaiveBooster
+
+
+def fresh(subject):
+    return models.build(subject.spec, d=subjects.FEATURES, m=subject.m)
+
+
+def learned(subject):
+    booster = fresh(subject)
+    models.learn_many(booster, subject.X, subject.y, subject.w)
+    return booster
+
+
+def same(a, b):
+    left, right = models.to_arrays(a), models.to_arrays(b)
+    assert left.keys() == right.keys()
+    for name in left:
+        assert left[name].tobytes() == right[name].tobytes(), name
+
+
+def check_twin(subject):
+    """Scores, prefix losses and edges are those of the naive twin."""
+    booster, twin = fresh(subject), NaiveBooster(subject.spec, subjects.FEATURES, subject.m)
+    scores = models.learn_many(booster, subject.X, subject.y, subject.w)
+    margin = subject.spec["loss"]["kind"] in subjects.MARGIN
+    labels = 2 * subject.y - 1 if margin else subject.y
+    expected = [
+        twin.learn(list(x), list(np.atleast_1d(label)), w)
+        for x, label, w in zip(subject.X, labels, subject.w, strict=True)
+    ]
+
+    np.testing.assert_allclose(scores, expected, rtol=1e-9, atol=1e-11)
+    seen = booster.progress
+    assert seen.events == twin.events == (subject.w > 0).sum()
+    np.testing.assert_allclose(seen.loss_sum, twin.loss_sum, rtol=1e-9)
+    np.testing.assert_allclose(seen.prefix_loss_sum, twin.prefix_loss_sum, rtol=1e-9)
+    np.testing.assert_allclose(seen.edges, twin.edges, rtol=1e-7, atol=1e-9)
+
+
+def check_batching(subject):
+    """Any batching gives the same scores and the same bytes."""
+    whole, single, parts = fresh(subject), fresh(subject), fresh(subject)
+    scores = models.learn_many(whole, subject.X, subject.y, subject.w)
+    one_by_one = [
+        models.learn_many(single, subject.X[k : k + 1], subject.y[k : k + 1], subject.w[k : k + 1])
+        for k in range(len(subject.X))
+    ]
+    for cut in (slice(0, 17), slice(17, 18), slice(18, 18), slice(18, None)):
+        models.learn_many(parts, subject.X[cut], subject.y[cut], subject.w[cut])
+
+    assert scores.tobytes() == np.concatenate(one_by_one).tobytes()
+    same(whole, single)
+    same(whole, parts)
+
+
+def check_predict_is_pure(subject):
+    """Predicting changes nothing, answers before any event, and says what learning says."""
+    booster = fresh(subject)
+    assert np.isfinite(models.predict_many(booster, subject.X)).all()
+    models.learn_many(booster, subject.X[:30], subject.y[:30])
+    before = {name: a.tobytes() for name, a in models.to_arrays(booster).items()}
+    said = models.predict_many(booster, subject.X[30:31])
+    prefixes = models.prefixes_many(booster, subject.X[30:31])
+    after = {name: a.tobytes() for name, a in models.to_arrays(booster).items()}
+
+    assert before == after
+    assert prefixes.shape == (1, subject.spec["bank"]["n"] + 1, subject.m)
+    np.testing.assert_array_equal(prefixes[:, -1], said)
+    np.testing.assert_array_equal(
+        said, models.learn_many(booster, subject.X[30:31], subject.y[30:31])
+    )
+
+
+def check_save_load_continue(subject):
+    """Arrays out, arrays in, go on: bit for bit as if never stopped."""
+    straight, first = learned(subject), fresh(subject)
+    models.learn_many(first, subject.X[:25], subject.y[:25], subject.w[:25])
+    copies = {name: a.copy() for name, a in models.to_arrays(first).items()}
+    second = models.from_arrays(subject.spec, copies)
+    models.learn_many(second, subject.X[25:], subject.y[25:], subject.w[25:])
+
+    same(straight, second)
+
+
+def check_read_only_serving(subject):
+    """The serving arrays alone, mapped read-only, predict the same; learning on them is refused."""
+    booster = learned(subject)
+    frozen = {name: a.copy() for name, a in models.serving_arrays(booster).items()}
+    for array in frozen.values():
+        array.flags.writeable = False
+    reader = models.from_arrays(subject.spec, frozen)
+
+    np.testing.assert_array_equal(
+        models.predict_many(reader, subject.X), models.predict_many(booster, subject.X)
+    )
+    with pytest.raises(models.ModelError, match="read-only"):
+        models.learn_many(reader, subject.X, subject.y)
+
+
+def check_weight_zero(subject):
+    """An event of weight 0 is predicted and moves nothing."""
+    booster = learned(subject)
+    before = {name: a.tobytes() for name, a in models.to_arrays(booster).items()}
+    said = models.learn_many(booster, subject.X * 9, subject.y, np.zeros(len(subject.X)))
+
+    np.testing.assert_array_equal(said, models.predict_many(booster, subject.X * 9))
+    assert before == {name: a.tobytes() for name, a in models.to_arrays(booster).items()}
+
+
+def check_inputs_untouched(subject):
+    """Inputs are read, never written; float32 and lists are taken as well."""
+    X, y, w = subject.X.copy(), subject.y.copy(), subject.w.copy()
+    for array in (X, y, w):
+        array.flags.writeable = False
+    models.learn_many(fresh(subject), X, y, w)
+    single = models.learn_many(fresh(subject), X.astype(np.float32), y, w)
+
+    np.testing.assert_array_equal(X, subject.X)
+    np.testing.assert_allclose(
+        single, models.learn_many(fresh(subject), X.tolist(), y.tolist(), w.tolist()), atol=1e-2
+    )
+
+
+def check_one_learner_pair(subject):
+    """Taught in turn through the pair, learners say and become what the whole bank does.
+
+    But for the last bits: what they share (the scales of nag) moves before the first one learns.
+    """
+    m, params = subject.m, subject.spec["bank"]
+    make, N = models.BANKS[params["kind"]].make, params["n"]
+    whole, pair = (make(params, subjects.FEATURES, m, 7) for _ in range(2))
+    r = np.random.default_rng(2)
+    rows = verbs.rooms(whole)
+    turn = Turn(np.empty((m, 1)), np.empty((m, 1)), np.empty(1), np.empty((rows, 1)))
+    h, room = np.empty((m, N)), np.empty((rows, N))
+    for x in subject.X[:12]:
+        target, weight = np.sign(r.normal(size=(m, N))), r.choice([0.0, 1.0, 2.0], N)
+        teach(whole, x, h, (target.copy(), weight.copy()), room)
+        said = teach_in_turn(pair, x, target, weight, turn)
+        np.testing.assert_allclose(said, h, rtol=1e-12)
+    for field, array in whole._asdict().items():
+        np.testing.assert_allclose(array, getattr(pair, field), 1e-12, err_msg=field)
+
+
+@models.verbs.kernel
+def teach(bank, x, h, task, room):
+    verbs.predict(bank, x, h, room)
+    verbs.update(bank, x, h, task[0], task[1], SQUARE, room)
+
+
+@models.verbs.kernel
+def teach_in_turn(bank, x, target, weight, turn):
+    said = np.empty(target.shape)
+    for i in range(target.shape[1]):
+        verbs.predict_one(bank, i, x, turn)
+        said[:, i] = turn.h[:, 0]
+    verbs.prepare(bank, x)
+    for i in range(target.shape[1]):
+        turn.target[:, 0] = target[:, i]
+        turn.weight[0] = weight[i]
+        verbs.learn_one(bank, i, x, SQUARE, turn)
+    return said
+
+
+def check_size_is_constant(subject):
+    """The state never grows."""
+    assert {n: a.nbytes for n, a in models.to_arrays(learned(subject)).items()} == {
+        n: a.nbytes for n, a in models.to_arrays(fresh(subject)).items()
+    }
+
+
+def check_survives_extremes(subject):
+    """Enormous features, labels and weights leave every sum and every answer finite."""
+    booster, X, y = fresh(subject), subject.X.copy(), subject.y.copy()
+    X[::7] *= 1e200
+    if subject.spec["loss"]["kind"] not in (*subjects.MARGIN, "softmax"):
+        y[::5] = 1e308
+        y[1::5] = 0.0 if subject.spec["loss"]["kind"] == "poisson" else -1e308
+    scores = models.learn_many(booster, X, y, np.where(subject.w > 0, 1e308, 0.0))
+    models.learn_many(booster, subject.X, subject.y)
+
+    assert np.isfinite(scores).all()
+    assert np.isfinite(models.predict_many(booster, subject.X)).all()
+    assert np.isfinite(booster.progress.mean_loss)
+    assert np.isfinite(booster.progress.prefix_losses).all()
+    fed = booster.progress.edge_total > 0  # boost-by-majority may leave a learner out for long
+    assert np.isfinite(booster.progress.edges[fed]).all()
+
+
+CHECKS = (
+    check_twin, check_batching, check_predict_is_pure, check_save_load_continue,
+    check_read_only_serving, check_weight_zero, check_inputs_untouched, check_size_is_constant,
+    check_survives_extremes, check_one_learner_pair,
+)  # fmt: skip
+
+
+def keeps(subject):
+    """Run every check; plain Python warns where compiled code saturates."""
+    with np.errstate(all="ignore"):
+        for check in CHECKS:
+            check(subject)
+
+
+def digest(subject):
+    """Everything that a stream left in the state, and what it predicts then."""
+    with np.errstate(all="ignore"):
+        booster = learned(subject)
+        found = [*models.to_arrays(booster).values(), models.predict_many(booster, subject.X)]
+    return hashlib.sha256(b"".join(array.tobytes() for array in found)).hexdigest()

@@ -1,0 +1,128 @@
+"""Every rule and every bank in the live service: chosen in the configuration, learning from the
+topic, killed with -9, and bit for bit what an uninterrupted run is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models.baselines import baselines, compare_many
+from models.model import Model
+from service import checkpoints, snapshots
+from service.events import Decoder
+from tests.contracts import subjects
+from tests.kafka.client import encode
+from tests.service.learning import saved, settings_for, until
+
+SCHEMA = {f"x{j}": "number" for j in range(subjects.FEATURES)}  # the widths contracts compile for
+ROOT = Path(__file__).parents[2]
+TASKS = {"softmax": "multiclass", **dict.fromkeys(subjects.MARGIN, "binary")}
+EVENTS = 300
+
+
+def systems():
+    """Every rule with a plain bank, every bank with a rule that takes it, and one per class."""
+    seen = {}
+    for rule, bank, loss, m in subjects.partners():
+        spec = {"rule": rule, "bank": bank, "loss": loss, "seed": 7}
+        name = f"{rule['kind']}-{bank['kind']}-{bank.get('step', '')}"
+        if m == 1 and loss["kind"] in ("squared", "logistic", "exponential"):
+            seen.setdefault(name, (TASKS.get(loss["kind"], "regression"), spec))
+    many = {"rule": "bbm", "bank": subjects.BANKS[0], "multiclass": "one_vs_rest", "seed": 7}
+    return {**seen, "one_vs_rest": ("multiclass", many)}
+
+
+SYSTEMS = systems()
+
+
+def stream(task):
+    r = np.random.default_rng(3)
+    for _ in range(EVENTS):
+        x = r.normal(size=subjects.FEATURES).round(3)
+        z = float(x[0] - 0.5 * x[1] + 0.1 * r.normal())
+        label = {"regression": z, "binary": int(z > 0), "multiclass": int(np.digitize(z, (-1, 1)))}
+        yield dict(zip(SCHEMA, x.tolist(), strict=True)), label[task]
+
+
+def start(settings):
+    """Run `kaboost learner` as users do."""
+    path = settings.snapshots.directory.parent / "kaboost.json"
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "service.cli", "learner", "--config", str(path)],
+        cwd=path.parent, env=os.environ | {"PYTHONPATH": str(ROOT)}, start_new_session=True,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def alone(settings, values):
+    """The same events learned in this process, in one batch."""
+    task = settings.task
+    model = Model(task.kind, settings.model, SCHEMA, task.labels)
+    table, y, w = (decoder := Decoder(SCHEMA, model.labels)).tabulate(
+        [decoder.decode(value) for value in values]
+    )
+    seen, scores = baselines(model.labels), model.learn_table(table, y, w)
+    with np.errstate(all="ignore"):
+        compare_many(seen, *model.losses_errors(scores, y), y, w)
+    return model, table
+
+
+def gauges(settings, name):
+    """The values of one metric on the learner's port."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{settings.metrics.port}/metrics") as page:
+        lines = page.read().decode().splitlines()
+    return [float(line.split()[-1]) for line in lines if line.startswith(name + "{")]
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_system(name, topic, broker, send, tmp_path):
+    """It learns, is killed in the middle, goes on, and serves what it learned."""
+    task, spec = SYSTEMS[name]
+    settings = settings_for(
+        broker.bootstrap, tmp_path, topic, features={"schema": SCHEMA}, model=spec,
+        task={"kind": task, **({"labels": [0, 1, 2]} if task == "multiclass" else {})},
+        checkpoints={"every_seconds": 0.05},
+    )  # fmt: skip
+    values = [encode(*event) for event in stream(task)]
+    first = start(settings)
+    send(topic, values[:150])
+    until(lambda: saved(settings))
+    send(topic, values[150:])
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    second = start(settings)
+    try:
+        until(lambda: saved(settings) == {0: EVENTS})
+        until(lambda: snapshots.newest(settings.snapshots.directory))
+        prefixes = gauges(settings, "kaboost_prefix_loss")
+        edges = gauges(settings, "kaboost_weak_learner_edge")
+    finally:
+        second.terminate()
+        code = second.wait()
+    model, table = alone(settings, values)
+    served = snapshots.newest(settings.snapshots.directory)
+
+    assert code == 0
+    assert np.isfinite(prefixes).all()
+    assert len(prefixes) == len(edges) + 1 == spec["bank"]["n"] + 1
+    np.testing.assert_array_equal(prefixes, model.booster.progress.prefix_losses)
+    expect_same(settings, model)
+    np.testing.assert_array_equal(served.model.predict_table(table), model.predict_table(table))
+
+
+def expect_same(settings, model):
+    """The newest checkpoint has the very bytes of the model's arrays."""
+
+    restored, _ = checkpoints.restore(settings.checkpoints.directory)
+    left, right = restored.model.to_arrays(), model.to_arrays()
+    assert left.keys() == right.keys()
+    for array in left:
+        assert left[array].tobytes() == right[array].tobytes(), array

@@ -1,0 +1,65 @@
+"""A bank and its naive twin taught the same tasks, weights of 0 among them, in any mode."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import models
+from models import verbs
+from models.types import SQUARE
+from tests.naive.booster import BANKS
+
+FEATURES = 4
+
+
+def made(m=1, d=FEATURES, **bank):
+    """A bank of the specification, and its parameters."""
+    full = models.normalise_spec({"bank": bank, "loss": "squared"})
+    models.build(full, d, m)  # refuses what cannot be
+    return models.BANKS[bank["kind"]].make(full["bank"], d, m, 7), full["bank"]
+
+
+def say(bank, x):
+    """What every learner says of x, (m, N), and the scratch for `update`."""
+    shape = bank.w.shape if hasattr(bank, "w") else bank[1].shape
+    h, room = np.empty((shape[0], shape[-1])), np.empty((verbs.rooms(bank), shape[-1]))
+    verbs.predict(bank, np.asarray(x, float), h, room)
+    return h, room
+
+
+def teach(bank, x, target, weight=1.0, mode=SQUARE):
+    """Teach every learner; a number stands for the same for all. Return what was said before."""
+    h, room = say(bank, x)
+    task = np.broadcast_to(target, h.shape).astype(float)
+    weights = np.broadcast_to(weight, h.shape[1:]).astype(float)
+    verbs.update(bank, np.asarray(x, float), h.copy(), task, weights, mode, room)
+    return h
+
+
+def tasks(count, m, N, seed=3):
+    """Features with zeros, targets +-1 that serve every mode, weights of which a third are 0."""
+    r = np.random.default_rng(seed)
+    for _ in range(count):
+        x = r.normal(size=FEATURES) * (r.random(FEATURES) < 0.8)
+        yield x, np.sign(r.normal(size=(m, N))), r.choice([0.0, 1.0, 2.5], N)
+
+
+def resting(bank, weight):
+    """The bytes of all learners that have weight 0."""
+    arrays = [array for array in bank if isinstance(array, np.ndarray)]
+    return [array[..., weight == 0.0].tobytes() for array in arrays]
+
+
+def agree(mode, m, **params):
+    """Both say the same of every event; a learner of weight 0 keeps its bytes."""
+    bank, full = made(m=m, **params)
+    twin = BANKS[params["kind"]](full, FEATURES, m, 7)
+    for x, target, weight in tasks(60, m, full["n"]):
+        before = resting(bank, weight)
+        said = teach(bank, x, target, weight, mode)
+        assert before == resting(bank, weight)
+        expected = np.transpose([one.predict(list(x)) for one in twin.learners])
+        np.testing.assert_allclose(said, expected, rtol=1e-9, atol=1e-12)
+        twin.see(list(x))
+        for i, one in enumerate(twin.learners):
+            one.learn(list(x), list(target[:, i]), weight[i], mode)

@@ -1,0 +1,36 @@
+"""One event taught by hand: learners that say what they are told and hardly learn."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import models
+from models.booster import Turn
+from models.verbs import adapt, boost, forward, targets
+
+
+def made(rule, n=3, loss=None, m=1, **bank):
+    """A booster over linear learners of a bias that hardly learn."""
+    full = {"kind": "linear", "n": n, "step": "sgd", "lr": 1e-12, **bank}
+    return models.build({"rule": rule, "bank": full} | ({"loss": loss} if loss else {}), 1, m)
+
+
+def at_once(booster, h, u, w=1.0):
+    """Teach all learners that say h; return prefixes, score and weights."""
+    h, N = np.array([h], float), len(h)
+    F, G, T, W = np.empty((1, N + 1)), np.empty((1, N + 1)), np.empty((1, N)), np.full(N, w)
+    s, y, none = np.empty(1), np.array([u]), np.empty(0)
+    forward(booster.rule, h, F, s, none)
+    targets(booster.rule, booster.loss, y, h, F, G, T, W, none)
+    adapt(booster.rule, booster.loss, y, h, F, G, w, none)
+    return F[0], s[0], W
+
+
+def in_turn(booster, h, u, w=1.0):
+    """Teach learners that say h one after the other; return their weights."""
+    N = len(h)
+    booster.bank.w[0, 1] = h
+    T, W = np.empty((1, N)), np.empty(N)
+    turn = Turn(np.empty((1, 1)), np.empty((1, 1)), np.empty(1), np.empty((0, 1)))
+    boost(booster.rule, booster.bank, np.array([u]), np.zeros(1), w, T, W, turn)
+    return W

@@ -1,0 +1,206 @@
+"""One booster for each class against the rest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import models
+from models.booster import losses
+from tests.models.reference_streams import stream_m
+
+BANK = {"kind": "linear", "n": 4, "step": "sgd", "lr": 0.3, "features": "cyclic"}
+RULES = (
+    {"kind": "sgb", "eta": 2.0},
+    {"kind": "gentle"},
+    {"kind": "bbm"},
+    {"kind": "adaboost_ol"},
+    {"kind": "adaboost_ol_w"},
+    {"kind": "oza_boost"},
+)
+
+
+def spec(rule="adaboost_ol_w", **more):
+    return {"rule": rule, "bank": BANK, "multiclass": "one_vs_rest", "seed": 3, **more}
+
+
+def stream(events=300):
+    X, k = stream_m()
+    return X[:events], k[:events]
+
+
+def learned(given, events=300):
+    booster = models.build(given, d=4, m=3)
+    X, k = stream(events)
+    return booster, models.learn_many(booster, X, k)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["kind"])
+def test_is_a_booster_for_each_class(rule):
+    """Scores, prefixes and sums are those of boosters that learn class k against the others."""
+    booster, scores = learned(spec(rule))
+    X, k = stream()
+    binary = {word: given for word, given in spec(rule).items() if word != "multiclass"}
+    alone = [models.build(binary, d=4, task="binary") for _ in range(3)]
+    for c, one in enumerate(alone):
+        said = models.learn_many(one, X, (k == c).astype(int))
+        np.testing.assert_array_equal(scores[:, c : c + 1], said)
+        np.testing.assert_array_equal(
+            models.prefixes_many(booster, X)[:, :, c : c + 1], models.prefixes_many(one, X)
+        )
+        np.testing.assert_array_equal(
+            models.predict_many(booster, X)[:, c : c + 1], models.predict_many(one, X)
+        )
+
+    seen = booster.progress
+    assert seen.events == 300
+    assert seen.mean_loss == pytest.approx(sum(one.progress.mean_loss for one in alone))
+    np.testing.assert_allclose(
+        seen.prefix_losses, np.sum([one.progress.prefix_losses for one in alone], axis=0)
+    )
+    totals = [one.progress.edge_total for one in alone]
+    pooled = np.average([one.progress.edges for one in alone], axis=0, weights=totals)
+    np.testing.assert_allclose(seen.edges, pooled)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["kind"])
+def test_learns_several_classes(rule):
+    """Better than the commonest class; probabilities sum to 1 and are largest for the largest
+    score.
+    """
+    booster, scores = learned(spec(rule), 800)
+    k, said = stream(800)[1], models.predictions(booster, scores)
+
+    assert (scores.argmax(axis=1)[400:] != k[400:]).mean() < 0.5
+    np.testing.assert_allclose(said.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_array_equal(said.argmax(axis=1), scores.argmax(axis=1))
+
+
+def test_probabilities():
+    """The binary ones, normalised; uniform where all are 0."""
+    booster = models.build(spec({"kind": "sgb"}, loss="linear"), d=4, m=3)
+    said = models.predictions(booster, np.array([[0.5, -1.0, 0.0], [-1.0, -2.0, -3.0]]))
+
+    np.testing.assert_allclose(said, [[0.6, 0.0, 0.4], [1 / 3] * 3])
+
+
+def test_a_loss_without_probability():
+    """Hinge answers with the class of the largest score; its rows cost the sum of the classes'."""
+    booster = models.build(spec({"kind": "sgb"}, loss="hinge"), d=4, m=3)
+    scores = np.array([[0.5, -2.0, 0.7], [0.0, 0.0, 0.0]])
+
+    np.testing.assert_array_equal(models.predictions(booster, scores), [[0, 0, 1], [1, 0, 0]])
+    np.testing.assert_allclose(losses(booster, scores, [0, 1]), [0.5 + 0 + 1.7, 3.0])
+
+
+def test_rows_cost_the_log_loss():
+    """-ln of the normalised probability of the label: what baselines are held against."""
+    booster, scores = learned(spec())
+    k = stream()[1]
+    said = models.predictions(booster, scores)
+
+    np.testing.assert_allclose(losses(booster, scores, k), -np.log(said[np.arange(300), k]))
+
+
+@pytest.mark.parametrize(
+    "rule", ["oza_boost", {"kind": "adaboost_ol", "vote": "sampled"}, "latent"]
+)
+def test_batching_and_continuing(rule):
+    """Any batching and a restart from arrays end in the same bytes, generators included."""
+    X, k = stream()
+    w = np.random.default_rng(1).choice([0.0, 1.0, 2.0], 300)
+    straight, parts = (models.build(spec(rule), d=4, m=3) for _ in range(2))
+    models.learn_many(straight, X, k, w)
+    models.learn_many(parts, X[:100], k[:100], w[:100])
+    copies = {name: a.copy() for name, a in models.to_arrays(parts).items()}
+    again = models.from_arrays(models.normalise_spec(spec(rule)), copies)
+    models.learn_many(again, X[100:], k[100:], w[100:])
+
+    left, right = models.to_arrays(straight), models.to_arrays(again)
+    assert left.keys() == right.keys()
+    assert {"shape", "classes.0.bank.w", "classes.2.progress.events"} <= left.keys()
+    assert all(left[name].tobytes() == right[name].tobytes() for name in left)
+
+
+def test_read_only_serving():
+    """The serving arrays alone predict the same; learning on them is refused."""
+    booster, _ = learned(spec("oza_boost"))
+    frozen = {name: a.copy() for name, a in models.serving_arrays(booster).items()}
+    for array in frozen.values():
+        array.flags.writeable = False
+    reader = models.from_arrays(models.normalise_spec(spec("oza_boost")), frozen)
+    X, k = stream()
+
+    assert len(frozen) < len(models.to_arrays(booster))
+    np.testing.assert_array_equal(models.predict_many(reader, X), models.predict_many(booster, X))
+    with pytest.raises(models.ModelError, match="read-only"):
+        models.learn_many(reader, X, k)
+
+
+@pytest.mark.parametrize(
+    ("y", "w"), [([0, 3], None), ([0, 1.5], None), ([0, 1], [1, -1]), ([0, np.nan], None)]
+)
+def test_what_does_not_fit_moves_nothing(y, w):
+    """A bad label or weight is refused before any class learns."""
+    booster = models.build(spec(), d=4, m=3)
+    with pytest.raises(models.ModelError):
+        models.learn_many(booster, np.ones((2, 4)), y, w)
+
+    assert booster.progress.events == 0
+    assert all((one.bank.w == 0).all() for one in booster.classes)
+
+
+@pytest.mark.parametrize(
+    ("given", "m", "task", "reason"),
+    [
+        ({"multiclass": "ovr"}, 3, None, "'ovr' is not known; write one_vs_rest"),
+        ({"multiclass": "one_vs_rest"}, 1, None, "needs two classes or more, not 1"),
+        ({"multiclass": "one_vs_rest"}, 3, "binary", "does not answer a binary task"),
+        ({"multiclass": "one_vs_rest"}, 3, "regression", "does not answer a regression task"),
+        ({"multiclass": "one_vs_rest", "loss": "softmax"}, 3, None, "softmax does not answer"),
+        ({"multiclass": "one_vs_rest", "rule": "bbm", "loss": "hinge"}, 3, None, "bbm fixes its"),
+        ({"multiclas": "one_vs_rest"}, 3, None, "did you mean 'multiclass'"),
+    ],
+)
+def test_refusals(given, m, task, reason):
+    """What is asked, why not, what to take instead."""
+    with pytest.raises(models.ModelError, match=reason):
+        models.build(given, d=4, m=m, task=task)
+
+
+def test_specification():
+    """The word stands in the normalised specification only where it is used; normalising twice
+    changes nothing.
+    """
+    full = models.normalise_spec(spec("gentle"), "multiclass")
+
+    assert full["multiclass"] == "one_vs_rest"
+    assert full["loss"]["kind"] == "exponential"
+    assert models.normalise_spec(full, "multiclass") == full
+    assert "multiclass" not in models.normalise_spec({"multiclass": None}, "multiclass")
+    assert models.normalise_spec(spec("sgb"))["loss"]["kind"] == "logistic"
+
+
+def test_model(tmp_path):
+    """Model learns, says, saves and goes on with it."""
+    X, k = stream()
+    rows = [dict(zip("abcd", x, strict=True)) for x in X.tolist()]
+    names = np.array(["low", "high", "odd"])[k]
+    model = models.Model("multiclass", spec("oza_boost"), dict.fromkeys("abcd", "number"),
+                         ["low", "high", "odd"])  # fmt: skip
+    said = model.learn_many(rows[:200], names[:200])
+    model.save(tmp_path / "model")
+    again = models.Model.load(tmp_path / "model")
+    for each in (model, again):
+        each.learn_many(rows[200:], names[200:])
+    bare, errors = model.losses_errors(model.predict_table(model_table(model, rows)), k * 1.0)
+
+    np.testing.assert_allclose(said.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(model.predict_proba_many(rows), again.predict_proba_many(rows))
+    assert (model.predict_many(rows) == names).mean() == pytest.approx(1 - errors.mean())
+    assert bare.mean() < np.log(3)
+
+
+def model_table(model, rows):
+    """Rows as the encoder wants them."""
+    return models.rows.tabulate(model.encoder.schema, rows)

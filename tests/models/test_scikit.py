@@ -1,0 +1,119 @@
+"""scikit-learn: its own checks pass, its extra is named, and it says what `Model` says."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.utils import estimator_checks
+
+import models
+
+ADAM = {"kind": "linear", "n": 5, "step": "adam", "lr": 0.05}
+SUBJECTS: dict[str, Any] = {
+    "classifier": models.Classifier(),
+    "classifier-bbm": models.Classifier(rule="bbm"),
+    "classifier-rest": models.Classifier(rule="bbm", multiclass="one_vs_rest"),
+    "classifier-bag": models.Classifier(rule="oza_bag", bank=ADAM),
+    "regressor": models.Regressor(),
+    "regressor-residual": models.Regressor(rule="sgb_residual", loss="absolute"),
+    "regressor-span": models.Regressor(rule="ogb_span"),
+    "regressor-nets": models.Regressor(bank={"kind": "nets", "n": 3, "lr": 0.1}),
+    "regressor-trees": models.Regressor(bank={"kind": "trees", "n": 3}),
+}
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_conventions_hold(name: str) -> None:
+    """Every check of scikit-learn passes, but those the estimator names with a reason."""
+    subject = SUBJECTS[name]
+
+    found = estimator_checks.check_estimator(
+        subject, expected_failed_checks=subject.cannot_hold, on_skip=None, on_fail=None
+    )
+    failed = {each["check_name"]: each["exception"] for each in found if each["status"] == "failed"}
+
+    assert {} == failed
+    assert len(found) > 50
+
+
+@pytest.mark.parametrize("subject", [models.Classifier(), models.Regressor()], ids=str)
+def test_what_cannot_hold_fails(subject: Any) -> None:
+    """No check stands on the list that would pass."""
+    assert subject.cannot_hold
+    for check, reason in subject.cannot_hold.items():
+        assert reason
+        with pytest.raises(AssertionError):
+            getattr(estimator_checks, check)(type(subject).__name__, subject)
+
+
+def test_package_loads_no_other_library() -> None:
+    """`import models` alone loads neither scikit-learn nor River."""
+    code = "import sys, models; print(sorted({'sklearn', 'river', 'pandas'} & set(sys.modules)))"
+
+    assert "[]\n" == python(code)
+
+
+def test_missing_extra_is_named() -> None:
+    """Without scikit-learn the estimators say what to install, the rest works."""
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "import models\n"
+        "models.Model(features={'x': 'number'})\n"
+        "try: models.Classifier\n"
+        "except models.ModelError as err: print(err)"
+    )
+
+    assert "pip install 'kaboost[scikit-learn]'" in python(code)
+
+
+def test_unknown_name_of_package() -> None:
+    """A misspelt name is an AttributeError as everywhere."""
+    with pytest.raises(AttributeError, match="Clasifier"):
+        models.Clasifier  # noqa: B018
+
+
+def test_rule_of_two_classes_names_the_way_out() -> None:
+    """A binary rule refuses three classes and names one_vs_rest; a misspelt wrapper is refused."""
+    X, y = np.zeros((3, 1)), [0, 1, 2]
+
+    with pytest.raises(ValueError, match="multiclass='one_vs_rest'"):
+        models.Classifier(rule="bbm").fit(X, y)
+    with pytest.raises(models.ModelError, match="'ovr' is not known"):
+        models.Classifier(multiclass="ovr").fit(X, [0, 1, 1])
+
+
+def test_classes_of_the_first_call_stay() -> None:
+    """partial_fit takes all classes at first, and refuses others later."""
+    classifier = models.Classifier().partial_fit([[0.0]], ["b"], classes=["a", "b"])
+
+    assert ["a", "b"] == classifier.classes_.tolist()
+    with pytest.raises(ValueError, match="'c' is not one of the classes"):
+        classifier.partial_fit([[0.0]], ["c"])
+    with pytest.raises(ValueError, match="of the first call"):
+        classifier.partial_fit([[0.0]], ["a"], classes=["a", "c"])
+
+
+@pytest.mark.parametrize("epochs", [0, 1.5])
+def test_epochs_are_whole(epochs: Any) -> None:
+    """No pass over the rows is no fit."""
+    with pytest.raises(ValueError, match="epochs"):
+        models.Regressor(epochs=epochs).fit([[0.0]], [0.0])
+
+
+def test_library_page_runs() -> None:
+    """The examples of docs/library.md run as they stand, one after another."""
+    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text()
+    blocks = re.findall(r"^```python\n(.+?)^```", page, re.M | re.S)
+
+    assert 4 == len(blocks)
+    exec("\n".join(blocks), {})
+
+
+def python(code: str) -> str:
+    """Run code in a fresh interpreter and return what it prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout
