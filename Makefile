@@ -9,6 +9,8 @@ OPPONENTS := $(VENV)/opponents
 LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
+ARITHMETIC := tests/models tests/contracts
+
 .PHONY: setup demo test check lint types image bench dashboards java tools lock
 
 setup: $(READY)
@@ -19,8 +21,11 @@ $(READY): requirements-dev.lock pyproject.toml .ci/setup
 demo: setup
 	@$(BIN)/kaboost demo
 
+# Two processes, for two cores: the arithmetic compiles while the service waits for brokers.
 test: java tools setup
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest models $(ARITHMETIC) >$(VENV)/arithmetic.log 2>&1 & beside=$$!; \
+	$(BIN)/python -m pytest tests $(ARITHMETIC:%=--ignore=%); code=$$?; \
+	wait $$beside || code=1; cat $(VENV)/arithmetic.log; exit $$code
 
 check: lint types test
 

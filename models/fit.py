@@ -73,8 +73,8 @@ def fit(
     >>> spec = {"rule": {"kind": "gb", "eta": 1.0}, "bank": {"kind": "linear", "n": 2},
     ...         "loss": "squared"}
     >>> booster = models.fit(spec, [[0.0], [1.0]], [1.0, 3.0])
-    >>> models.predict_many(booster, [[2.0]]).round(1).tolist()
-    [[5.0]]
+    >>> models.predict_many(booster, [[0.5]]).round(1).tolist()
+    [[2.0]]
     """
     rows, labels = floats("X", X), floats("y", y)
     if rows.ndim != 2 or len(rows) == 0:

@@ -132,9 +132,7 @@ def measure(seen: Progress, h: Mat, T: Mat, W: Vec, how: Any) -> None:
             decay = DECAY if c == 0 else 1.0
             fit(total, missed, recent, missed_recently, h[c], T[c], w, decay)
         return
-    for i in range(h.shape[1]):
-        seen.recent_edge_total[i] *= DECAY
-        seen.recent_edge_missed[i] *= DECAY
+    _forget(seen)
     if mode == LINEAR:
         _measure_slope(seen, h, T, bound, w)
     else:
@@ -157,6 +155,14 @@ def fit(
     gap = (T - h) * (T - h)
     error = w * where(gap < LOSS_LIMIT, gap, LOSS_LIMIT)
     return total + square, missed + error, decay * recent + square, decay * missed_recently + error
+
+
+# A kernel of its own: put into the loop with the rest, numba took these writes for dead code.
+@kernel
+def _forget(seen: Progress) -> None:
+    for i in range(seen.recent_edge_total.shape[0]):
+        seen.recent_edge_total[i] *= DECAY
+        seen.recent_edge_missed[i] *= DECAY
 
 
 @kernel

@@ -33,7 +33,7 @@ def systems():
     seen = {}
     for rule, bank, loss, m in subjects.partners():
         spec = {"rule": rule, "bank": bank, "loss": loss, "seed": 7}
-        name = f"{rule['kind']}-{bank['kind']}-{bank.get('step', '')}"
+        name = f"{rule['kind']}-{bank['kind']}"
         if m == 1 and loss["kind"] in ("squared", "logistic", "exponential"):
             seen.setdefault(name, (TASKS.get(loss["kind"], "regression"), spec))
     many = {"rule": "bbm", "bank": subjects.BANKS[0], "multiclass": "one_vs_rest", "seed": 7}

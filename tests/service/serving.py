@@ -130,7 +130,7 @@ class Program:
 
     def ready(self) -> dict[str, Any]:
         """Wait until predictions are answered; give what the probe says."""
-        return dict(until(lambda: self.probe(200)))
+        return dict(until(lambda: self.probe(200), PATIENCE))
 
     def probe(self, status: int) -> dict[str, Any] | None:
         """Ask the readiness probe; its body if it answers with this status."""
