@@ -71,27 +71,27 @@ def check_predict_is_pure(subject):
     """Predicting changes nothing, answers before any event, and says what learning says."""
     booster = fresh(subject)
     assert np.isfinite(models.predict_many(booster, subject.X)).all()
-    models.learn_many(booster, subject.X[:30], subject.y[:30])
+    models.learn_many(booster, subject.X[:14], subject.y[:14])
     before = {name: a.tobytes() for name, a in models.to_arrays(booster).items()}
-    said = models.predict_many(booster, subject.X[30:31])
-    prefixes = models.prefixes_many(booster, subject.X[30:31])
+    said = models.predict_many(booster, subject.X[14:15])
+    prefixes = models.prefixes_many(booster, subject.X[14:15])
     after = {name: a.tobytes() for name, a in models.to_arrays(booster).items()}
 
     assert before == after
     assert prefixes.shape == (1, subject.spec["bank"]["n"] + 1, subject.m)
     np.testing.assert_array_equal(prefixes[:, -1], said)
     np.testing.assert_array_equal(
-        said, models.learn_many(booster, subject.X[30:31], subject.y[30:31])
+        said, models.learn_many(booster, subject.X[14:15], subject.y[14:15])
     )
 
 
 def check_save_load_continue(subject):
     """Arrays out, arrays in, go on: bit for bit as if never stopped."""
     straight, first = learned(subject), fresh(subject)
-    models.learn_many(first, subject.X[:25], subject.y[:25], subject.w[:25])
+    models.learn_many(first, subject.X[:11], subject.y[:11], subject.w[:11])
     copies = {name: a.copy() for name, a in models.to_arrays(first).items()}
     second = models.from_arrays(subject.spec, copies)
-    models.learn_many(second, subject.X[25:], subject.y[25:], subject.w[25:])
+    models.learn_many(second, subject.X[11:], subject.y[11:], subject.w[11:])
 
     same(straight, second)
 

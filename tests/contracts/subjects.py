@@ -96,7 +96,7 @@ FIXED = {  # the rules that take some losses only
     "adwin_bag": {"logistic", "softmax"},
 }
 MARGIN = {"logistic", "logistic2", "hinge", "exponential", "linear", "mls"}
-EVENTS, FEATURES = 30, 4
+EVENTS, FEATURES = 20, 4
 
 
 class Subject(NamedTuple):
