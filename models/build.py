@@ -64,6 +64,7 @@ def build(
     for name, count in (("d", d), ("m", m)):
         _integer(name, plain(count), 1, 2**31)
     if full.pop("multiclass", None):
+        # Each class has a generator of its own, from the same seed: a class is the binary booster.
         return one_vs_rest([_build(full, d, 1) for _ in range(m)], d)
     return _build(full, d, m)
 
@@ -95,8 +96,15 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
         raise ModelError(f"task: {task!r} is not one; take {', '.join(TASK_LOSS)}")
     if "loss" not in given:
         given["loss"] = _unnamed_loss(given.get("rule", "sgb"), task)
-    given = {"rule": "sgb", "bank": "linear", **given}
+    given = {"rule": "sgb", **given}
+    given["bank"] = _with_likings(given.get("bank"), given["rule"])
     full: dict[str, Any] = {word: _fill(word, given[word]) for word in PARTS}
+    takes = RULES[full["rule"]["kind"]].losses
+    if task is not None and takes and not set(takes) & set(TASK_FITS[task]):
+        instead = "multiclass: one_vs_rest beside it" if task == "multiclass" else "sgb"
+        raise ModelError(
+            f"rule: {full['rule']['kind']} does not answer a {task} task; take {instead}"
+        )
     if task is not None and full["loss"]["kind"] not in TASK_FITS[task]:
         raise ModelError(
             f"loss: {full['loss']['kind']} does not answer a {task} task; "
@@ -106,7 +114,7 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
         own = full[word]
         around = {**full, "task": task, "part": BANKS[full["bank"]["kind"]]}
         PARTS[word][own["kind"]].complete(own, make_loss(full["loss"]), around)
-    full["seed"] = _integer("seed", given.get("seed", 1), 0, 2**63 - 1)
+    full["seed"] = _integer("seed", plain(given.get("seed", 1)), 0, 2**63 - 1)
     return full
 
 
@@ -122,6 +130,20 @@ def _unnamed_loss(rule: Any, task: str | None) -> str:
         return fixed[0]
     fitting = [loss for loss in fixed if loss in TASK_FITS[task]]
     return fitting[0] if fitting and TASK_LOSS[task] not in fitting else TASK_LOSS[task]
+
+
+def _with_likings(bank: Any, rule: Any) -> Any:
+    """Return the bank with what the rule takes by default: all of it for a bank of that kind, the
+    number of learners for any other.
+    """
+    kind = rule.get("kind") if isinstance(rule, Mapping) else rule
+    likes = RULES[kind].likes if isinstance(kind, str) and kind in RULES else {}
+    own = {"kind": likes.get("kind", "linear")} if bank is None else bank
+    own = {"kind": own} if isinstance(own, str) else own
+    if not isinstance(own, Mapping):
+        return own
+    same = own.get("kind") == likes.get("kind")
+    return {**{name: v for name, v in likes.items() if same or name == "n"}, **own}
 
 
 def make_loss(params: Mapping[str, Any]) -> Any:
@@ -227,6 +249,7 @@ def _fill(word: str, given: Any) -> dict[str, Any]:
 
 def _value(word: str, param: Param, given: Any) -> Any:
     where = f"{word}.{param.name}"
+    given = plain(given)
     if given is None and param.default is None:
         return None
     if isinstance(param.default, bool):
@@ -237,7 +260,9 @@ def _value(word: str, param: Param, given: Any) -> Any:
         return "inf"  # a word, because JSON has no infinity
     if isinstance(given, str) and param.choices:
         if given not in param.choices:
-            raise ModelError(f"{where}: {given!r} is not known{_nearest(given, param.choices)}")
+            number = "" if param.low is None else f"; or give a number from {param.low:g} on"
+            near = _nearest(given, param.choices)
+            raise ModelError(f"{where}: {given!r} is not known{near}{number}")
         return given
     if param.low is None or param.high is None:
         raise ModelError(f"{where}: {given!r} is not one of {', '.join(param.choices)}")

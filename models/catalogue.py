@@ -26,7 +26,8 @@ model:
 
 `seed` is where every random draw starts. `multiclass: one_vs_rest` beside them makes one binary
 model per class. A pair that the theory forbids is refused with the reason and what to take
-instead. An empty default depends on the other parts, or is none.
+instead. An empty default depends on the other parts, or is none. Rules that vote (bbm, adaboost_ol,
+the Oza rules, adwin_bag) give shares of votes as probabilities: an order, not calibrated odds.
 """
 HEADINGS = {
     "rule": "Rules: how weak learners are taught and combined",
@@ -78,7 +79,9 @@ def page() -> str:
 
 
 def _section(word: str, part: Part) -> str:
-    lines = [f"### `{part.kind}`", "", f"{_sentence(part.summary)} {_sentence(part.source)}"]
+    # A formula keeps its letters: q and Q are two things.
+    said = f"{part.summary}." if word == "loss" else _sentence(part.summary)
+    lines = [f"### `{part.kind}`", "", f"{said} {_sentence(part.source)}"]
     if word == "loss" and tasks(part):
         lines.append(f"For {' and '.join(tasks(part))} tasks.")
     if word == "rule" and part.losses:

@@ -105,7 +105,7 @@ def train(rule: Any, booster: Booster, sample: Sample) -> None:
 def _(rule: Gb, booster: Booster, sample: Sample) -> None:
     loss, bank = booster.loss, booster.bank
     if rule.best:
-        _best_constant(loss, sample, rule.y0)
+        _statistic(loss, sample, rule.y0)
     P = np.tile(rule.y0, (len(sample.X), 1))
     G, h, turn = np.empty_like(P), np.empty_like(P), _turn(booster)
     for i in range(booster.learners):
@@ -206,8 +206,8 @@ def _advance(P: Mat, h: Mat, how: Any) -> None:
 
 
 @kernel
-def _best_constant(loss: Any, sample: Sample, y0: Vec) -> None:
-    """Fill y0 (m,) with the best constant score for all labels."""
+def _statistic(loss: Any, sample: Sample, y0: Vec) -> None:
+    """Fill y0 (m,) with where partial sums start for these labels (specification, 2.1)."""
     counts, total = np.zeros(y0.shape[0]), 0.0
     for k in range(sample.Y.shape[0]):
         if sample.W[k] > 0.0:

@@ -9,6 +9,7 @@ N), partial sums F (m, N+1).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,6 +88,7 @@ class Part(NamedTuple):
     forbids: Callable[[Mapping[str, Any]], str | None] = lambda context: None
     complete: Callable[[dict[str, Any], Any, dict[str, Any]], None] = lambda own, loss, full: None
     losses: tuple[str, ...] = ()  # of a rule: the only kinds it takes; empty for all
+    likes: Mapping[str, Any] = MappingProxyType({})  # of a rule: its default bank, where not linear
     modes: tuple[int, ...] = (SQUARE, LINEAR, LOGISTIC)  # of a bank: what it can be asked for
     gradient: bool = True  # of a bank: it moves by derivatives, not by a closed form
     random: Callable[[Mapping[str, Any]], bool] = lambda own: False  # of a bank: learners differ

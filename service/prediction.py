@@ -37,7 +37,7 @@ class Prediction(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     prediction: bool | int | float | str
     probability: float | UnsetType | None = UNSET
-    probabilities: dict[str, float] | UnsetType = UNSET
+    probabilities: dict[str, float] | UnsetType | None = UNSET
     score: float
     id: str | UnsetType = UNSET
 
@@ -132,7 +132,7 @@ class Door:
             chosen = model.choose(values).tolist()
             said = list(map(self._classify, values.tolist(), chosen, scores))
             if not model.probable:
-                said = [{**each, "probability": None, "probabilities": UNSET} for each in said]
+                said = [{**each, "probability": None, "probabilities": None} for each in said]
         else:
             said = [
                 {"prediction": value, "score": row[0]}

@@ -190,5 +190,8 @@ CONV = Part(
     ),
     _make,
     _forbids,
+    draws=lambda own, d, m: (
+        own["n"] * (own["channels"] * (TAPS + 1) + m * (own["channels"] * PLACES + 1))
+    ),
     random=lambda own: True,
 )

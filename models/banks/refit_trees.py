@@ -120,7 +120,7 @@ def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> RefitTrees:
 
 REFIT_TREES = Part(
     "refit_trees",
-    "N trees fitted anew to all pairs seen, for plots only",
+    "N trees fitted anew to the last `capacity` pairs, for plots only",
     "specification, 7.5 and 7.7; Breiman, Friedman, Olshen, Stone 1984",
     (
         Param("n", 20, "weak learners", 1, 100_000, integer=True),

@@ -88,5 +88,6 @@ ADWIN_BAG = Part(
         Param("delta", 0.002, "chance that a detector raises a false alarm", 1e-12, 1.0),
     ),
     _make,
+    likes={"n": 10},
     losses=CLASSES,
 )

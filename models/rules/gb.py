@@ -22,7 +22,7 @@ class Gb(NamedTuple):
 
     mode: int
     eta: float
-    best: bool  # y0 is the best constant of the sample, found by `models.fit`
+    best: bool  # y0 is the statistic of the sample's labels, found by `models.fit`
     y0: Vec  # (m,)
 
 
@@ -49,7 +49,7 @@ def offline(kind: str, online: str) -> ModelError:
 
 
 def _make(params: Mapping[str, Any], setting: Setting) -> Gb:
-    best = params["y0"] == "best"
+    best = params["y0"] == "statistic"
     return Gb(
         mode=SQUARE,
         eta=params["eta"],
@@ -68,7 +68,14 @@ GB = Part(
     "Friedman 2001; Hu et al. 2017, section 6",
     (
         Param("eta", None, "step size; min(1, .3/beta)", 1e-12, 1e6),
-        Param("y0", "best", "start: 'best' constant, or a number", -1e6, 1e6, choices=("best",)),
+        Param(
+            "y0",
+            "statistic",
+            "start: the labels' statistic as of sgb, or a number",
+            -1e6,
+            1e6,
+            choices=("statistic",),
+        ),
     ),
     _make,
     complete=_complete,

@@ -58,7 +58,8 @@ def _(rule: Gentle, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, turn: A
             weight *= rule.factor
         elif margin > 0.0:
             weight /= rule.factor
-        weight = min(max(weight, LEAST * w), rule.most * w)
+        least = LEAST * w if rule.most < math.inf else 0.0  # no clip at all
+        weight = min(max(weight, least), rule.most * w)
 
 
 def _make(params: Mapping[str, Any], setting: Setting) -> Gentle:
@@ -80,9 +81,15 @@ GENTLE = Part(
         ),
         Param("alpha", 0.5, "of step factor, up to e - 1", 0.0, math.e - 1.0),
         Param(
-            "w_max", 10.0, "largest weight of an event, in its importance", 1, 1e300, infinite=True
+            "w_max",
+            10.0,
+            "largest weight, in the event's importance; inf: no clip",
+            1,
+            1e300,
+            infinite=True,
         ),
     ),
     _make,
+    likes={"n": 10},
     losses=("exponential",),
 )

@@ -15,7 +15,7 @@ import numpy as np
 from models.draws import State, generator, uniform
 from models.numeric import sigmoid
 from models.rng import uniforms
-from models.types import SQUARE, Mat, Param, Part, Setting, Vec
+from models.types import SQUARE, TARGET_LIMIT, Mat, Param, Part, Setting, Vec
 from models.verbs import adapt, desks, forward, kernel, reveal, targets
 
 GUARD = 10.0  # of A and a when they are guarded
@@ -50,6 +50,7 @@ def _(rule: Latent, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
         desk[p] = 0.0
     F[0, 0] = 0.0
     for i in range(N):
+        h[0, i] = guarded(h[0, i], TARGET_LIMIT)
         total = 0.0
         for p in range(P):
             desk[p] += rule.A[p, i] * h[0, i]
@@ -117,13 +118,24 @@ def guarded(value: float, limit: float) -> float:
 
 @adapt.register
 def _(rule: Latent, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec) -> None:
+    longest = 0.0
+    for i in range(rule.dead.shape[0]):
+        longest = max(longest, rule.dead[i])
+    if longest >= rule.patience:
+        redraw(rule)
+
+
+@kernel
+def redraw(rule: Latent) -> None:
+    """Draw every space anew: all are dead from some learner on."""
     P, N = rule.A.shape
+    rule.redrawn[()] += 1.0
     for i in range(N):
-        if rule.dead[i] >= rule.patience:
-            rule.redrawn[()] += 1.0
-            for p in range(P):
-                rule.A[p, i] = 2.0 * uniform(rule.state) - 1.0
-            rule.dead[i] = 0.0
+        rule.dead[i] = 0.0
+    for p in range(P):
+        rule.a[p] = (2.0 * uniform(rule.state) - 1.0) * 2.0 / P
+        for i in range(N):
+            rule.A[p, i] = 2.0 * uniform(rule.state) - 1.0
 
 
 def correlations(rule: Latent) -> Mat:
@@ -159,7 +171,7 @@ def _make(params: Mapping[str, Any], setting: Setting) -> Latent:
         mode=SQUARE,
         rate=params["lr_combine"],
         chain=params["target"] == "chain",
-        guard=GUARD if params["guard"] else np.inf,
+        guard=GUARD if params["guard"] else TARGET_LIMIT,  # a last resort: sums stay finite
         patience=np.inf if params["redraw"] is None else float(params["redraw"]),
         A=np.ascontiguousarray(A),
         a=np.ascontiguousarray(a),
@@ -194,11 +206,12 @@ LATENT = Part(
         Param(
             "redraw",
             None,
-            "events without an active space after which a learner's weights are drawn anew",
+            "events without an active space at some learner after which all spaces are drawn anew",
             1,
             1e12,
         ),
     ),
     _make,
+    likes={"kind": "nets", "n": 20, "optimiser": "sgd"},
     losses=("logistic",),
 )

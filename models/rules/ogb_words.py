@@ -54,7 +54,7 @@ def complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
     kind, closed = full["loss"]["kind"], not full["part"].gradient
     kink = has_kink(loss)
     if own["fit"] is None:
-        own["fit"] = "linear" if kink and own["nonsmooth"] == "deterministic" else "greedy"
+        own["fit"] = "linear" if kink else "greedy"
     if closed and full["bank"]["kind"] != "stumps" and kind not in QUADRATIC:
         own["fit"] = "linear"  # trees fit residuals, or bare slopes
     if own["greedy_form"] is None:

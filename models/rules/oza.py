@@ -246,6 +246,7 @@ OZA_BOOST = Part(
     "Oza, Russell 2001; Oza 2005",
     (FEED, RATE),
     _boost,
+    likes={"n": 10},
     losses=CLASSES,
 )
 OZA_BAG = Part(
@@ -254,5 +255,6 @@ OZA_BAG = Part(
     "Oza, Russell 2001",
     (FEED, RATE),
     _bag,
+    likes={"n": 10},
     losses=(*CLASSES, *NUMBERS),
 )

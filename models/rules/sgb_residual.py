@@ -21,8 +21,8 @@ THEORY, SHIFTED, LAST = 0, 1, 2
 AVERAGES = {"theory": THEORY, "shifted": SHIFTED, "last": LAST}
 NOTHING, LABELS, LOGARITHMS = 0, 1, 2  # whose root mean square the radius follows
 LABELLED = ("squared", "squared_full", "absolute", "quantile", "huber", "pnorm")
-# Bounds of the gradient without l2 that are known beforehand; None is a parameter of the loss.
-BOUNDS = {"hinge": 1.0, "absolute": 1.0, "linear": 1.0, "logistic": 1.0, "logistic2": 2.0}
+# Bounds of the gradient without l2 that section 2.2 names; of other losses the largest seen counts.
+BOUNDS = {"hinge": 1.0, "absolute": 1.0}
 SCALES = 4.0  # the default radius, in label scales
 
 

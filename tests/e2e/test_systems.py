@@ -25,7 +25,7 @@ from tests.service.learning import saved, settings_for, until
 SCHEMA = {f"x{j}": "number" for j in range(subjects.FEATURES)}  # the widths contracts compile for
 ROOT = Path(__file__).parents[2]
 TASKS = {"softmax": "multiclass", **dict.fromkeys(subjects.MARGIN, "binary")}
-EVENTS = 300
+EVENTS = 700  # more than the 500 labels by which Online Gradient Boosting maps them
 
 
 def systems():
@@ -93,9 +93,9 @@ def test_system(name, topic, broker, send, tmp_path):
     )  # fmt: skip
     values = [encode(*event) for event in stream(task)]
     first = start(settings)
-    send(topic, values[:150])
+    send(topic, values[:350])
     until(lambda: saved(settings))
-    send(topic, values[150:])
+    send(topic, values[350:])
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
     second = start(settings)

@@ -121,7 +121,7 @@ def test_deterministic_reduction(n, expected):
 def test_heuristic():
     """Absolute loss by subgradients at every partial sum is somewhat worse."""
     X, z = stream_h()
-    rule = {"kind": "ogb_span", "eta": math.log(65) / 64, "bound": 0.3, "fit": "linear"}
+    rule = {"kind": "ogb_span", "eta": math.log(65) / 64, "bound": 0.3}
     found = loss_of(rule | {"nonsmooth": "heuristic"}, hedge(64), "absolute", 0.3 * X, z)
 
     assert found == pytest.approx(0.0262, abs=6e-5)

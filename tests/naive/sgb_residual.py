@@ -31,7 +31,7 @@ class SgbResidualRule:
         self.seen, self.labels = [], []
         self.y0 = [0.0 if self.spec["y0"] == "running" else self.spec["y0"]] * m
         kind = self.kind["kind"]
-        known = {"hinge": 1, "absolute": 1, "linear": 1, "logistic": 1, "logistic2": 2}
+        known = {"hinge": 1, "absolute": 1}
         known |= {"huber": self.kind.get("k"), "quantile": max(q := self.kind.get("q", 0), 1 - q)}
         self.G, self.known = known.get(kind, 0.0), kind in known
 
