@@ -21,7 +21,7 @@ from models.one_vs_rest import OneVsRest, binary_task, one_vs_rest
 from models.progressive import progress
 from models.rules import ALL as ALL_RULES
 from models.types import ModelError, Param, Part, Setting, plain
-from models.verbs import learning_only
+from models.verbs import learning_only, sequential
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -69,18 +69,30 @@ def build(
     return _build(full, d, m)
 
 
-def _build(full: Mapping[str, Any], d: int, m: int) -> Booster:
+def check(spec: Mapping[str, Any] | None, d: int, m: int = 1, *, task: str | None = None) -> None:
+    """Raise what `build` would raise, and for a rule that learns no events; the bank, which may be
+    large, is not made.
+    """
+    full = normalise_spec(spec, task)
+    _, rule = _rule(full, d, 1 if full.pop("multiclass", None) else m)
+    sequential(rule)  # rules of models.fit refuse to say
+
+
+def _rule(full: Mapping[str, Any], d: int, m: int) -> tuple[Setting, Any]:
     _check_pair(full, d, m)
-    loss = make_loss(full["loss"])
-    part = BANKS[full["bank"]["kind"]]
-    setting = Setting(full, loss, part, d, m)
-    rule = RULES[full["rule"]["kind"]].make(full["rule"], setting)
+    setting = Setting(full, make_loss(full["loss"]), BANKS[full["bank"]["kind"]], d, m)
+    return setting, RULES[full["rule"]["kind"]].make(full["rule"], setting)
+
+
+def _build(full: Mapping[str, Any], d: int, m: int) -> Booster:
+    setting, rule = _rule(full, d, m)
+    part = setting.bank
     bank = part.make(full["bank"], d, m, full["seed"])
     if full["rule"].get("averaged") or full["rule"].get("avg_halflife"):
         bank = averaged(bank, full["rule"]["avg_halflife"])
     if getattr(rule, "alike", False):
         bank = Copies(part.make({**full["bank"], "n": 1}, d, m, full["seed"]))
-    return Booster(bank, rule, loss, progress(setting.learners), np.array([d, m], np.int64))
+    return Booster(bank, rule, setting.loss, progress(setting.learners), np.array([d, m], np.int64))
 
 
 def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> dict[str, Any]:

@@ -89,12 +89,6 @@ def sigmoid(a: float) -> float:
 
 
 @kernel
-def log1pexp(a: float) -> float:
-    """Return ln(1 + e^a) without overflow: max(a, 0) + ln(1 + e^-|a|)."""
-    return (a if a > 0.0 else 0.0) + log1p_unit(exp_negative(-abs(a)))
-
-
-@kernel
 def finite(X: Mat) -> bool:
     """Return whether every number is finite; in one pass, without an array of answers."""
     bad = 0
@@ -174,3 +168,16 @@ def steps(h: Mat, target: Mat, weight: Vec, mode: int, lr: float) -> None:
 def residual(h: Mat, target: Mat, weight: Vec, mode: int) -> None:
     """Overwrite target (m, N) with weight * e: `steps` of learning rate 1."""
     steps(h, target, weight, mode, 1.0)
+
+
+@kernel
+def chosen(h: Mat, i: int) -> int:
+    """Return the class that column i of h (m, N) is largest for, the first of equals; of one row,
+    whether it is >= 0.
+    """
+    if h.shape[0] == 1:
+        return 1 if h[0, i] >= 0.0 else 0
+    best = 0
+    for c in range(1, h.shape[0]):
+        best = c if h[c, i] > h[best, i] else best
+    return best

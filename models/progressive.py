@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from models.lanes import Lane, NewLane, Number, sweep, where
+from models.numeric import chosen
 from models.types import LINEAR, LOSS_LIMIT, SQUARE, Ints, Mat, Vec
 from models.verbs import inlined, kernel
 
@@ -183,17 +184,8 @@ def _measure_slope(seen: Progress, h: Mat, T: Mat, bound: float, w: float) -> No
 
 @kernel
 def _measure_votes(seen: Progress, h: Mat, T: Mat, W: Vec) -> None:
-    m, N = h.shape
-    for i in range(N):
-        wrong = (h[0, i] >= 0.0) != (T[0, i] > 0.0)
-        if m > 1:
-            said = 0
-            true = 0
-            for c in range(1, m):
-                said = c if h[c, i] > h[said, i] else said
-                true = c if T[c, i] > T[true, i] else true
-            wrong = said != true
-        missed = W[i] * (1.5 if wrong else 0.5)
+    for i in range(h.shape[1]):
+        missed = W[i] * (1.5 if chosen(h, i) != chosen(T, i) else 0.5)
         seen.edge_total[i] += W[i]
         seen.edge_missed[i] += missed
         seen.recent_edge_total[i] += W[i]

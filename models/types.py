@@ -3,7 +3,7 @@ the error.
 
 Letters, the same everywhere: N weak learners, m outputs, d features, B events. Arrays over learners
 keep the learners along the **last** axis (vector lanes; docs/adr/0009): weak predictions are h (m,
-N), partial sums F (m, N+1).
+N), partial sums F (m, N+1). Inside trees, walked one by one, the learner is the first axis.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 import models
 from models.adapters import river_spec
 from models.adapters.river_model import RiverModel
+from models.build import check
+from models.encoding import Encoder
 from models.labels import labels
-from models.model import Model
-from models.verbs import sequential
 from service.advice import advise
 from service.errors import ConfigError
 from service.layers import PREFIX, Leaf, flatten, read
@@ -321,8 +321,9 @@ class Settings(BaseSettings):
             RiverModel(task.kind, value, features.columns, task.labels).rehearse()
         else:
             specify(value, task.kind)
-            if features is not None:
-                _try_to_make(value, task, features)
+            if features is not None:  # what the theory forbids is known now, not by the learner
+                width = Encoder(features.columns).width
+                check(value, width, labels(task.kind, task.labels).m, task=task.kind)
         return value
 
 
@@ -335,12 +336,6 @@ def load(path: Path | None, overrides: Mapping[str, object] | None = None) -> Se
         raise ConfigError(advise(err, Settings, merged, is_hidden)) from err
     settings._origins.update(merged.origins)
     return settings
-
-
-def _try_to_make(model: dict[str, Any] | None, task: Task, features: Features) -> None:
-    """Make the model once, to know now what the theory forbids and which rule learns no events."""
-    booster = Model(task.kind, model, features.columns, task.labels).booster
-    sequential(getattr(booster, "classes", [booster])[0].rule)
 
 
 def specify(model: Mapping[str, Any] | None, task: str) -> dict[str, Any]:

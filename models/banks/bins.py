@@ -142,9 +142,3 @@ def too_large(size: int, formula: str, remedy: str) -> str | None:
         f"its state would take {formula} = {size / 2**30:.1f} GiB, more than "
         f"{LIMIT // 2**30}; take {remedy}"
     )
-
-
-def with_edges(bank: Any, X: Mat) -> None:
-    """Give a fresh bank the bins of X (rows, d) at once, in place of its warm-up."""
-    fit_edges(X + 0.0, bank.edges, bank.cuts)
-    bank.ready[()] = 1

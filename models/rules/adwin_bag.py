@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from models.adwin import Adwin, adwin, clear, detect, estimate
+from models.numeric import chosen
 from models.rules.oza import CLASSES, FEED, RATE, Feed, aim, feeding, poll_equals, teach
-from models.rules.votes import chosen, classifying, votes
+from models.rules.votes import classifying, votes
 from models.types import Ints, Mat, Param, Part, Setting, Vec
 from models.verbs import boost, forward, kernel, learning_only, predict_one, renew, sequential
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from models.draws import RATE_LIMIT, State, generator, poisson
-from models.rules.votes import chosen, classifying, votes
+from models.numeric import chosen
+from models.rules.votes import classifying, votes
 from models.types import SQUARE, TARGET_LIMIT, Ints, Mat, Param, Part, Setting, Vec
 from models.verbs import boost, forward, kernel, learn_one, learning_only, predict_one, sequential
 

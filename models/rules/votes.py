@@ -47,19 +47,6 @@ def cast_vote(score: float, discrete: bool) -> float:
 
 
 @kernel
-def chosen(h: Mat, i: int) -> int:
-    """Return the class that column i of h (m, N) is largest for, the first of equals; of one row,
-    whether it is >= 0.
-    """
-    if h.shape[0] == 1:
-        return 1 if h[0, i] >= 0.0 else 0
-    best = 0
-    for c in range(1, h.shape[0]):
-        best = c if h[c, i] > h[best, i] else best
-    return best
-
-
-@kernel
 def chance(vote: float) -> float:
     """Return (1 + vote) / 2, at least 1e-6 and at most 1 - 1e-6."""
     return min(max(0.5 * (1.0 + vote), SURE), 1.0 - SURE)

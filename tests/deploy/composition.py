@@ -16,7 +16,7 @@ import yaml
 
 from tests.deploy import dockerfile
 from tests.kafka.broker import POM, REMEDY, VERSION, BrokerUnavailable, jars
-from tests.service.learning import free_port
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker-compose.yml"
@@ -35,7 +35,7 @@ QUICK = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 # Killed with -9, the tests take every process of a service with them.
 REAPER = 'cat >/dev/null; kill -s KILL -- "-$1" 2>/dev/null'
 WGET = "import sys, urllib.request as r; r.urlopen(sys.argv[-1], timeout=3).read()"
-PATIENCE = 60.0
+PATIENCE = 90.0
 
 
 class Mount(NamedTuple):

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.kafka.broker import REAPER
-from tests.service.learning import free_port
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "prometheus"

@@ -21,7 +21,7 @@ from service.app import create_api
 from service.config import Settings
 from tests.deploy.restricted import RULES, Pod, broken
 from tests.kafka.broker import Reachable
-from tests.service.learning import free_port
+from tests.ports import free_port
 from tests.service.serving import running
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from service import files, producer
 from tests.e2e.malformed import malformed
+from tests.ports import free_port
 
 POISON = 1000
 KILLS = 20
@@ -239,12 +239,6 @@ def wait_until(reached: Any, within: float, every: float) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {within} s: {reached}")
         time.sleep(every)
-
-
-def free_port() -> int:
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        return int(door.getsockname()[1])
 
 
 def environment() -> dict[str, str]:

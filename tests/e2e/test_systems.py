@@ -55,11 +55,19 @@ def stream(task):
 def start(settings):
     """Run `kaboost learner` as users do."""
     path = settings.snapshots.directory.parent / "kaboost.json"
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "service.cli", "learner", "--config", str(path)],
-        cwd=path.parent, env=os.environ | {"PYTHONPATH": str(ROOT)}, start_new_session=True,
-        stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    with path.with_name("learner.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "service.cli", "learner", "--config", str(path)],
+            cwd=path.parent, env=os.environ | {"PYTHONPATH": str(ROOT)}, start_new_session=True,
+            stderr=log,
+        )  # fmt: skip
+
+
+def learned(process, settings, offset=None):
+    """Whether a checkpoint is there (of that offset); a learner that ended tells why."""
+    log = settings.snapshots.directory.parent / "learner.log"
+    assert process.poll() is None, log.read_text()
+    return saved(settings) if offset is None else saved(settings) == {0: offset}
 
 
 def alone(settings, values):
@@ -94,13 +102,13 @@ def test_system(name, topic, broker, send, tmp_path):
     values = [encode(*event) for event in stream(task)]
     first = start(settings)
     send(topic, values[:350])
-    until(lambda: saved(settings))
+    until(lambda: learned(first, settings))
     send(topic, values[350:])
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
     second = start(settings)
     try:
-        until(lambda: saved(settings) == {0: EVENTS})
+        until(lambda: learned(second, settings, EVENTS))
         until(lambda: snapshots.newest(settings.snapshots.directory))
         prefixes = gauges(settings, "kaboost_prefix_loss")
         edges = gauges(settings, "kaboost_weak_learner_edge")

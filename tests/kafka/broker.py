@@ -8,7 +8,6 @@ import base64
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -17,6 +16,8 @@ from typing import NamedTuple, Protocol
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+
+from tests.ports import free_port
 
 VERSION = "4.3.1"  # the same as in pom.xml
 POM = Path(__file__).with_name("pom.xml")
@@ -83,7 +84,7 @@ class Broker:
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="kaboost-kafka-"))
-        self._port, controller = _free_ports(2)
+        self._port, controller = free_port(), free_port()
         self._properties = self._folder / "server.properties"
         self._properties.write_text(
             PROPERTIES.format(port=self._port, controller=controller, logs=self._folder / "logs")
@@ -202,20 +203,6 @@ def _java(*arguments: str) -> list[str]:
     memory = ["-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
     return ["java", *memory, logging, "-cp", f"{jars()}/*", *arguments]
-
-
-def _free_ports(count: int) -> list[int]:
-    """Find ports that nobody listens on, below those that systems hand to outgoing connections.
-
-    A broker that was killed finds its port free again when it is started once more.
-    """
-    ports: list[int] = []
-    while len(ports) < count:
-        port = 15_000 + secrets.randbelow(15_000)
-        with socket.socket() as probe:
-            if port not in ports and probe.connect_ex(("127.0.0.1", port)):
-                ports.append(port)
-    return ports
 
 
 def _answers(client: AdminClient) -> bool:

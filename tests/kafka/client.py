@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-PATIENCE = 30.0  # seconds that a test waits for what takes one on an idle machine
+PATIENCE = 90.0  # seconds that a test waits for what takes one on an idle machine
 
 
 class Letter(NamedTuple):

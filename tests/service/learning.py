@@ -2,7 +2,6 @@
 
 import json
 import random
-import socket
 import threading
 import time
 import urllib.request
@@ -19,6 +18,7 @@ from models.model import Model
 from service import checkpoints, config, learner, snapshots
 from service.config import Settings
 from tests.kafka.client import PATIENCE, encode
+from tests.ports import free_port
 
 Rows = list[tuple[dict[str, Any], int]]
 SCHEMA = {"x": "number", "y": "number", "colour": "category", "flag": "boolean"}
@@ -38,12 +38,6 @@ def settings_for(bootstrap: str, folder: Path, topic: str, **sections: Any) -> S
     path = folder / "kaboost.json"  # every JSON text is YAML
     path.write_text(json.dumps(merged))
     return config.load(path)
-
-
-def free_port() -> int:
-    """Find a port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 class Running:

@@ -19,7 +19,8 @@ from models.model import Model
 from service import snapshots
 from service.config import Settings, load
 from service.problems import MEDIA_TYPE, TYPES, Problem
-from tests.service.learning import free_port, until
+from tests.ports import free_port
+from tests.service.learning import until
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = {"age": "number", "vip": "boolean", "country": "category", "speed": "number"}

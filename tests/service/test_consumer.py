@@ -17,7 +17,8 @@ from service.errors import BrokerError, ConfigError, Exit, Refused
 from service.metrics import LearnerMetrics, learner_metrics
 from tests.kafka.broker import Broker, Reachable
 from tests.kafka.client import admin, create_topic, produce
-from tests.service.learning import free_port, settings_for, until
+from tests.ports import free_port
+from tests.service.learning import settings_for, until
 
 Make = Callable[..., Settings]
 Send = Callable[..., None]

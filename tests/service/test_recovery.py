@@ -21,11 +21,11 @@ from service.errors import (
 )
 from tests.kafka.broker import Broker, Reachable
 from tests.kafka.client import admin, create_topic, produce
+from tests.ports import free_port
 from tests.service.learning import (
     committed,
     events,
     expect_state,
-    free_port,
     gauge,
     learn_all,
     learned,
@@ -307,7 +307,7 @@ def test_latest_is_resolved_once(topic: str, make_settings: Make, send: Send) ->
 def test_a_broker_that_dies_is_waited_for(own_broker: Broker, tmp_path: Path) -> None:
     """Killed and started again, it gets all events learned; gone for good, it is exit 4."""
     topic = create_topic(own_broker.bootstrap)
-    settings = settings_for(own_broker.bootstrap, tmp_path, topic, kafka={"broker_timeout": 5.0})
+    settings = settings_for(own_broker.bootstrap, tmp_path, topic, kafka={"broker_timeout": 20.0})
     stream = rows(400)
     with learning(settings) as running:
         produce(own_broker.bootstrap, topic, events(stream[:200]))

@@ -23,11 +23,11 @@ from service.errors import ConfigError, Damaged, Refused
 from service.live import Live
 from tests.kafka.broker import Broker
 from tests.kafka.client import Letter, create_topic, encode, produce
+from tests.ports import free_port
 from tests.service.learning import (
     Running,
     committed,
     events,
-    free_port,
     gauge,
     learning,
     rows,
