@@ -21,6 +21,7 @@ OTHERS = 8  # codes 1..8: values that came when all codes were taken, by hash
 SEEN = 23  # codes 9..31: the first distinct values, in order of first sight
 CODES = 1 + OTHERS + SEEN  # columns of one category; code 0 is missing
 UNSEEN = -1  # no column: a column for first sights would learn from one event a value, and wildly
+FORGOTTEN = 255  # no code either: the value is not remembered, so look further
 MEMO = 65_536  # remembered strings, shared by all categories of an encoder
 MEMO_LENGTH = 128  # longer strings are hashed anew each time: what is remembered stays small
 
@@ -30,7 +31,7 @@ class Table(NamedTuple):
 
     numbers: Mat  # (B, n) NaN where missing, otherwise finite
     booleans: Mat  # (B, b) 1.0 or 0.0, NaN where missing
-    categories: list[list[str | None]]  # c columns of B values
+    categories: Sequence[Sequence[str | None]]  # c columns of B values
 
 
 class EncoderState(NamedTuple):
@@ -102,10 +103,9 @@ class Encoder:
         """
         X = np.empty((len(table.numbers), self.width))
         _encode_numbers(self.state, table.numbers, X)
-        codes = [
-            known.encode(values)
-            for known, values in zip(self._codes, table.categories, strict=True)
-        ]
+        codes = np.empty((len(self._codes), len(X)), np.int64)
+        for known, values, out in zip(self._codes, table.categories, codes, strict=True):
+            known.encode(values, out)
         return self._mark(table, codes, X)
 
     def learn_many(self, table: Table, w: Vec) -> Mat:
@@ -125,11 +125,9 @@ class Encoder:
         """
         X = np.empty((len(table.numbers), self.width))
         _learn_numbers(self.state, table.numbers, w, X)
-        moves = (w > 0.0).tolist()
-        codes = [
-            known.learn(values, moves)
-            for known, values in zip(self._codes, table.categories, strict=True)
-        ]
+        codes = np.empty((len(self._codes), len(X)), np.int64)
+        for known, values, out in zip(self._codes, table.categories, codes, strict=True):
+            known.learn(values, w, out)
         return self._mark(table, codes, X)
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
@@ -153,12 +151,19 @@ class Encoder:
             _check_fit(f"encoder.{name}", found[name], expected)
         return cls(schema, EncoderState(**found))  # type: ignore[arg-type] # held by the checks above
 
-    def _mark(self, table: Table, codes: list[list[int]], X: Mat) -> Mat:
+    def _mark(self, table: Table, codes: Ints, X: Mat) -> Mat:
         if self.booleans:
             _mark_booleans(table.booleans, X, len(self.numbers))
-        if codes:
-            _mark_codes(np.array(codes, np.int64), X, len(self.numbers) + len(self.booleans))
+        if self.categories:
+            _mark_codes(codes, X, len(self.numbers) + len(self.booleans))
         return X
+
+
+class _Memo(dict[str | None, int]):
+    """Codes that can never change again, by value."""
+
+    def __missing__(self, value: str | None) -> int:
+        return FORGOTTEN
 
 
 class _Codes:
@@ -167,25 +172,26 @@ class _Codes:
     def __init__(self, keys: NDArray[np.uint64], known: Ints, room: int) -> None:
         self._keys, self._known, self._room = keys, known, room
         self._slots = {key: 1 + OTHERS + i for i, key in enumerate(keys[: known[0]].tolist())}
-        self._memo: dict[str | None, int] = {None: 0}  # only what can never change again
+        self._memo = _Memo({None: 0})
 
-    def encode(self, values: Sequence[str | None]) -> list[int]:
-        """Return the code of every value; the state does not change."""
-        codes = list(map(self._memo.get, values))
-        return [self._code(values[k]) if code is None else code for k, code in enumerate(codes)]
+    def encode(self, values: Sequence[str | None], out: Ints) -> None:
+        """Fill out (B,) with the code of every value; the state does not change."""
+        for k in self._look_up(values, out):
+            out[k] = self._code(values[k])
 
-    def learn(self, values: Sequence[str | None], moves: Sequence[bool]) -> list[int]:
-        """Return the code each value had before its event; new values of moving events get one."""
-        remembered = list(map(self._memo.get, values))
-        if None not in remembered:  # nothing new: no value can get a code of its own
-            return remembered  # type: ignore[return-value] # as just seen
-        codes = []
-        for k, value in enumerate(values):
-            code = self._memo.get(value)
-            codes.append(self._code(value) if code is None else code)
-            if code is None and moves[k]:
-                self._register(value)
-        return codes
+    def learn(self, values: Sequence[str | None], w: Vec, out: Ints) -> None:
+        """Fill out (B,) with the code each value had before its event; new values of positive
+        weight get one.
+        """
+        for k in self._look_up(values, out):  # in stream order: what is new to one is known to next
+            out[k] = self._code(values[k])
+            if w[k] > 0.0:
+                self._register(values[k])
+
+    def _look_up(self, values: Sequence[str | None], out: Ints) -> list[int]:
+        """Fill out with the codes that are remembered; list the places of all others."""
+        out[:] = np.frombuffer(bytes(map(self._memo.__getitem__, values)), np.uint8)
+        return list(np.flatnonzero(out == FORGOTTEN).tolist())
 
     def _code(self, value: str | None) -> int:
         key = _key(value)
@@ -204,7 +210,7 @@ class _Codes:
 
     def _remember(self, value: str | None, code: int) -> None:
         if len(self._memo) >= self._room:
-            self._memo = {None: 0}
+            self._memo = _Memo({None: 0})
         if len(value or "") <= MEMO_LENGTH:
             self._memo[value] = code
 

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from operator import methodcaller
 from typing import Any
 
 import msgspec
@@ -43,6 +44,8 @@ MOVING = {
 }
 
 log = logging.getLogger(__name__)
+
+_ERROR = methodcaller("error")  # called for every record
 
 
 class _Partition(msgspec.Struct):
@@ -136,7 +139,9 @@ class Source:
             return []
         messages = [first, *self._consumer.consume(limit - 1, 0)] if limit > 1 else [first]
         self._contact = time.monotonic()
-        records = [message for message in messages if message.error() is None]
+        records = messages
+        if any(map(_ERROR, messages)):
+            records = [message for message in messages if message.error() is None]
         if records and len(self._positions) == 1:
             self._last = {records[-1].partition() or 0: records[-1]}
         else:

@@ -1,8 +1,10 @@
 """Translate the bytes of records into events, and batches of events into arrays."""
 
+import math
+import struct
 from collections.abc import Mapping, Sequence
-from itertools import chain
-from operator import attrgetter, itemgetter
+from itertools import chain, starmap
+from operator import attrgetter
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -17,6 +19,7 @@ from service.faults import EPOCH_MS, LIMIT, Instant, Rules, explain, feature_fau
 Number = Annotated[float, msgspec.Meta(ge=-LIMIT, le=LIMIT)]
 Weight = Annotated[float, msgspec.Meta(ge=0.0, le=LIMIT)]
 Millis = Annotated[float, msgspec.Meta(ge=EPOCH_MS[0], le=EPOCH_MS[1])]
+PIECE = 100  # events decoded in one go; one that is at fault has its piece decoded once more
 KINDS: dict[str, Any] = {"number": Number, "boolean": bool, "category": str}
 
 F = TypeVar("F")
@@ -52,12 +55,13 @@ class Decoder:
         self._rules = Rules(dict(schema), labels, unknown == "ignore", max_bytes)
         self._groups = [[n for n in schema if schema[n] == kind] for kind in KINDS]
         self._regression = labels.kind == "regression"
-        # 1, 1.0 and true are one key of a dict but three labels: codes are kept by type.
-        self._codes: dict[tuple[type, object], float] = {}
+        self._codes = {label: float(code) for code, label in enumerate(labels.classes)}
         self.FeatureType = self._feature_type(forbid=unknown == "refuse")
-        # The strict type goes first where unknown features are ignored, too: it notices them.
-        self._strict = self._event_decoder(self._feature_type(forbid=True))
+        # A strict type goes first where unknown features are ignored, too: it notices them.
+        strict = self._feature_type(forbid=True)
+        self._strict = self._event_decoder(strict)
         self._lenient = self._event_decoder(self._feature_type(forbid=False))
+        self._narrow = self._event_decoder(strict, _usual(labels))
 
     def decode(self, value: bytes | None) -> Event[Any, Any]:
         """Return the event, or raise an EventError with the first fault's code."""
@@ -68,51 +72,64 @@ class Decoder:
             event = self._strict.decode(str(value, "utf-8"))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             event = self._decode_leniently(value)
-        if not self._regression and (event.label.__class__, event.label) not in self._codes:
-            self._remember(value, event.label)
+        if not self._regression:
+            try:
+                self._rules.labels.encode(event.label)
+            except ValueError:
+                raise explain(value, self._rules) from None
         return event
 
     def decode_many(self, values: Sequence[bytes | None]) -> tuple[list[Event[Any, Any]], Faults]:
         """Return the events among many values, and the index and error of every other one."""
         events: list[Event[Any, Any]] = []
         faults: Faults = []
-        read, codes, limit = self._strict.decode, self._codes, self._rules.max_bytes
-        for index, value in enumerate(values):
-            try:  # the way almost all go: `decode` in one piece, without a call of its own
-                if value is not None and len(value) <= limit:
-                    event = read(str(value, "utf-8"))
-                    if self._regression or (event.label.__class__, event.label) in codes:
-                        events.append(event)
-                        continue
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                pass  # `decode` says what is wrong with it
-            try:
-                events.append(self.decode(value))
-            except EventError as error:
-                faults.append((index, error))
+        for first in range(0, len(values), PIECE):
+            piece = values[first : first + PIECE]
+            good = self._decode_piece(piece)
+            if good is not None:
+                events += good
+                continue
+            for index, value in enumerate(piece, first):
+                try:
+                    events.append(self.decode(value))
+                except EventError as error:
+                    faults.append((index, error))
         return events, faults
+
+    def _decode_piece(self, values: Sequence[bytes | None]) -> list[Event[Any, Any]] | None:
+        """Return the events of values without a fault: what `decode` does, in fewer steps."""
+        try:
+            if max(map(len, values)) > self._rules.max_bytes:  # type: ignore[arg-type] # is caught
+                return None
+            str(b"\n".join(values), "utf-8")  # type: ignore[arg-type] # is caught
+            return list(map(self._narrow.decode, values))  # type: ignore[arg-type]
+        except (TypeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None  # one by one they say what is wrong, and where
 
     def tabulate(self, events: Sequence[Event[Any, Any]]) -> tuple[Table, Vec, Vec]:
         """Return the features, the labels (B,) and the weights (B,) of B events."""
         table = self.tabulate_features(list(map(attrgetter("features"), events)))
-        labels = map(attrgetter("label"), events)
+        labels: Any = map(attrgetter("label"), events)
         if not self._regression:
-            codes = self._codes
-            labels = (codes[label.__class__, label] for label in labels)  # type: ignore[assignment]
+            labels = map(self._codes.__getitem__, labels)
         y = np.fromiter(labels, np.float64, len(events))
-        w = np.fromiter(map(attrgetter("weight"), events), np.float64, len(events))
+        weights = list(map(attrgetter("weight"), events))
+        if weights.count(None) == len(weights):
+            return table, y, np.ones(len(weights))
+        w = np.array(weights, np.float64)
         w[np.isnan(w)] = 1.0
         return table, y, w
 
     def tabulate_features(self, features: Sequence[Any]) -> Table:
         """Return the features of B instances of `FeatureType`, grouped by kind."""
-        rows = list(map(msgspec.structs.astuple, features))
+        rows = map(msgspec.structs.astuple, features)
         n, b, c = map(len, self._groups)
-        return Table(
-            numbers=_matrix(rows, slice(0, n)),
-            booleans=_matrix(rows, slice(n, n + b)),
-            categories=[list(map(itemgetter(n + b + i), rows)) for i in range(c)],
-        )
+        B = len(features)
+        if not b + c:  # no column to take out: the rows one after another are the matrix
+            return Table(_pack(list(rows), n), np.empty((B, 0)), [])
+        columns = list(zip(*rows, strict=True)) or [()] * (n + b + c)
+        numbers, booleans = _pack(columns[:n], B).T, _pack(columns[n : n + b], B).T
+        return Table(numbers.copy("C"), booleans.copy("C"), columns[n + b :])
 
     def faults(self, obj: object, pointer: str) -> list[tuple[str, str]]:
         """List all that is wrong with one features object, each with its JSON pointer."""
@@ -129,7 +146,7 @@ class Decoder:
         try:
             return msgspec.defstruct(
                 "Features",
-                [(f"f{i}", kind | None, None) for i, kind in enumerate(kinds)],
+                [(f"f{i}", kind | None, _missing(kind)) for i, kind in enumerate(kinds)],
                 rename={f"f{i}": name for i, name in enumerate(names)},
                 forbid_unknown_fields=forbid,
                 gc=False,
@@ -137,8 +154,9 @@ class Decoder:
         except ValueError as err:
             raise ConfigError(f"features.schema has a name that cannot be used: {err}") from err
 
-    def _event_decoder(self, features: type) -> msgspec.json.Decoder[Event[Any, Any]]:
-        label: Any = bool | int | float | str
+    def _event_decoder(
+        self, features: type, label: Any = bool | int | float | str
+    ) -> msgspec.json.Decoder[Event[Any, Any]]:
         if self._regression:
             label = Annotated[float, msgspec.Meta(ge=self._rules.labels.least, le=LIMIT)]
         return msgspec.json.Decoder(Event[features, label])  # type: ignore[valid-type]
@@ -155,15 +173,30 @@ class Decoder:
         self.ignored += len(names - self._rules.schema.keys())
         return event
 
-    def _remember(self, value: bytes, label: Any) -> None:
-        try:
-            self._codes[label.__class__, label] = self._rules.labels.encode(label)
-        except ValueError:
-            raise explain(value, self._rules) from None
+
+def _missing(kind: Any) -> float | None:
+    """Return what stands for an absent feature: what its column is made of, if it can."""
+    return None if kind is str else math.nan
 
 
-def _matrix(rows: list[tuple[Any, ...]], columns: slice) -> Mat:
-    """Take some columns as floats; NumPy makes None a NaN, and true and false 1 and 0."""
-    width = columns.stop - columns.start
-    values = chain.from_iterable(map(itemgetter(columns), rows))
-    return np.fromiter(values, np.float64, len(rows) * width).reshape(len(rows), width)
+def _usual(labels: Labels) -> Any:
+    """Return a type of labels that the task knows, as most spell them, and of no other label; None
+    where there is no such type.
+    """
+    classes: Any = labels.classes
+    kinds = set(map(type, classes))
+    if kinds == {bool}:
+        return bool
+    if kinds == {str} or (kinds == {int} and max(map(abs, classes)) < 2**62):
+        return bool | Literal[classes] if classes == (0, 1) else Literal[classes]
+    return None
+
+
+def _pack(rows: list[tuple[Any, ...]], width: int) -> Mat:
+    """Return rows as floats (rows, width); true and false are 1 and 0, None is NaN."""
+    pack = struct.Struct(f"{width}d").pack
+    try:  # three times as fast as NumPy
+        flat = np.frombuffer(bytearray().join(starmap(pack, rows)))
+    except struct.error:  # features that are null, not just absent
+        flat = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width)
+    return flat.reshape(len(rows), width)

@@ -251,7 +251,7 @@ def test_a_batch_becomes_arrays() -> None:
 
     np.testing.assert_array_equal([[1, 2], [math.nan] * 2, [math.nan] * 2], table.numbers)
     np.testing.assert_array_equal([[1], [0], [math.nan]], table.booleans)
-    assert [["PT", None, "ES"]] == table.categories
+    assert [("PT", None, "ES")] == table.categories
     assert [1, 0, 1] == y.tolist()
     assert [0, 2.5, 1] == w.tolist()
     assert table.numbers.flags.c_contiguous
@@ -263,7 +263,7 @@ def test_an_empty_batch_keeps_its_shape() -> None:
 
     assert (0, 2) == table.numbers.shape
     assert (0, 1) == table.booleans.shape
-    assert [[]] == table.categories
+    assert [()] == table.categories
     assert (0,) == y.shape == w.shape
 
 
