@@ -13,7 +13,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +79,14 @@ def fill(bootstrap: str, topic: str, values: list[bytes]) -> None:
 
 
 def ceiling(bootstrap: str, topic: str, schema: dict[str, str], events: int) -> float:
-    """Consume, decode into the same type, fill a float array; return the seconds it took."""
+    """Consume, decode into the same type, fill a float array; return the seconds it took.
+
+    A category is the number of its value, in order of first sight.
+    """
     decoder = Decoder(schema, labels("binary"))
     decode, astuple = decoder._strict.decode, msgspec.structs.astuple
     numbers = sum(kind != "category" for kind in schema.values())
+    seen_values = [defaultdict(count().__next__) for _ in range(len(schema) - numbers)]
     client = Consumer({**TUNING, **FIXED, "bootstrap.servers": bootstrap, "group.id": "ceiling"})
     client.assign([TopicPartition(topic, 0, 0)])
     seen, begun = 0, time.perf_counter()
@@ -89,7 +95,11 @@ def ceiling(bootstrap: str, topic: str, schema: dict[str, str], events: int) -> 
         if first is None:
             continue
         batch = [decode(m.value()) for m in (first, *client.consume(1999, 0))]
-        np.array([astuple(e.features)[:numbers] for e in batch], dtype=np.float64)
+        rows = [astuple(e.features) for e in batch]
+        filled = np.empty((len(rows), len(schema)))
+        filled[:, :numbers] = [row[:numbers] for row in rows]
+        for j, codes in enumerate(seen_values, numbers):
+            filled[:, j] = [codes[row[j]] for row in rows]
         seen += len(batch)
     spent = time.perf_counter() - begun
     client.close()

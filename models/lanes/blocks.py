@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -11,7 +12,8 @@ from numba.core import cgutils
 from models.lanes.roles import Plan
 from models.lanes.traced import REAL, Traced
 
-INDEX, YES = ir.IntType(64), ir.Constant(ir.IntType(1), 1)
+INDEX = ir.IntType(64)
+TILE, GROUP = 64, 8  # rows of one mask, and as many as are compared at once
 WIDTH = 4  # numbers in a vector of AVX; LLVM cuts it in two where the machine's are shorter
 VECTORS = 8  # in the largest block: as many totals as sixteen registers have room for
 
@@ -77,6 +79,44 @@ def block_size(builder: Any, left: Any) -> Any:
     return builder.select(builder.icmp_signed("<=", beyond, index(0)), left, size)
 
 
+def least(builder: Any, a: Any, b: Any) -> Any:
+    """Return the smaller of two indices."""
+    return builder.select(builder.icmp_signed("<", a, b), a, b)
+
+
+def low_bits(builder: Any, count: Any) -> Any:
+    """Return a number whose lowest `count` bits are set, of 64."""
+    some = builder.lshr(index(-1), builder.and_(builder.sub(index(64), count), index(63)))
+    return builder.select(builder.icmp_signed("==", count, index(0)), index(0), some)
+
+
+def nonzero(module: Any) -> Any:
+    """Return a function of an address and a count, at most TILE: bit k of the answer is set where
+    number k there is not 0; nan is not. It is no part of every block: that would compile slowly.
+    """
+    name = "kaboost.nonzero"
+    if name in module.globals:
+        return module.globals[name]
+    kind = ir.FunctionType(INDEX, [REAL.as_pointer(), INDEX])
+    function = ir.Function(module, kind, name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    builder = ir.IRBuilder(function.append_basic_block())
+    numbers, count = function.args
+    bits = cgutils.alloca_once_value(builder, index(0))
+    whole = builder.and_(count, index(-GROUP))
+    for first, last, width in ((index(0), whole, GROUP), (whole, count, 1)):
+        with cgutils.for_range_slice(builder, first, last, index(width)) as (k, _):
+            group = ir.VectorType(REAL, width)
+            place = builder.bitcast(builder.gep(numbers, [k]), group.as_pointer())
+            zeros = ir.Constant(group, None)
+            differs = builder.fcmp_unordered("!=", builder.load(place, align=8), zeros)
+            found = builder.zext(builder.bitcast(differs, ir.IntType(width)), INDEX)
+            builder.store(builder.or_(builder.load(bits), builder.shl(found, k)), bits)
+    builder.ret(builder.load(bits))
+    return function
+
+
 class Block(NamedTuple):
     """A sweep over the learners of one block: vectors of `width` numbers at `offsets`."""
 
@@ -111,13 +151,58 @@ class Block(NamedTuple):
         rows = plan.pick(self.views, "Row", "NewRow")[0].shape[0]
         vectors = plan.pick(self.views, "Column", "Dense")
         inner = vectors[0].shape[0] if vectors else rows
-        with cgutils.for_range(builder, inner) as loop:
-            self.emit_row(loop.index, values, totals, beyond=False)
-        if vectors:
-            with cgutils.for_range_slice(builder, inner, rows, index(1)) as (j, _):
-                self.emit_row(j, values, totals, beyond=True)
+        if plan.pick(self.views, "Column"):
+            self.emit_nonzero_rows(rows, inner, values, totals)
+        else:
+            with cgutils.for_range(builder, inner) as loop:
+                self.emit_row(loop.index, values, totals, beyond=False)
+            if vectors:
+                with cgutils.for_range_slice(builder, inner, rows, index(1)) as (j, _):
+                    self.emit_row(j, values, totals, beyond=True)
         if plan.sums:
             self.store(Traced(builder, [builder.load(t) for t in totals]), self.views[-1].data)
+
+    def emit_nonzero_rows(
+        self, rows: Any, inner: Any, values: dict[str, list[Any]], totals: list[Any]
+    ) -> None:
+        """Emit the loops over the rows whose column is not 0, in their order.
+
+        A branch at every row would be mispredicted wherever features are one-hot. So 64 rows are
+        compared at once: where none is 0 a plain loop takes those that have a number in the column,
+        and another goes from bit to bit of what is left.
+        """
+        builder, left = self.builder, cgutils.alloca_once(self.builder, INDEX)
+        with cgutils.for_range_slice(builder, index(0), rows, index(TILE)) as (start, _):
+            count = least(builder, builder.sub(rows, start), index(TILE))
+            own = least(builder, builder.sub(inner, start), count)
+            own = builder.select(builder.icmp_signed("<", own, index(0)), index(0), own)
+            every = low_bits(builder, own)
+            (column,) = self.plan.pick(self.views, "Column")
+            marks = builder.call(nonzero(builder.module), [builder.gep(column.data, [start]), own])
+            builder.store(marks, left)
+            with builder.if_then(builder.icmp_unsigned("==", builder.load(left), every)):
+                with cgutils.for_range(builder, own) as loop:
+                    self.emit_row(builder.add(start, loop.index), values, totals, beyond=False)
+                builder.store(index(0), left)
+            rest = builder.xor(low_bits(builder, count), every)
+            builder.store(builder.or_(builder.load(left), rest), left)
+            with self.each_bit(left) as bit:
+                self.emit_row(builder.add(start, bit), values, totals, beyond=True)
+
+    @contextmanager
+    def each_bit(self, bits: Any) -> Iterator[Any]:
+        """Emit a loop over the bits that are set, the lowest first; none is set after it."""
+        builder = self.builder
+        head, body, done = (builder.append_basic_block(name) for name in ("next", "bit", "done"))
+        builder.branch(head)
+        builder.position_at_end(head)
+        left = builder.load(bits)
+        builder.cbranch(builder.icmp_unsigned("!=", left, index(0)), body, done)
+        builder.position_at_end(body)
+        builder.store(builder.and_(left, builder.sub(left, index(1))), bits)
+        yield builder.cttz(left, ir.Constant(ir.IntType(1), 1))
+        builder.branch(head)
+        builder.position_at_end(done)
 
     def emit_row(
         self, j: Any, values: dict[str, list[Any]], totals: list[Any], *, beyond: bool
@@ -125,20 +210,19 @@ class Block(NamedTuple):
         """Emit the body for row j: into the totals, or back into the rows."""
         plan, builder = self.plan, self.builder
         columns, dense = (self.numbers(role, j, beyond) for role in ("Column", "Dense"))
-        with builder.if_then(self.all_differ_from_0(columns), likely=True):
-            read, replaced = (
-                [table.row(builder, j) for table in plan.pick(self.views, role)]
-                for role in ("Row", "NewRow")
-            )
-            values |= {"Row": [self.load(row) for row in read], "Column": columns}
-            values |= {"NewRow": [self.load(row) for row in replaced], "Dense": dense}
-            values["Sum"] = [Traced(builder, [builder.load(total) for total in totals])]
-            made = plan.apply(values)
-            if plan.sums:
-                for part, total in zip(made.parts, totals, strict=True):
-                    builder.store(part, total)
-            else:
-                self.replace(replaced, made)
+        read, replaced = (
+            [table.row(builder, j) for table in plan.pick(self.views, role)]
+            for role in ("Row", "NewRow")
+        )
+        values |= {"Row": [self.load(row) for row in read], "Column": columns}
+        values |= {"NewRow": [self.load(row) for row in replaced], "Dense": dense}
+        values["Sum"] = [Traced(builder, [builder.load(total) for total in totals])]
+        made = plan.apply(values)
+        if plan.sums:
+            for part, total in zip(made.parts, totals, strict=True):
+                builder.store(part, total)
+        else:
+            self.replace(replaced, made)
 
     def numbers(self, role: str, j: Any, beyond: bool) -> list[Traced]:
         """Load number j of every vector of a role; 1 where it may be beyond the end and is."""
@@ -151,14 +235,6 @@ class Block(NamedTuple):
                 place = builder.select(inside, place, one)
             found.append(Traced(builder, [builder.load(place)]))
         return found
-
-    def all_differ_from_0(self, numbers: list[Traced]) -> Any:
-        """Return whether no number is 0; nan is none."""
-        answer = YES
-        for number in numbers:
-            differs = self.builder.fcmp_unordered("!=", number.parts[0], ir.Constant(REAL, 0.0))
-            answer = self.builder.and_(answer, differs)
-        return answer
 
     def replace(self, places: list[Any], made: Any) -> None:
         """Store what the body returned; all it read was loaded before."""

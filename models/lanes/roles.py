@@ -10,9 +10,9 @@ Row = Any  # row j of a table (rows, N); the first table has no more rows than t
 NewRow = Any  # the same, replaced by what the body returns
 Lane = Any  # a vector (N,)
 NewLane = Any  # the same, replaced by what the body returns
-Column = Any  # number j of a vector, 1 beyond its end (the bias); rows where it is 0 are left out
-# (the first such vector, of either kind, is the shortest)
-Dense = Any  # the same, but its zeros count
+Column = Any  # number j of a vector, 1 beyond its end (the bias); rows where it is 0 are left out;
+# one at most, and no vector is shorter
+Dense = Any  # the same, but its zeros count; the first is the shortest
 Number = Any  # one number for all
 Sum = Any  # a running total (N,) from 0, what the body returned of the row before; rows are read
 ROLES = ("Row", "NewRow", "Lane", "NewLane", "Column", "Dense", "Number", "Sum")
@@ -30,6 +30,9 @@ class Plan(NamedTuple):
         roles = tuple(str(p.annotation) for p in inspect.signature(body).parameters.values())
         if not set(roles) <= set(ROLES):
             raise TypeError(f"{body.__name__}: {roles} are not all of {', '.join(ROLES)}")
+        vectors = [role for role in roles if role in ("Column", "Dense")]
+        if "Column" in vectors[1:]:
+            raise TypeError(f"{body.__name__}: {roles}; one Column at most, before any Dense")
         return cls(body, roles)
 
     @property

@@ -90,6 +90,22 @@ def test_sweep_is_the_loop_bit_for_bit(N, rows):
         assert a.tobytes() == b.tobytes() == c.tobytes()
 
 
+@pytest.mark.parametrize("d", [8, 9, 54, 63, 64, 65, 129])
+@pytest.mark.parametrize("bias", [0, 1])
+def test_rows_are_found_by_masks(d, bias):
+    """Around every edge of a mask of 64, none 0 and nearly all 0: the same as the loop."""
+    for full in (0.0, 0.05, 1.0):
+        made = [case(d + bias, d, 5, seed=d) for _ in range(2)]
+        for _, _, x, *_ in made:
+            x[np.random.default_rng(d).random(d) >= full] = 0.0
+            x[x == 0.0] += full == 1.0
+        run_all(*made[0])
+        loop(*made[1])
+
+        for a, b in zip(*made, strict=True):
+            assert a.tobytes() == b.tobytes()
+
+
 @pytest.mark.parametrize("i", [0, 3, 8])
 def test_sweep_of_one_touches_no_neighbour(i):
     """A view of one learner is swept alone; the others keep their bits."""
