@@ -26,6 +26,7 @@ from models.verbs import (
     judge,
     kernel,
     link,
+    note,
     predict,
     prepare,
     reach,
@@ -281,6 +282,7 @@ def _predict(bank: Any, rule: Any, X: Mat, sizes: Any, scores: Mat) -> None:
     for k in range(X.shape[0]):
         answer(bank, X[k], h, room)
         sanitise(h, sound)
+        note(rule, X[k], desk)
         serve(rule, h, F, scores[k], desk)
 
 
@@ -290,6 +292,7 @@ def _prefixes(bank: Any, rule: Any, X: Mat, a: Scratch, sums: Mat3) -> None:
     for k in range(X.shape[0]):
         answer(bank, X[k], a.h, a.room)
         sanitise(a.h, a.sound)
+        note(rule, X[k], a.desk)
         serve(rule, a.h, a.F, yhat, a.desk)
         for c in range(a.F.shape[0]):
             for i in range(a.F.shape[1]):

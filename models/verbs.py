@@ -152,6 +152,13 @@ def serve(rule: Any, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
 
 
 @verb
+def note(rule: Any, x: Vec, desk: Vec) -> None:
+    """Note what `serve` will want to know of the event x (d,) itself, for a rule that draws its
+    answer.
+    """
+
+
+@verb
 def targets(
     rule: Any, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, desk: Vec
 ) -> None:

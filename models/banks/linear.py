@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,16 +13,18 @@ from models.banks.linear_adam import Adam
 from models.banks.linear_ftrl import Ftrl
 from models.banks.linear_invariant import Invariant
 from models.banks.linear_nag import Nag
+from models.banks.linear_ng import Ng
 from models.banks.linear_ogd import Ogd
 from models.banks.linear_schedule import Scheduled
 from models.banks.linear_sgd import Sgd
 from models.lanes import aligned
 from models.types import Param, Part
 
-OPTIONS: dict[str, dict[str, float]] = {  # what each step can be told, and its default
+OPTIONS: dict[str, dict[str, float | None]] = {  # what each step can be told, and its default
     "nag": {"lr": 0.5},
+    "ng": {"lr": 0.5},
     "sgd": {"lr": 0.05, "p": 0.0, "t0": 1.0},
-    "ogd": {"radius": 1.0, "norm": 1.0},
+    "ogd": {"radius": 1.0, "norm": 1.0, "t_max": None},
     "adagrad": {"lr": 0.5},
     "adam": {"lr": 0.001},
     "ftrl": {"lr": 0.5, "b": 1.0, "l1": 0.0, "l2": 0.0},
@@ -33,7 +36,7 @@ PARAMS = (
     Param(
         "lr",
         None,
-        "learning rate; .5 for nag and adagrad, .05 for sgd and invariant, .001 for adam; "
+        "learning rate; .5 for nag, ng and adagrad, .05 for sgd and invariant, .001 for adam; "
         "of ftrl its a, .5; ogd makes its own from radius and norm",
         1e-12,
         1e6,
@@ -49,6 +52,7 @@ PARAMS = (
     Param("t0", None, "of sgd: events after which the rate begins to fall; 1", 1e-6, 1e12),
     Param("radius", None, "of ogd: W, the largest length of a learner's weights; 1", 1e-6, 1e6),
     Param("norm", None, "of ogd: X, the largest length of features, bias included; 1", 1e-6, 1e6),
+    Param("t_max", None, "of ogd: events after which its rate falls no more", 1.0, 1e18),
     Param("b", None, "of ftrl: slows the first steps; 1", 1e-6, 1e6),
     Param("l1", None, "of ftrl: keeps weights at 0 that little speaks for; 0", 0.0, 1e6),
     Param("l2", None, "of ftrl: shrinks weights; 0", 0.0, 1e6),
@@ -84,12 +88,15 @@ def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> Any:
     w = aligned(np.zeros((m, rows, N)))
     if step == "nag":
         return Nag(w, np.zeros(rows), aligned(w), np.zeros(N), np.zeros(N), lr, *view)
+    if step == "ng":
+        return Ng(w, np.zeros(rows), np.zeros(N), np.zeros(N), lr, *view)
     if step == "sgd" and params["p"] == 0.0:
         return Sgd(w, lr, *view)
     if step == "sgd":
         return Scheduled(w, np.zeros(N), lr, params["t0"], params["p"], *view)
     if step == "ogd":
-        return Ogd(w, np.zeros(N), params["radius"], params["norm"], *view)
+        slowest = params.get("t_max", math.inf)
+        return Ogd(w, np.zeros(N), params["radius"], params["norm"], slowest, *view)
     if step == "adagrad":
         return AdaGrad(w, aligned(w), lr, *view)
     if step == "adam":

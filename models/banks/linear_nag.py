@@ -46,7 +46,7 @@ def _(bank: Nag, i: int) -> Nag:
 
 @prepare.register
 def _(bank: Nag, x: Vec) -> None:
-    rescale(bank, x)
+    rescale(bank, x, False)
 
 
 @kernel
@@ -102,8 +102,10 @@ def _(bank: Nag, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat)
     m, rows, _ = bank.w.shape
     d = x.shape[0]
     residual(h, target, weight, mode)
-    rescale(bank, x)
-    rates(bank, x, weight)
+    rescale(bank, x, False)
+    shares(bank, x, weight)
+    for i in range(weight.shape[0]):
+        weight[i] = bank.lr * math.sqrt(weight[i])
     for c in range(m):
         if not bank.cyclic:
             adapt(bank.w[c], bank.S[c], x, bank.s, target[c], weight)
@@ -117,13 +119,16 @@ def _(bank: Nag, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat)
 
 
 @kernel
-def rescale(bank: Nag, x: Vec) -> None:
-    """Carry the weights of every feature that is larger than ever before over to its new scale."""
+def rescale(bank: Any, x: Vec, squared: bool) -> None:
+    """Carry the weights of every feature that is larger than ever before over to its new scale: by
+    the ratio of the scales, or by its square.
+    """
     m, rows, N = bank.w.shape
     for j in range(rows):
         size = abs(x[j]) if j < x.shape[0] else 1.0
         if size > bank.s[j]:
             shrink = bank.s[j] / size
+            shrink *= shrink if squared else 1.0
             for c in range(m):
                 for i in range(N):
                     bank.w[c, j, i] *= shrink
@@ -131,9 +136,9 @@ def rescale(bank: Nag, x: Vec) -> None:
 
 
 @kernel
-def rates(bank: Nag, x: Vec, weight: Vec) -> None:
-    """Count the event in t and n of every learner of positive weight; overwrite weight (N,) with lr
-    sqrt(t/n).
+def shares(bank: Any, x: Vec, weight: Vec) -> None:
+    """Count the event in t and n of every learner of positive weight; overwrite weight (N,) with
+    t/n.
     """
     rows, N = bank.w.shape[1], weight.shape[0]
     d = x.shape[0]
@@ -150,7 +155,7 @@ def rates(bank: Nag, x: Vec, weight: Vec) -> None:
                 norm += (x[j] / bank.s[j]) * (x[j] / bank.s[j])
             bank.t[i] += 1.0
             bank.n[i] += norm
-            weight[i] = bank.lr * math.sqrt(bank.t[i] / bank.n[i]) if bank.n[i] > 0.0 else 0.0
+            weight[i] = bank.t[i] / bank.n[i] if bank.n[i] > 0.0 else 0.0
 
 
 @renew.register

@@ -23,6 +23,7 @@ class Ogd(NamedTuple):
     t: Vec  # (N,) events each learner took
     radius: float  # W
     norm: float  # X
+    t_max: float  # events after which the rate falls no more
     cyclic: bool  # learner i sees only feature (first + i) mod d, and the bias
     first: int  # 0; the learner's own number in a bank of one
 
@@ -40,7 +41,7 @@ def _(bank: Ogd) -> int:
 @one.register
 def _(bank: Ogd, i: int) -> Ogd:
     w, t = bank.w[:, :, i : i + 1], bank.t[i : i + 1]
-    return Ogd(w, t, bank.radius, bank.norm, bank.cyclic, bank.first + i)
+    return Ogd(w, t, bank.radius, bank.norm, bank.t_max, bank.cyclic, bank.first + i)
 
 
 @renew.register
@@ -65,7 +66,7 @@ def _(bank: Ogd, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat)
     for i in range(weight.shape[0]):
         if weight[i] > 0.0:
             bank.t[i] += 1.0
-            weight[i] = bank.radius / (bank.norm * math.sqrt(bank.t[i]))
+            weight[i] = bank.radius / (bank.norm * math.sqrt(min(bank.t[i], bank.t_max)))
     pace(target, weight)
     walk(bank, x, target)
     project(bank, weight, room[0])

@@ -14,18 +14,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from models.draws import State, generator, uniform
-from models.numeric import sigmoid
+from models.numeric import fill, sigmoid
 from models.rules.votes import DISCRETE, cast_vote, classifying, judge_votes, say_vote, vote_loss
 from models.types import Ints, Mat, Param, Part, Setting, Vec
 from models.verbs import (
     adapt,
     assess,
     cost,
+    desks,
     forward,
     judge,
     kernel,
     learning_only,
     link,
+    note,
     say,
     serve,
     targets,
@@ -102,11 +104,22 @@ def _(rule: AdaBoostOl, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
     yhat[0] = sample(rule, h, float(rule.drawn[()])) if rule.vote == SAMPLED else F[0, h.shape[1]]
 
 
+@desks.register
+def _(rule: AdaBoostOl) -> int:
+    return 1  # what the event itself draws
+
+
+@note.register
+def _(rule: AdaBoostOl, x: Vec, desk: Vec) -> None:
+    if rule.vote == SAMPLED:
+        fill(desk, hashed(x))
+
+
 @serve.register
 def _(rule: AdaBoostOl, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
     # A pure prediction draws nothing: the event itself says which expert answers (7.8).
     gather(rule, h, F)
-    yhat[0] = sample(rule, h, hashed(h)) if rule.vote == SAMPLED else F[0, h.shape[1]]
+    yhat[0] = sample(rule, h, float(desk[0])) if rule.vote == SAMPLED else F[0, h.shape[1]]
 
 
 @targets.register
@@ -167,17 +180,16 @@ def _(rule: AdaBoostOl, loss: Any, s: Vec, p: Vec) -> None:
 
 
 @kernel
-def hashed(h: Mat) -> float:
-    """Return a number in [0, 1) that depends on nothing but h (m, N).
+def hashed(x: Vec) -> float:
+    """Return a number in [0, 1) that depends on nothing but x (d,).
 
     Modulo the prime 2^31 - 1, so that no product leaves 64 bits.
     """
     found = 1
-    for c in range(h.shape[0]):
-        for i in range(h.shape[1]):
-            bits = int(np.float64(h[c, i]).view(np.int64))
-            found = (found * MULTIPLIER + bits % PRIME) % PRIME
-    for _ in range(3):  # neighbours in h must not be neighbours here
+    for j in range(x.shape[0]):
+        bits = int(np.float64(x[j]).view(np.int64))
+        found = (found * MULTIPLIER + bits % PRIME) % PRIME
+    for _ in range(3):  # neighbours in x must not be neighbours here
         found = (found * MULTIPLIER) % PRIME
     return found / PRIME
 

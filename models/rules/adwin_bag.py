@@ -13,7 +13,17 @@ import numpy as np
 
 from models.adwin import Adwin, adwin, clear, detect, estimate
 from models.numeric import chosen
-from models.rules.oza import CLASSES, FEED, RATE, Feed, aim, feeding, poll_equals, teach
+from models.rules.oza import (
+    CLASSES,
+    FEED,
+    RATE,
+    Feed,
+    aim,
+    feeding,
+    poll_equals,
+    teach,
+    unused_rate,
+)
 from models.rules.votes import classifying, votes
 from models.types import Ints, Mat, Param, Part, Setting, Vec
 from models.verbs import boost, forward, kernel, learning_only, predict_one, renew, sequential
@@ -89,6 +99,7 @@ ADWIN_BAG = Part(
         Param("delta", 0.002, "chance that a detector raises a false alarm", 1e-12, 1.0),
     ),
     _make,
+    unused_rate,
     likes={"n": 10},
     losses=CLASSES,
 )

@@ -39,6 +39,7 @@ class OzaBoost(NamedTuple):
 
     mode: int
     feed: Feed
+    t_max: float  # weight of events after which sc and sw forget
     sc: Vec  # (N,) weight of the events it got right
     sw: Vec  # (N,) weight of those it got wrong
     votes: Vec  # (N,) what its vote counts: ln((1-e)/e), 0 from error 1/2 on
@@ -109,11 +110,7 @@ def _(rule: OzaBoost, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, turn:
         teach(rule, bank, i, x, (weight, T, W), turn)
         predict_one(bank, i, x, turn)
         right = chosen(turn.h, 0) == label
-        sums = rule.sc if right else rule.sw
-        sums[i] += weight
-        if sums[i] > 0.0:  # a long run of halvings ends at 0
-            weight *= (rule.sc[i] + rule.sw[i]) / (2.0 * sums[i])
-        rule.votes[i] = vote(rule.sc[i], rule.sw[i])
+        weight = count(rule, i, weight, right)
 
 
 @boost.register
@@ -129,6 +126,21 @@ def _(rule: OzaMean, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, turn: 
         for c in range(y.shape[0]):
             T[c, i] = y[c]
         teach(rule, bank, i, x, (w, T, W), turn)
+
+
+@kernel
+def count(rule: OzaBoost, i: int, weight: float, right: bool) -> float:
+    """Count the event's weight for learner i; return the weight for the learner after it."""
+    sums = rule.sc if right else rule.sw
+    sums[i] += weight
+    total = rule.sc[i] + rule.sw[i]
+    if sums[i] > 0.0:  # a long run of halvings ends at 0
+        weight *= total / (2.0 * sums[i])
+    if total > rule.t_max:
+        rule.sc[i] *= rule.t_max / total
+        rule.sw[i] *= rule.t_max / total
+    rule.votes[i] = vote(rule.sc[i], rule.sw[i])
+    return weight
 
 
 @kernel
@@ -219,6 +231,17 @@ FEED = Param(
     choices=("poisson", "weight"),
 )
 RATE = Param("rate", 1.0, "what multiplies the rate of the Poisson draw", 1e-6, 100.0)
+T_MAX = Param(
+    "t_max", None, "weight of events after which counts of right and wrong forget", 1.0, 1e18
+)
+
+
+def unused_rate(context: Mapping[str, Any]) -> str | None:
+    """Refuse a rate where nothing is drawn."""
+    own = context["rule"]
+    if own["feed"] == "weight" and own["rate"] != RATE.default:
+        return "rate multiplies the Poisson draw, and feed weight draws nothing; leave it out"
+    return None
 
 
 def feeding(params: Mapping[str, Any], setting: Setting) -> Feed:
@@ -229,9 +252,9 @@ def feeding(params: Mapping[str, Any], setting: Setting) -> Feed:
 
 def _boost(params: Mapping[str, Any], setting: Setting) -> OzaBoost:
     N = setting.learners
-    return OzaBoost(
-        classifying(setting), feeding(params, setting), np.zeros(N), np.zeros(N), np.zeros(N)
-    )
+    slowest = math.inf if params["t_max"] is None else params["t_max"]
+    feed = feeding(params, setting)
+    return OzaBoost(classifying(setting), feed, slowest, np.zeros(N), np.zeros(N), np.zeros(N))
 
 
 def _bag(params: Mapping[str, Any], setting: Setting) -> OzaBag | OzaMean:
@@ -245,8 +268,9 @@ OZA_BOOST = Part(
     "oza_boost",
     "every learner sees an event the oftener the more of those before it were wrong",
     "Oza, Russell 2001; Oza 2005",
-    (FEED, RATE),
+    (FEED, RATE, T_MAX),
     _boost,
+    unused_rate,
     likes={"n": 10},
     losses=CLASSES,
 )
@@ -256,6 +280,7 @@ OZA_BAG = Part(
     "Oza, Russell 2001",
     (FEED, RATE),
     _bag,
+    unused_rate,
     likes={"n": 10},
     losses=(*CLASSES, *NUMBERS),
 )

@@ -59,6 +59,7 @@ def _make(params: Mapping[str, Any], setting: Setting) -> Sgb:
 
 def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
     own["eta"] = step(own, loss, full["bank"]["n"])
+    own["gamma"] = None  # it is in eta now
 
 
 def _forbids(context: Mapping[str, Any]) -> str | None:
@@ -69,8 +70,11 @@ def _forbids(context: Mapping[str, Any]) -> str | None:
         name = "averaged" if own["averaged"] else "avg_halflife"
         if bank["kind"] != "linear":
             return f"{name} averages hypotheses that are linear in their weights; take bank linear"
-        if bank["step"] == "nag":
-            return f"{name} cannot average nag, which rescales its weights; take another step"
+        if bank["step"] in ("nag", "ng"):
+            return (
+                f"{name} cannot average {bank['step']}, which rescales its weights; take another "
+                "step"
+            )
     return None
 
 
@@ -79,6 +83,8 @@ def step(params: Mapping[str, Any], loss: Any, N: int) -> float:
     32 learners).
     """
     eta, beta = params["eta"], smoothness(loss)
+    if eta != "edge" and params["gamma"] is not None:
+        raise ModelError("rule.gamma: is for eta: edge alone; leave it out, or take eta: edge")
     if eta is None:
         if beta is None:
             return 0.1
@@ -105,7 +111,7 @@ SGB = Part(
         Param("gamma", None, "edge of the weak learners, for eta: edge", 1e-12, 1.0),
         Y0,
         Y0_FREEZE,
-        Param("averaged", False, "serve the average of all hypotheses; linear banks but nag"),
+        Param("averaged", False, "serve the average of all hypotheses; linear banks but nag, ng"),
         Param(
             "avg_halflife", None, "serve an average whose memory halves in so many events", 1, 1e12
         ),

@@ -22,7 +22,7 @@ from tests.contracts import subjects
 from tests.kafka.client import encode
 from tests.service.learning import saved, settings_for, until
 
-SCHEMA = {f"x{j}": "number" for j in range(subjects.FEATURES)}  # the widths contracts compile for
+CONV = {"kind": "conv", "n": 2, "lr": 0.05}
 ROOT = Path(__file__).parents[2]
 TASKS = {"softmax": "multiclass", **dict.fromkeys(subjects.MARGIN, "binary")}
 EVENTS = 700  # more than the 500 labels by which Online Gradient Boosting maps them
@@ -37,19 +37,25 @@ def systems():
         if m == 1 and loss["kind"] in ("squared", "logistic", "exponential"):
             seen.setdefault(name, (TASKS.get(loss["kind"], "regression"), spec))
     many = {"rule": "bbm", "bank": subjects.BANKS[0], "multiclass": "one_vs_rest", "seed": 7}
-    return {**seen, "one_vs_rest": ("multiclass", many)}
+    image = {"rule": {"kind": "sgb"}, "bank": CONV, "loss": {"kind": "logistic"}, "seed": 7}
+    return {**seen, "one_vs_rest": ("multiclass", many), "sgb-conv": ("binary", image)}
 
 
 SYSTEMS = systems()
 
 
-def stream(task):
+def schema_of(spec):
+    width = 784 if spec["bank"] == CONV else subjects.FEATURES
+    return {f"x{j}": "number" for j in range(width)}
+
+
+def stream(task, schema):
     r = np.random.default_rng(3)
     for _ in range(EVENTS):
-        x = r.normal(size=subjects.FEATURES).round(3)
+        x = r.normal(size=len(schema)).round(3)
         z = float(x[0] - 0.5 * x[1] + 0.1 * r.normal())
         label = {"regression": z, "binary": int(z > 0), "multiclass": int(np.digitize(z, (-1, 1)))}
-        yield dict(zip(SCHEMA, x.tolist(), strict=True)), label[task]
+        yield dict(zip(schema, x.tolist(), strict=True)), label[task]
 
 
 def start(settings):
@@ -72,9 +78,9 @@ def learned(process, settings, offset=None):
 
 def alone(settings, values):
     """The same events learned in this process, in one batch."""
-    task = settings.task
-    model = Model(task.kind, settings.model, SCHEMA, task.labels)
-    table, y, w = (decoder := Decoder(SCHEMA, model.labels)).tabulate(
+    task, schema = settings.task, settings.features.columns
+    model = Model(task.kind, settings.model, schema, task.labels)
+    table, y, w = (decoder := Decoder(schema, model.labels)).tabulate(
         [decoder.decode(value) for value in values]
     )
     seen, scores = baselines(model.labels), model.learn_table(table, y, w)
@@ -94,12 +100,13 @@ def gauges(settings, name):
 def test_system(name, topic, broker, send, tmp_path):
     """It learns, is killed in the middle, goes on, and serves what it learned."""
     task, spec = SYSTEMS[name]
+    schema = schema_of(spec)
     settings = settings_for(
-        broker.bootstrap, tmp_path, topic, features={"schema": SCHEMA}, model=spec,
+        broker.bootstrap, tmp_path, topic, features={"schema": schema}, model=spec,
         task={"kind": task, **({"labels": [0, 1, 2]} if task == "multiclass" else {})},
         checkpoints={"every_seconds": 0.05},
     )  # fmt: skip
-    values = [encode(*event) for event in stream(task)]
+    values = [encode(*event) for event in stream(task, schema)]
     first = start(settings)
     send(topic, values[:350])
     until(lambda: learned(first, settings))

@@ -161,6 +161,17 @@ def test_serving_draws_nothing():
     assert said[split, 0].mean() == pytest.approx(expected[split, 0].mean(), abs=0.1)
 
 
+def test_the_event_itself_draws_the_expert():
+    """Events of which all learners say the same get experts of their own, each by its weight."""
+    booster = made({"kind": "adaboost_ol", "vote": "sampled"})
+    booster.bank.w[0, -1] = 1.0, -1.5, -1.0  # the bias alone
+    booster.rule.alpha[:] = 1.0
+    booster.rule.v[:] = 0.2, 0.3, 0.5  # they say +1, +1 (a sum of 0), -1
+    X = np.random.default_rng(1).normal(size=(4_000, booster.shape[0]))
+
+    assert models.predict_many(booster, X).mean() == pytest.approx(0.0, abs=0.05)
+
+
 def test_learning_draws_from_the_generator():
     """The score made while learning follows the draw in the state, the served one does not."""
     booster = made({"kind": "adaboost_ol", "vote": "sampled"})
@@ -172,7 +183,7 @@ def test_learning_draws_from_the_generator():
         booster.rule.drawn[()] = u
         forward(booster.rule, h, F, s, np.empty(0))
         found.append(s[0])
-        serve(booster.rule, h, F, s, np.empty(0))
+        serve(booster.rule, h, F, s, np.array([0.5]))
         found.append(s[0])
 
     assert found[::2] == [1, 1, 1, -1, -1]  # experts 1, 1, 2 (a sum of 0 is +1), 3, 3

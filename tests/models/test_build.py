@@ -70,6 +70,8 @@ def test_step_size(rule, n, loss, eta):
         ({"bank": 3}, "names no kind"),
         ({"bank": {"kind": [1]}}, "is not known"),
         ({"rule": {"kind": "sgb", "eta": "edge"}}, "needs gamma"),
+        ({"rule": {"kind": "sgb", "eta": 0.1, "gamma": 0.2}}, "gamma: is for eta: edge alone"),
+        ({"rule": {"kind": "oza_bag", "feed": "weight", "rate": 2.0}}, "feed weight draws nothing"),
         ({"rule": {"kind": "sgb", "eta": 0.0}}, "rule.eta"),
         ({"rule": {"kind": "sgb", "y0": "walking"}}, "rule.y0"),
         ({"loss": {"kind": "squared", "l2": -1}}, "loss.l2"),

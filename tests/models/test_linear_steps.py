@@ -13,6 +13,7 @@ from tests.models.bank_twins import agree, made, say, tasks, teach
 
 STEPS = (
     {"step": "ogd", "radius": 2.0, "norm": 3.0},
+    {"step": "ogd", "radius": 2.0, "norm": 3.0, "t_max": 4},
     {"step": "adagrad"},
     {"step": "adam", "lr": 0.05},
     {"step": "ftrl", "l1": 0.2, "l2": 0.1},
@@ -60,6 +61,7 @@ def test_a_cyclic_learner_moves_what_it_sees(step):
     ("step", "known"),
     [
         ("nag", {"lr": 0.5}),
+        ("ng", {"lr": 0.5}),
         ("sgd", {"lr": 0.05, "p": 0.0, "t0": 1.0}),
         ("ogd", {"radius": 1.0, "norm": 1.0}),
         ("adagrad", {"lr": 0.5}),
@@ -80,7 +82,7 @@ def test_a_step_has_its_own_options(step, known):
 @pytest.mark.parametrize(
     ("told", "says"),
     [
-        ({"step": "ogd", "lr": 0.1}, "lr is no option of the step ogd; .* step nag or sgd"),
+        ({"step": "ogd", "lr": 0.1}, "lr is no option of the step ogd; .* step nag or ng or sgd"),
         ({"step": "nag", "p": 0.5}, "p is no option of the step nag; .* step sgd"),
         ({"step": "adam", "l1": 0.0}, "l1 is no option of the step adam; .* step ftrl"),
         ({"step": "sgd", "radius": 1.0}, "radius is no option of the step sgd; .* step ogd"),

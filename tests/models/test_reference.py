@@ -77,12 +77,13 @@ def test_linear_banks(n, step, lr, eta, expected):
     assert booster.progress.mean_loss == pytest.approx(expected, rel=1e-6)
 
 
-def test_nag_is_blind_to_scale():
+@pytest.mark.parametrize("step", ["nag", "ng"])
+def test_nag_is_blind_to_scale(step):
     """7.1 and 10.7: features times (1, 100, .01, 10, .1) give the same loss."""
     X, z = stream_r(0.1)
     losses = []
     for scale in (np.ones(5), np.array([1, 100, 0.01, 10, 0.1])):
-        spec = {"rule": {"kind": "sgb", "eta": 1.0, "y0": 0.0}, "bank": linear(1, "nag", 0.5)}
+        spec = {"rule": {"kind": "sgb", "eta": 1.0, "y0": 0.0}, "bank": linear(1, step, 0.5)}
         booster = models.build({**spec, "loss": "squared"}, d=5)
         models.learn_many(booster, X * scale, z)
         losses.append(booster.progress.mean_loss)

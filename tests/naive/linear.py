@@ -25,6 +25,11 @@ class LinearLearner:
 
     def predict(self, x):
         x = self.features(x)
+        if self.step == "ng":
+            return [
+                sum(a * (b if abs(b) <= k else k * k / b) for a, b, k in terms)
+                for terms in (zip(row, x, self.known(), strict=True) for row in self.w)
+            ]
         if self.step != "nag":
             return [sum(a * b for a, b in zip(row, x, strict=True)) for row in self.w]
         return [
@@ -39,7 +44,7 @@ class LinearLearner:
         for row in self.w:
             for j in range(self.rows - self.bias):
                 if new[j] > old[j]:
-                    row[j] *= old[j] / new[j]
+                    row[j] *= (old[j] / new[j]) ** (2 if self.step == "ng" else 1)
 
     def learn(self, x, target, weight, mode):
         if weight == 0:
@@ -47,7 +52,7 @@ class LinearLearner:
         h = self.predict(x)
         e, x = slope(h, target, weight, mode), self.features(x)
         self.t += 1
-        if self.step == "nag":
+        if self.step in ("nag", "ng"):
             self.n += sum((b / k) ** 2 for b, k in zip(x, self.known(), strict=True) if b)
         if self.step == "invariant" and mode == SQUARE and any(x):
             length = sum(v * v for v in x)
@@ -71,7 +76,10 @@ class LinearLearner:
         self.w[c][j] -= self.lr * G
 
     def ogd(self, c, j, G):
-        self.w[c][j] -= self.spec["radius"] / (self.spec["norm"] * math.sqrt(self.t)) * G
+        self.w[c][j] -= self.spec["radius"] / (self.spec["norm"] * math.sqrt(self.rounds())) * G
+
+    def rounds(self):
+        return min(self.t, self.spec.get("t_max", math.inf))
 
     def adagrad(self, c, j, G):
         self.S[c][j] += G**2
@@ -95,6 +103,10 @@ class LinearLearner:
             left = z[j] - math.copysign(l1, z[j])
             self.w[c][j] = -left / ((self.spec["b"] + math.sqrt(n[j])) / a + l2)
 
+    def ng(self, c, j, G):
+        if self.n and G:
+            self.w[c][j] -= self.lr * self.t / self.n * G / self.known()[j] ** 2
+
     def nag(self, c, j, G):
         scale = self.known()[j]
         self.S[c][j] += G * G
@@ -115,6 +127,6 @@ class LinearBank:
     def see(self, x):
         new = [max(a, abs(b)) for a, b in zip(self.scales, x, strict=True)]
         for one in self.learners:
-            if one.step == "nag":
+            if one.step in ("nag", "ng"):
                 one.rescale(self.scales, new)
         self.scales[:] = new

@@ -69,7 +69,11 @@ class OzaBoostRule(OzaRule):
             tasks.append((target, self.teach(i, x, target, lam)))
             mine = self.sc if self.right(i, x, label) else self.sw
             mine[i] += lam
-            lam *= (self.sc[i] + self.sw[i]) / (2 * mine[i])
+            total = self.sc[i] + self.sw[i]
+            lam *= total / (2 * mine[i])
+            if self.spec["t_max"] and total > self.spec["t_max"]:
+                self.sc[i] *= self.spec["t_max"] / total
+                self.sw[i] *= self.spec["t_max"] / total
         return h, tasks
 
 
