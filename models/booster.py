@@ -234,7 +234,7 @@ def _learn(
             fill(a.W, w)
             targets(rule, loss, y, a.h, a.F, a.G, a.T, a.W, a.desk)
             if bad + strays(a.T) > 0:
-                limit(seen, a.T, a.W, a.sound)
+                limit(seen, a.T, a.W, bad, a.sound)
             measure(seen, a.h, a.T, a.W, (rule.mode, reach(rule), w))
             update(bank, x, a.h, a.T, a.W, rule.mode, a.room)
             adapt(rule, loss, y, a.h, a.F, a.G, w, a.desk)
@@ -269,7 +269,7 @@ def _learn_in_turn(
             prepare(bank, x)
             boost(rule, bank, y, x, w, a.T, a.W, a.turn)
             if bad + strays(a.T) > 0:
-                limit(seen, a.T, a.W, a.sound)
+                limit(seen, a.T, a.W, bad, a.sound)
             measure(seen, a.h, a.T, a.W, (rule.mode, 1.0, w))
 
 
@@ -319,7 +319,8 @@ def _losses(rule: Any, loss: Any, scores: Mat, Y: Mat, found: Vec) -> None:
 
 @kernel
 def sanitise(h: Mat, sound: Vec) -> int:
-    """Put 0 where h (m, N) is not finite, mark those learners, return how many values it were.
+    """Put 0 where h (m, N) is not finite, and where that is anywhere 0 into sound (N,) for those
+    learners, 1 for the others; return how many values it were.
 
     A poisoned learner must not spoil the partial sums of those after it.
     """
@@ -328,9 +329,8 @@ def sanitise(h: Mat, sound: Vec) -> int:
     for c in range(m):
         for i in range(N):
             bad += not abs(h[c, i]) < math.inf
-    for i in range(N):
-        sound[i] = 1.0
     if bad > 0:
+        fill(sound, 1.0)
         for c in range(m):
             for i in range(N):
                 if not abs(h[c, i]) < math.inf:
@@ -351,11 +351,13 @@ def strays(T: Mat) -> int:
 
 
 @kernel
-def limit(seen: Progress, T: Mat, W: Vec, sound: Vec) -> None:
+def limit(seen: Progress, T: Mat, W: Vec, bad: int, sound: Vec) -> None:
     """Clip targets T (m, N) to +-1e6 and give weight 0 to a learner whose h or target is not
-    finite; count both.
+    finite; count both. `bad` and `sound` are as `sanitise` left them.
     """
     m, N = T.shape
+    if bad == 0:
+        fill(sound, 1.0)
     for c in range(m):
         for i in range(N):
             if not abs(T[c, i]) < math.inf:

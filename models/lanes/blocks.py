@@ -104,15 +104,23 @@ def nonzero(module: Any) -> Any:
     builder = ir.IRBuilder(function.append_basic_block())
     numbers, count = function.args
     bits = cgutils.alloca_once_value(builder, index(0))
-    whole = builder.and_(count, index(-GROUP))
-    for first, last, width in ((index(0), whole, GROUP), (whole, count, 1)):
-        with cgutils.for_range_slice(builder, first, last, index(width)) as (k, _):
-            group = ir.VectorType(REAL, width)
-            place = builder.bitcast(builder.gep(numbers, [k]), group.as_pointer())
-            zeros = ir.Constant(group, None)
-            differs = builder.fcmp_unordered("!=", builder.load(place, align=8), zeros)
-            found = builder.zext(builder.bitcast(differs, ir.IntType(width)), INDEX)
-            builder.store(builder.or_(builder.load(bits), builder.shl(found, k)), bits)
+
+    def mark(k: Any, width: int) -> None:
+        group = ir.VectorType(REAL, width)
+        place = builder.bitcast(builder.gep(numbers, [k]), group.as_pointer())
+        zeros = ir.Constant(group, None)
+        differs = builder.fcmp_unordered("!=", builder.load(place, align=8), zeros)
+        found = builder.zext(builder.bitcast(differs, ir.IntType(width)), INDEX)
+        builder.store(builder.or_(builder.load(bits), builder.shl(found, k)), bits)
+
+    last = builder.sub(count, index(GROUP))
+    with builder.if_else(builder.icmp_signed("<", last, index(0))) as (few, many):
+        with few, cgutils.for_range(builder, count) as loop:
+            mark(loop.index, 1)
+        with many:  # the last group starts early where it would not be full
+            with cgutils.for_range_slice(builder, index(0), last, index(GROUP)) as (k, _):
+                mark(k, GROUP)
+            mark(last, GROUP)
     builder.ret(builder.load(bits))
     return function
 
