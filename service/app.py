@@ -253,7 +253,7 @@ class Parent:
     def _pass_on(self, report: Report) -> None:
         directory = self._settings.snapshots.directory
         reason = report.reason
-        if report.state == "stopped":
+        if report.exit_code is not None:  # it ended; its own word says more than its code
             said = snapshots.read_status(directory)
             if said and said.exit_code == report.exit_code:
                 reason = f"{said.reason} ({report.reason})"

@@ -198,6 +198,8 @@ def test_learner_without_a_broker_is_tried_again(tmp_path: Path) -> None:
 
         assert "ended with exit code 4" in line["reason"]
         assert "the learner is" in program.probe(503)["detail"]  # type: ignore[index]
+        # While it waits for its next start, its own last word is told and not its code alone.
+        until(lambda: "127.0.0.1:1" in program.probe(503)["detail"])  # type: ignore[index]
 
 
 def test_dead_worker_is_replaced(serve: Program) -> None:
