@@ -52,8 +52,9 @@ def fit(
     *,
     m: int | None = None,
 ) -> Booster:
-    """Return a booster of the rule `gb` or `ogb_batch` that has learned a whole sample. Its progress
-    stays at 0: nothing was predicted before it was learned.
+    """Return a booster of the rule `gb` or `ogb_batch` that has learned a whole sample.
+
+    Its progress stays at 0: nothing was predicted before it was learned.
 
     Parameters
     ----------
