@@ -1,4 +1,6 @@
-"""Baselines: how well the prior and the last label would have predicted the same events."""
+"""Baselines: how well the prior and the last label would have predicted the same events, and how
+reliable the model's own probabilities were.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.labels import Labels
+from models.reliability import Reliability, check_many, reliability
 from models.types import LOSS_LIMIT, WEIGHT_LIMIT, Mat, ModelError, Vec
 from models.verbs import kernel
 
@@ -21,7 +24,8 @@ VALUE_LIMIT = 1e150  # of a number to predict: its square stays finite
 class Baselines(NamedTuple):
     """Progressive loss and error of model, prior and last label; sums are weighted by importance.
 
-    The last four are what the two baselines know: C is 0 for regression, which alone uses `mean`.
+    The four before the last are what the two baselines know: C is 0 for regression, which alone
+    uses `mean`.
     """
 
     loss_sum: Vec  # (3,) log-loss in nats, or half the squared difference
@@ -34,6 +38,7 @@ class Baselines(NamedTuple):
     transitions: Mat  # (C, C) weight of label k right after label j, at [j, k]
     last: Vec  # () class index, -1 before any; the number, 0 before any
     mean: Vec  # ()
+    reliability: Reliability  # of the model's probabilities, where there are two classes
 
     @property
     def mean_loss(self) -> Vec:
@@ -70,10 +75,13 @@ def baselines(labels: Labels) -> Baselines:
         transitions=np.zeros((C, C)),
         last=np.array(-1.0 if C else 0.0),
         mean=np.zeros(()),
+        reliability=reliability(),
     )
 
 
-def compare_many(seen: Baselines, losses: Vec, errors: Vec, y: Vec, w: Vec) -> None:
+def compare_many(
+    seen: Baselines, losses: Vec, errors: Vec, y: Vec, w: Vec, chances: Vec | None = None
+) -> None:
     """Record events in stream order; an event of weight 0 is left out.
 
     Parameters
@@ -86,6 +94,8 @@ def compare_many(seen: Baselines, losses: Vec, errors: Vec, y: Vec, w: Vec) -> N
         Class indices, or the numbers of a regression, (B,).
     w
         Importances, (B,).
+    chances
+        What the model gave the positive of two classes, (B,); None where it gives none.
 
     References
     ----------
@@ -101,15 +111,26 @@ def compare_many(seen: Baselines, losses: Vec, errors: Vec, y: Vec, w: Vec) -> N
     [0.0, 2.0, 2.0]
     """
     w = np.minimum(w, WEIGHT_LIMIT)
+    if chances is not None:
+        check_many(seen.reliability, chances, y, w)
     if seen.counts.size:
         _compare_classes(seen, losses, errors, y, w)
     else:
         _compare_numbers(seen, losses, errors, y, w)
 
 
+def copied(seen: Baselines) -> Baselines:
+    """Return the same figures in arrays of their own."""
+    inner = Reliability(*map(np.copy, seen.reliability))
+    own = {name: array.copy() for name, array in seen._asdict().items() if name != "reliability"}
+    return Baselines(**own, reliability=inner)
+
+
 def to_arrays(seen: Baselines) -> dict[str, NDArray[np.float64]]:
     """Return the arrays by name, `baselines.loss_sum` and so on; no copy."""
-    return {f"baselines.{name}": array for name, array in seen._asdict().items()}
+    own = seen._asdict()
+    inner = {f"reliability.{k}": array for k, array in own.pop("reliability")._asdict().items()}
+    return {f"baselines.{name}": array for name, array in (own | inner).items()}
 
 
 def from_arrays(labels: Labels, arrays: Mapping[str, NDArray[np.float64]]) -> Baselines:
@@ -128,7 +149,10 @@ def from_arrays(labels: Labels, arrays: Mapping[str, NDArray[np.float64]]) -> Ba
             raise ModelError(
                 f"{name}: missing or not {list(fresh.shape)} float64; these are not its arrays"
             )
-    return Baselines(**{name: arrays[f"baselines.{name}"] for name in Baselines._fields})
+    inner = {name: arrays[f"baselines.reliability.{name}"] for name in Reliability._fields}
+    own = [name for name in Baselines._fields if name != "reliability"]
+    found = {name: arrays[f"baselines.{name}"] for name in own}
+    return Baselines(**found, reliability=Reliability(**inner))
 
 
 @kernel

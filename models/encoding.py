@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from hashlib import blake2b
 from typing import NamedTuple
@@ -73,8 +73,8 @@ class Encoder:
     """
 
     def __init__(self, schema: Mapping[str, str], state: EncoderState | None = None) -> None:
-        self.schema = _checked(schema)
-        self.numbers, self.booleans, self.categories = (_of_kind(schema, kind) for kind in KINDS)
+        self.schema = checked(schema)
+        self.numbers, self.booleans, self.categories = of_kind(schema)
         self.state = _fresh(len(self.numbers), len(self.categories)) if state is None else state
         self.columns = _columns(self.numbers, self.booleans, self.categories)
         room = MEMO // max(1, len(self.categories))
@@ -194,7 +194,7 @@ class _Codes:
         return list(np.flatnonzero(out == FORGOTTEN).tolist())
 
     def _code(self, value: str | None) -> int:
-        key = _key(value)
+        key = hashed(value)
         is_full = len(self._slots) == SEEN
         code = self._slots.get(key, 1 + key % OTHERS if is_full else UNSEEN)
         if code != UNSEEN:
@@ -202,7 +202,7 @@ class _Codes:
         return code
 
     def _register(self, value: str | None) -> None:
-        key, used = _key(value), len(self._slots)
+        key, used = hashed(value), len(self._slots)
         if key not in self._slots and used < SEEN:
             self._keys[used] = key
             self._known[0] = used + 1
@@ -279,13 +279,14 @@ def _mark_codes(codes: Ints, X: Mat, first: int) -> None:
                 X[k, first + i * CODES + codes[i, k]] = 1.0
 
 
-def _key(value: str | None) -> int:
+def hashed(value: str | None) -> int:
     """Return the fixed 64-bit hash of a string; lone surrogates are strings as well."""
     text = (value or "").encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
 
 
-def _checked(schema: Mapping[str, str]) -> dict[str, str]:
+def checked(schema: Mapping[str, str]) -> dict[str, str]:
+    """Return a schema that can be; ModelError for an empty one or an unknown kind."""
     if not schema:
         raise ModelError("features: the schema is empty; name at least one feature and its kind")
     for name, kind in schema.items():
@@ -298,8 +299,11 @@ def _checked(schema: Mapping[str, str]) -> dict[str, str]:
     return dict(schema)
 
 
-def _of_kind(schema: Mapping[str, str], kind: str) -> tuple[str, ...]:
-    return tuple(name for name, of in schema.items() if of == kind)
+def of_kind(schema: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """Return the names of the numbers, the booleans and the categories, in the order of the
+    schema.
+    """
+    return (tuple(name for name, of in schema.items() if of == kind) for kind in KINDS)
 
 
 def _columns(

@@ -153,6 +153,12 @@ class Model:
         of_label = said[np.arange(len(said)), y.astype(np.int64)]
         return -np.log(np.clip(of_label, LEAST_SHARE, 1.0)), errors
 
+    def chances(self, scores: Mat) -> Vec | None:
+        """Return the probability (B,) of the positive of two classes; None where there is none."""
+        if self.task != "binary" or not self.probable:
+            return None
+        return predictions(self.booster, scores)[:, 0]
+
     def choose(self, probabilities: Mat) -> Ints:
         """Return the class index (B,) that probabilities (B, C) stand for.
 

@@ -19,7 +19,9 @@ from service.faults import EPOCH_MS, LIMIT, Instant, Rules, explain, feature_fau
 Number = Annotated[float, msgspec.Meta(ge=-LIMIT, le=LIMIT)]
 Weight = Annotated[float, msgspec.Meta(ge=0.0, le=LIMIT)]
 Millis = Annotated[float, msgspec.Meta(ge=EPOCH_MS[0], le=EPOCH_MS[1])]
-PIECE = 100  # events decoded in one go; one that is at fault has its piece decoded once more
+PIECE = 100  # events decoded in one go
+LITERAL = 2**62  # msgspec has types of smaller integers only
+TOGETHER = 1_000_000  # bytes that are checked in one go: as text they may be four times as many
 KINDS: dict[str, Any] = {"number": Number, "boolean": bool, "category": str}
 
 F = TypeVar("F")
@@ -56,12 +58,14 @@ class Decoder:
         self._groups = [[n for n in schema if schema[n] == kind] for kind in KINDS]
         self._regression = labels.kind == "regression"
         self._codes = {label: float(code) for code, label in enumerate(labels.classes)}
+        # 1, 1.0 and true are one key of a dict but three labels: known ones are kept by type.
+        self._known: set[tuple[type, object]] = set()
         self.FeatureType = self._feature_type(forbid=unknown == "refuse")
         # A strict type goes first where unknown features are ignored, too: it notices them.
         strict = self._feature_type(forbid=True)
         self._strict = self._event_decoder(strict)
         self._lenient = self._event_decoder(self._feature_type(forbid=False))
-        self._narrow = self._event_decoder(strict, _usual(labels))
+        self._narrow = self._usual_decoder(strict)
 
     def decode(self, value: bytes | None) -> Event[Any, Any]:
         """Return the event, or raise an EventError with the first fault's code."""
@@ -72,11 +76,12 @@ class Decoder:
             event = self._strict.decode(str(value, "utf-8"))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             event = self._decode_leniently(value)
-        if not self._regression:
+        if not self._regression and (event.label.__class__, event.label) not in self._known:
             try:
                 self._rules.labels.encode(event.label)
             except ValueError:
                 raise explain(value, self._rules) from None
+            self._known.add((event.label.__class__, event.label))
         return event
 
     def decode_many(self, values: Sequence[bytes | None]) -> tuple[list[Event[Any, Any]], Faults]:
@@ -84,28 +89,45 @@ class Decoder:
         events: list[Event[Any, Any]] = []
         faults: Faults = []
         for first in range(0, len(values), PIECE):
-            piece = values[first : first + PIECE]
-            good = self._decode_piece(piece)
-            if good is not None:
-                events += good
-                continue
-            for index, value in enumerate(piece, first):
-                try:
-                    events.append(self.decode(value))
-                except EventError as error:
-                    faults.append((index, error))
+            self._decode_piece(values[first : first + PIECE], first, events, faults)
         return events, faults
 
-    def _decode_piece(self, values: Sequence[bytes | None]) -> list[Event[Any, Any]] | None:
-        """Return the events of values without a fault: what `decode` does, in fewer steps."""
+    def _decode_piece(
+        self,
+        values: Sequence[bytes | None],
+        first: int,
+        events: list[Event[Any, Any]],
+        faults: Faults,
+    ) -> None:
+        """Do what `decode` does for each value, in fewer steps for as long as they are as most."""
+        usual, k = self._narrow if self._is_sound(values) else None, 0
+        while k < len(values):
+            if usual is not None:
+                before = len(events)
+                try:
+                    events.extend(map(usual.decode, values[k:]))  # type: ignore[arg-type] # sound
+                    return
+                except (msgspec.DecodeError, RecursionError):
+                    k += len(events) - before  # the values before the one it fails at are there
+            try:
+                events.append(self.decode(values[k]))
+                usual = None  # an event, but its label is written as few are
+            except EventError as error:
+                faults.append((first + k, error))
+            k += 1
+
+    def _is_sound(self, values: Sequence[bytes | None]) -> bool:
+        """Say whether all values are UTF-8 throughout and not too large; if not sure, they are
+        not.
+        """
         try:
-            together = b"\n".join(values)  # type: ignore[arg-type] # is caught
-            if len(together) > self._rules.max_bytes < max(map(len, values)):  # type: ignore[arg-type]
-                return None
-            str(together, "utf-8")
-            return list(map(self._narrow.decode, values))  # type: ignore[arg-type]
-        except (TypeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None  # one by one they say what is wrong, and where
+            size = sum(map(len, values))  # type: ignore[arg-type] # is caught
+            if size > TOGETHER or size > self._rules.max_bytes < max(map(len, values)):  # type: ignore[arg-type]
+                return False
+            str(b"\n".join(values), "utf-8")  # type: ignore[arg-type]
+        except (TypeError, UnicodeDecodeError):
+            return False
+        return True
 
     def tabulate(self, events: Sequence[Event[Any, Any]]) -> tuple[Table, Vec, Vec]:
         """Return the features, the labels (B,) and the weights (B,) of B events."""
@@ -162,6 +184,21 @@ class Decoder:
             label = Annotated[float, msgspec.Meta(ge=self._rules.labels.least, le=LIMIT)]
         return msgspec.json.Decoder(Event[features, label])  # type: ignore[valid-type]
 
+    def _usual_decoder(self, features: type) -> msgspec.json.Decoder[Event[Any, Any]] | None:
+        """Make a decoder that takes labels only as most spell them, and checks them by itself; none
+        where msgspec has no type for that.
+        """
+        classes: Any = self._rules.labels.classes
+        kinds = set(map(type, classes))
+        if self._regression:
+            return self._event_decoder(features)
+        if kinds == {bool}:
+            return self._event_decoder(features, bool)
+        if kinds == {str} or (kinds == {int} and max(map(abs, classes)) < LITERAL):
+            exact = Literal[classes]  # type: ignore[valid-type] # made as it runs
+            return self._event_decoder(features, bool | exact if classes == (0, 1) else exact)
+        return None
+
     def _decode_leniently(self, value: bytes) -> Event[Any, Any]:
         """Pass over unknown features and count them, where that is what the settings say."""
         if not self._rules.ignore_unknown:
@@ -178,19 +215,6 @@ class Decoder:
 def _missing(kind: Any) -> float | None:
     """Return what stands for an absent feature: what its column is made of, if it can."""
     return None if kind is str else math.nan
-
-
-def _usual(labels: Labels) -> Any:
-    """Return a type of labels that the task knows, as most spell them, and of no other label; None
-    where there is no such type.
-    """
-    classes: Any = labels.classes
-    kinds = set(map(type, classes))
-    if kinds == {bool}:
-        return bool
-    if kinds == {str} or (kinds == {int} and max(map(abs, classes)) < 2**62):
-        return bool | Literal[classes] if classes == (0, 1) else Literal[classes]
-    return None
 
 
 def _pack(rows: list[tuple[Any, ...]], width: int) -> Mat:

@@ -4,11 +4,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 from confluent_kafka import Message
 
 from models.adapters.river_model import RiverModel
-from models.baselines import Baselines
+from models.baselines import copied
 from service import notes, snapshots
 from service.config import Settings
 from service.live import Live
@@ -92,7 +91,7 @@ class LiveRoom(Room):
             self._replay = None
             self._live.trouble = ""
         header = {**self._header(), "cold_start": cold, "model": self._model.describe()}
-        seen = Baselines(*map(np.copy, self.state.baselines))
+        seen = copied(self.state.baselines)
         self._live.snapshot = Snapshot(self.version, self._model, header, seen)
         self._note_published(self.version)
         return self.version

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from models.baselines import PREDICTORS, Baselines
 from models.progressive import Progress
+from models.reliability import Reliability
 from models.types import Vec
 
 SHOWN = 32  # prefixes and weak learners at most, spread evenly
@@ -25,8 +26,9 @@ class _Figures(NamedTuple):
     weight_sum: float
     window_loss: Vec
     window_error: Vec
-    prefix_losses: Vec  # (N+1,)
-    edges: Vec  # (N,)
+    prefix_losses: Vec  # (N+1,), or (K, N+1) of several structures
+    edges: Vec  # (N,), or (K, N)
+    reliability: Reliability
 
 
 class Validation(Collector):
@@ -47,6 +49,7 @@ class Validation(Collector):
             baselines.window_error,
             progress.prefix_losses,
             progress.edges,
+            Reliability(*map(np.copy, baselines.reliability)),
         )
 
     def collect(self) -> Iterator[Metric]:
@@ -58,6 +61,7 @@ class Validation(Collector):
             yield _by_predictor("kaboost_progressive_error_window", _ERROR, now.window_error)
             yield _spread("kaboost_prefix_loss", _PREFIX, "prefix", now.prefix_losses, first=0)
             yield _spread("kaboost_weak_learner_edge", _EDGE, "learner", now.edges, first=1)
+            yield from _reliable(now.reliability)
 
 
 class LearnerMetrics(NamedTuple):
@@ -233,6 +237,11 @@ _LOSS = "Progressive loss over about the last thousand events."
 _ERROR = "Progressive error over about the last thousand events."
 _PREFIX = "Progressive loss of the first so many weak learners together."
 _EDGE = "Edge of a weak learner over guessing nothing."
+_CALIBRATION = "Mean gap between probabilities and what happened, over 15 bins, decayed."
+_RELIABILITY = {
+    "said": "Mean probability of the events in one of 15 bins of probability.",
+    "happened": "Share of positive events among them.",
+}
 
 
 def _loss(now: _Figures) -> Metric:
@@ -252,12 +261,30 @@ def _by_predictor(name: str, help_: str, values: Vec) -> Metric:
 
 
 def _spread(name: str, help_: str, label: str, values: Vec, *, first: int) -> Metric:
-    family = GaugeMetricFamily(name, help_, labels=[label])
-    last = max(0, len(values) - 1)  # a model that is no booster has none
-    chosen = np.unique(np.linspace(0, last, SHOWN).round().astype(int))[: len(values)]
-    for place, value in _known(chosen, values[chosen]):
-        family.add_metric([str(place + first)], value)
+    """Give some of many figures; those of several structures (K, N) with the structure's number."""
+    family = GaugeMetricFamily(name, help_, labels=[label, *["structure"] * (values.ndim - 1)])
+    count = values.shape[-1]
+    last = max(0, count - 1)  # a model that is no booster has none
+    chosen = np.unique(np.linspace(0, last, SHOWN).round().astype(int))[:count]
+    for k, row in enumerate(np.atleast_2d(values), 1):
+        for place, value in _known(chosen, row[chosen]):
+            family.add_metric([str(place + first), str(k)][: values.ndim], value)
     return family
+
+
+def _reliable(now: Reliability) -> Iterator[Metric]:
+    """Give what was said and what happened in every bin that holds something; and the error."""
+    error = GaugeMetricFamily("kaboost_calibration_error", _CALIBRATION)
+    for value in [now.error] if np.isfinite(now.error) else []:
+        error.add_metric([], value)
+    yield error
+    filled = np.flatnonzero(now.weight > 0.0)
+    for what, sums in (("said", now.said), ("happened", now.happened)):
+        name = f"kaboost_reliability_{what}"
+        family = GaugeMetricFamily(name, _RELIABILITY[what], labels=["bin"])
+        for b in filled:
+            family.add_metric([str(b + 1)], float(sums[b] / now.weight[b]))
+        yield family
 
 
 def _known(keys: Iterable[Any], values: Vec) -> Iterator[tuple[Any, float]]:

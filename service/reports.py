@@ -23,6 +23,14 @@ class Losses(BaseModel):
     recent_error: Number = Field(description="The error of about the last thousand events.")
 
 
+class Bin(BaseModel):
+    """Events whose probability fell into one of 15 equal bins, decayed by .9999 an event."""
+
+    weight: float = Field(description="How many events, weighted by importance.")
+    said: float = Field(description="Their mean probability.")
+    happened: float = Field(description="The share of positive ones among them.")
+
+
 class ModelReport(BaseModel):
     """The model that answers now."""
 
@@ -40,8 +48,20 @@ class ModelReport(BaseModel):
     features: dict[str, str] = Field(description="Every feature and its kind.")
     offsets: dict[str, int] = Field(description="The next offset of every partition.")
     progressive: dict[str, Losses] = Field(description="The model beside its two baselines.")
-    prefix_losses: list[Number] = Field(description="Mean loss of the first 0, 1, ..., n learners.")
-    edges: list[Number] = Field(description="Edge of every weak learner.")
+    prefix_losses: list[Number | list[Number]] = Field(
+        description="Mean loss of the first 0, 1, ..., n learners; a list for each structure of "
+        "reboosted trees."
+    )
+    edges: list[Number | list[Number]] = Field(
+        description="Edge of every weak learner; a list for each structure of reboosted trees."
+    )
+    calibration_error: Number = Field(
+        description="Mean gap between probabilities and what happened, over the bins below; null "
+        "where there are no two classes."
+    )
+    reliability: list[Bin] = Field(
+        description="Of two classes: events by their probability, in the bins that hold some."
+    )
     latent: dict[str, list[Number | list[Number]]] | None = Field(
         description="Of rule latent: how the spaces correlate, and how much each one says."
     )
@@ -88,8 +108,14 @@ def report_model(served: Served) -> ModelReport:
         features=dict(model.encoder.schema),
         offsets=snapshot.header["offsets"],
         progressive=dict(zip(PREDICTORS, losses, strict=True)),
-        prefix_losses=numbers(model.booster.progress.prefix_losses),
-        edges=numbers(model.booster.progress.edges),
+        prefix_losses=nested(model.booster.progress.prefix_losses),
+        edges=nested(model.booster.progress.edges),
+        calibration_error=numbers([seen.reliability.error])[0],
+        reliability=[
+            Bin(weight=weight, said=said / weight, happened=happened / weight)
+            for weight, said, happened in zip(*seen.reliability, strict=True)
+            if weight > 0.0
+        ],
         latent={name: nested(shown) for name, shown in reveal(model.booster.rule).items()} or None,
     )
 

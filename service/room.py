@@ -180,7 +180,8 @@ class Room:
         model = self.state.model
         begin = time.perf_counter()
         scores = model.learn_table(table, y, w)
-        compare_many(self.state.baselines, *model.losses_errors(scores, y), y, w)
+        measured = model.losses_errors(scores, y)
+        compare_many(self.state.baselines, *measured, y, w, model.chances(scores))
         if events:
             self._metrics.learn_duration.observe(time.perf_counter() - begin)
             self._metrics.batch_events.observe(len(events))

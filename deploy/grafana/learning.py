@@ -36,6 +36,35 @@ BOOSTING = [
         Query(mean_loss(predictor="model"), "whole ensemble"),
     ),
 ]
+PROBABILITIES = [
+    curve(
+        About(
+            "Said",
+            "percentunit",
+            "Mean probability of the events in each of 15 bins, over about ten thousand events.",
+        ),
+        "kaboost_reliability_said",
+        "bin",
+    ),
+    curve(
+        About(
+            "Happened",
+            "percentunit",
+            "Share of positive events in the same bins: near what was said in every one, the "
+            "probabilities can be taken as they are.",
+        ),
+        "kaboost_reliability_happened",
+        "bin",
+    ),
+    number(
+        About(
+            "Calibration error",
+            "percentunit",
+            "Mean gap between what was said and what happened; two classes only.",
+        ),
+        ours("kaboost_calibration_error"),
+    ),
+]
 STREAM = [
     lines(
         About(
@@ -182,6 +211,7 @@ FILES = [
 ]
 ROWS: Rows = {
     "Does boosting pay?": BOOSTING,
+    "Are probabilities honest?": PROBABILITIES,
     "What comes in": STREAM,
     "How fast it learns": WORK,
     "What is on disk": FILES,

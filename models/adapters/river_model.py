@@ -156,6 +156,10 @@ class RiverModel(Model):
         errors = self.choose(said) != y
         return -np.log(np.maximum(of_label, SURE)), errors.astype(np.float64)
 
+    def chances(self, scores: Mat) -> Vec | None:
+        """Return the probability (B,) of the positive of two classes; None where there is none."""
+        return self.predictions(scores)[:, 1] if self.task == "binary" else None
+
     def rehearse(self) -> None:
         """Learn and predict a few made-up events of this schema on a fresh estimator.
 

@@ -11,6 +11,8 @@ from models.numeric import add, fill, residual, shift
 from models.types import Mat, Mat3, Vec
 from models.verbs import learning_only, one, predict, prepare, renew, update
 
+LEAST = 1e-300  # features that were never larger teach nothing: 1/s would overflow
+
 
 class Ng(NamedTuple):
     """Linear learners moved by w_j -= lr (t/n) g_j / s_j^2, blind to the scale of each feature
@@ -53,7 +55,7 @@ def dot_shrunk(total: Sum, w: Row, x: Column, s: Dense) -> Sum:
 @sweep
 def move(w: NewRow, x: Column, s: Dense, slope: Lane, rate: Lane) -> NewRow:
     """Move the weights by rate * slope * x / s^2."""
-    return w - rate * slope * (x / s / s)
+    return w - rate * slope * where(s > LEAST, x / s / s, 0.0)
 
 
 @predict.register
@@ -91,7 +93,8 @@ def _(bank: Ng, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) 
         for j in range(d):
             lane = (j - bank.first) % d
             if x[j] != 0.0:
-                shift(bank.w[c, j, lane::d], target[c, lane::d], x[j] / bank.s[j] / bank.s[j])
+                scaled = x[j] / bank.s[j] / bank.s[j] if bank.s[j] > LEAST else 0.0
+                shift(bank.w[c, j, lane::d], target[c, lane::d], scaled)
         if rows > d:
             shift(bank.w[c, d], target[c], 1.0)
 

@@ -112,7 +112,7 @@ def _(rule: AdaBoostOl) -> int:
 @note.register
 def _(rule: AdaBoostOl, x: Vec, desk: Vec) -> None:
     if rule.vote == SAMPLED:
-        fill(desk, hashed(x))
+        fill(desk, hashed(x, float(rule.v[0])))
 
 
 @serve.register
@@ -180,14 +180,15 @@ def _(rule: AdaBoostOl, loss: Any, s: Vec, p: Vec) -> None:
 
 
 @kernel
-def hashed(x: Vec) -> float:
-    """Return a number in [0, 1) that depends on nothing but x (d,).
+def hashed(x: Vec, salt: float) -> float:
+    """Return a number in [0, 1) that depends on nothing but x (d,) and the salt: so the boosters of
+    one versus rest do not all draw the same.
 
     Modulo the prime 2^31 - 1, so that no product leaves 64 bits.
     """
-    found = 1
+    found = 1 + int(np.float64(salt).view(np.int64)) % PRIME
     for j in range(x.shape[0]):
-        bits = int(np.float64(x[j]).view(np.int64))
+        bits = int(np.float64(x[j] + 0.0).view(np.int64))  # -0 is 0
         found = (found * MULTIPLIER + bits % PRIME) % PRIME
     for _ in range(3):  # neighbours in x must not be neighbours here
         found = (found * MULTIPLIER) % PRIME

@@ -54,12 +54,13 @@ def _(rule: Sgb, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec)
 
 
 def _make(params: Mapping[str, Any], setting: Setting) -> Sgb:
-    return Sgb(mode=SQUARE, eta=params["eta"], **starting(params, setting.m))
+    eta = step(params, setting.loss, setting.learners)
+    return Sgb(mode=SQUARE, eta=eta, **starting(params, setting.m))
 
 
 def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
-    own["eta"] = step(own, loss, full["bank"]["n"])
-    own["gamma"] = None  # it is in eta now
+    eta = step(own, loss, full["bank"]["n"])
+    own["eta"] = own["eta"] if own["eta"] == "edge" else eta  # what was asked for is kept
 
 
 def _forbids(context: Mapping[str, Any]) -> str | None:

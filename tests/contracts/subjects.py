@@ -62,6 +62,7 @@ RULES = (
     {"kind": "bbm"},
     {"kind": "bbm", "weight": "raw", "discrete": False, "gamma": 0.3},
     {"kind": "adaboost_ol"},
+    {"kind": "adaboost_ol", "vote": "sampled", "feed": "reject"},
     {"kind": "adaboost_ol_w", "discrete": False, "t_max": 5.0},
     {"kind": "oza_boost"},
     {"kind": "oza_boost", "feed": "weight", "t_max": 8.0},

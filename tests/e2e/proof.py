@@ -28,6 +28,7 @@ POISON = 1000
 KILLS = 20
 WRITE_KILLS = 3  # at least so many while a checkpoint is being written
 PACE = 600.0  # events a second while learners are being killed
+WHILE_DOWN = 0.1  # of that pace while one starts: a slow machine has as much left for the next kill
 ASK_EVERY = 1 / 80  # seconds between two predictions
 
 
@@ -62,7 +63,8 @@ class Run:
         self.kills: list[Kill] = []
         self.codes: dict[str, int] = {}
         self.produced = 0
-        self._hurry, self._done = threading.Event(), threading.Event()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._hurry, self._done, self._up = (threading.Event() for _ in range(3))
         self.api_port, self.metrics_port = free_port(), free_port()
         self.config = folder / "kaboost.yaml"
         self.config.write_text(yaml.safe_dump(self.settings(), sort_keys=False))
@@ -99,6 +101,7 @@ class Run:
         threads = [threading.Thread(target=work) for work in (self.send, self.ask)]
         try:
             self.wait_for_version(1)
+            self._up.set()
             for thread in threads:
                 thread.start()
             chance = random.Random(7)
@@ -115,23 +118,29 @@ class Run:
         finally:
             self._hurry.set()
             self._done.set()
-            for process in (api, learner):
+            for process in self._processes:
                 process.kill()
+                process.wait()
         return self
 
     def start(self, role: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "service.cli", role, "--config", str(self.config)]
         with open(self.folder / f"{role}.log", "ab") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 command, stdout=log, stderr=log, cwd=self.folder, env=environment()
             )
+        self._processes.append(process)
+        return process
 
     def send(self) -> None:
         client = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
-        begun = time.monotonic()
+        due, last = 0.0, time.monotonic()
         for k, (value, key) in enumerate(self.plan):
-            while not self._hurry.is_set() and k > PACE * (time.monotonic() - begun):
+            while not self._hurry.is_set() and k > due:
                 time.sleep(0.005)
+                now = time.monotonic()
+                due += PACE * (now - last) * (1.0 if self._up.is_set() else WHILE_DOWN)
+                last = now
             client.produce(
                 self.topic, value, key=key, partition=0, headers=[("trace", key)],
                 on_delivery=lambda error, _: error is None or os._exit(70),
@@ -168,6 +177,7 @@ class Run:
         else:
             wait_until(self.is_writing, within=5.0, every=0.0001)
         produced = self.produced
+        self._up.clear()
         learner.send_signal(signal.SIGKILL)
         learner.wait()
         kill = Kill(*self.newest_snapshot(), self.newest_checkpoint(), self.is_writing(), produced)
@@ -175,6 +185,7 @@ class Run:
             self.kills.append(kill)
         restarted = self.start("learner")
         self.wait_for_version(kill.version + 1)
+        self._up.set()
         return restarted
 
     def is_writing(self) -> bool:

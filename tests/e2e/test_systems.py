@@ -85,14 +85,17 @@ def alone(settings, values):
     )
     seen, scores = baselines(model.labels), model.learn_table(table, y, w)
     with np.errstate(all="ignore"):
-        compare_many(seen, *model.losses_errors(scores, y), y, w)
+        compare_many(seen, *model.losses_errors(scores, y), y, w, model.chances(scores))
     return model, table
 
 
 def gauges(settings, name):
-    """The values of one metric on the learner's port."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{settings.metrics.port}/metrics") as page:
-        lines = page.read().decode().splitlines()
+    """The values of one metric on the learner's port; none while it starts."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{settings.metrics.port}/metrics") as page:
+            lines = page.read().decode().splitlines()
+    except OSError:
+        return []
     return [float(line.split()[-1]) for line in lines if line.startswith(name + "{")]
 
 
@@ -117,7 +120,7 @@ def test_system(name, topic, broker, send, tmp_path):
     try:
         until(lambda: learned(second, settings, EVENTS))
         until(lambda: snapshots.newest(settings.snapshots.directory))
-        prefixes = gauges(settings, "kaboost_prefix_loss")
+        prefixes = until(lambda: gauges(settings, "kaboost_prefix_loss"))
         edges = gauges(settings, "kaboost_weak_learner_edge")
     finally:
         second.terminate()

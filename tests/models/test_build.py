@@ -48,8 +48,11 @@ def test_step_size(rule, n, loss, eta):
     """eta is as given, min(1, .3/beta) (.1/beta beyond 32 learners), or gamma / (beta (8 - 4
     gamma)).
     """
-    full = models.normalise_spec({"rule": rule, "bank": {"kind": "linear", "n": n}, "loss": loss})
-    assert full["rule"]["eta"] == pytest.approx(eta, rel=1e-15)
+    spec = {"rule": rule, "bank": {"kind": "linear", "n": n}, "loss": loss}
+    full = models.normalise_spec(spec)
+    assert models.build(spec, d=2).rule.eta == pytest.approx(eta, rel=1e-15)
+    assert full["rule"]["eta"] == ("edge" if "gamma" in rule else pytest.approx(eta, rel=1e-15))
+    assert models.normalise_spec(full) == full
 
 
 @pytest.mark.parametrize(

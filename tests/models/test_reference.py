@@ -129,3 +129,43 @@ def test_nets(n, eta, whole, half):
 
     assert wrong.sum() == pytest.approx(whole, rel=0.01)
     assert wrong[2000:].sum() == pytest.approx(half, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("n", "eta", "bank", "seed", "whole", "half"),
+    [
+        (1, 1.0, {"optimiser": "sgd", "lr": 0.3}, 77, 1702, 736),
+        (8, 0.5, {"optimiser": "adam", "lr": 0.01}, 123, 1546, 564),
+        (20, 0.3, {"optimiser": "adam", "lr": 0.01}, 123, 1429, 451),
+    ],
+)
+def test_greedy_nets(n, eta, bank, seed, whole, half):
+    """10.5: a single net, and the greedy rule with neither sigma nor projection."""
+    X, u = stream_x()
+    rule = {
+        "kind": "ogb_span", "fit": "greedy", "greedy_form": "gradient", "eta": eta,
+        "bound": 1e6, "radius": 1e12, "labels": "given",
+    }  # fmt: skip
+    spec = {"rule": rule, "bank": {"kind": "nets", "n": n, "hidden": 2, **bank}, "loss": "logistic"}
+    booster = models.build({**spec, "seed": seed}, d=4)
+    wrong = np.where(models.learn_many(booster, X, u)[:, 0] >= 0, 1, -1) != u
+
+    assert wrong.sum() == pytest.approx(whole, rel=0.01)
+    assert wrong[2000:].sum() == pytest.approx(half, rel=0.01)
+
+
+@pytest.mark.parametrize("features", ["all", "cyclic"])
+@pytest.mark.parametrize("step", ["nag", "ng"])
+def test_tiny_features_leave_learners_alive(step, features):
+    """A column whose numbers are all but 0, and later large ones, spoils no learner."""
+    X, z = stream_r(0.1)
+    X = X[:900].copy()
+    X[:, 1] *= 1e-310
+    X[600:, 1] *= 1e300
+    X[600:, 1] *= 1e10
+    bank = {"kind": "linear", "n": 5, "step": step, "features": features}
+    booster = models.build({"rule": "sgb", "bank": bank, "loss": "squared"}, d=5)
+    models.learn_many(booster, X, z[:900])
+
+    assert booster.progress.skipped[()] == 0
+    assert np.isfinite(booster.bank.w).all()

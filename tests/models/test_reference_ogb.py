@@ -76,6 +76,12 @@ def test_hull(n, expected):
     assert found < 8 / n + 2 * math.sqrt(2 * math.log(10) / 4000)
 
 
+def test_saying_nothing():
+    """The predictor 0 on the same stream loses .039452."""
+    _, z = stream_h()
+    assert (z * z).mean() / 2 == pytest.approx(0.039452, abs=6e-7)
+
+
 @pytest.mark.parametrize(
     ("n", "eta", "radius", "expected"),
     [(4, 0.8047, 0.4520, 0.009922), (16, 0.3542, 0.5896, 0.005863), (64, 0.1304, 0.7533, 0.004273)],

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from models import Model
 from models.baselines import Baselines, baselines
+from models.reliability import check_many
 from service.config import Settings
 from service.metrics import Validation, api_metrics, learner_metrics
 from tests.kafka.client import encode
@@ -52,6 +53,9 @@ kaboost_progressive_loss_window{predictor}
 kaboost_progressive_error_window{predictor}
 kaboost_prefix_loss{prefix}
 kaboost_weak_learner_edge{learner}
+kaboost_reliability_said{bin}
+kaboost_reliability_happened{bin}
+kaboost_calibration_error
 """
 API = """
 kaboost_predict_duration_seconds
@@ -81,6 +85,7 @@ def taught(n: int = 20, events: int = 100) -> tuple[Model, Baselines]:
     seen = baselines(model.labels)
     seen.loss_sum[:] = 1.5, 2.5, 3.5
     seen.weight_sum[...] = 7.25
+    check_many(seen.reliability, np.full(4, 0.9), np.array([1.0, 1.0, 0.0, 1.0]), np.ones(4))
     return model, seen
 
 
@@ -100,9 +105,23 @@ def test_the_names_are_those_of_the_interface() -> None:
     seen.loss_recent[:], seen.error_recent[:], seen.recent_weight[...] = 1.0, 1.0, 2.0
     validation.record(seen, model.booster.progress)
     assert set(VALIDATION.split()) == {
-        f"{family.name}{{{next(iter(family.samples[0].labels))}}}"
+        "".join([family.name, *(f"{{{label}}}" for label in family.samples[0].labels)])
         for family in validation.collect()
     }
+
+
+def test_reliability_is_a_pair_of_figures_a_bin() -> None:
+    """Of events given .9, all in bin 14, three of four were positive."""
+    validation = Validation()
+    model, seen = taught()
+    validation.record(seen, model.booster.progress)
+    lines = exposed(validation)
+    figures = {line.split()[0]: float(line.split()[1]) for line in lines if line[0] != "#"}
+
+    assert figures['kaboost_reliability_said{bin="14"}'] == pytest.approx(0.9)
+    assert figures['kaboost_reliability_happened{bin="14"}'] == pytest.approx(0.75, abs=1e-3)
+    assert figures["kaboost_calibration_error"] == pytest.approx(0.15, abs=1e-3)
+    assert 1 == sum(name.startswith("kaboost_reliability_said") for name in figures)
 
 
 def test_the_progressive_loss_goes_on_from_the_state() -> None:
