@@ -187,6 +187,7 @@ def losses(booster: Any, scores: Mat, y: ArrayLike) -> Vec:
     return found
 
 
+@singledispatch
 def features(booster: Any, X: ArrayLike) -> Mat:
     """Return X as kernels want it, (B, d) float64 in rows; ModelError when it does not fit."""
     rows = floats("X", X)

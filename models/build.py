@@ -15,15 +15,18 @@ from numpy.typing import NDArray
 from models.banks import ALL as ALL_BANKS
 from models.banks.averaged import averaged
 from models.banks.copies import Copies
+from models.banks.reboosted import structures
 from models.booster import Booster
 from models.losses import LOSSES
 from models.one_vs_rest import OneVsRest, binary_task, one_vs_rest
 from models.progressive import progress
+from models.reboosted import ReboostedTrees, reboosted_trees
 from models.rules import ALL as ALL_RULES
 from models.types import ModelError, Param, Part, Setting, plain
 from models.verbs import learning_only, sequential
 
 Arrays = dict[str, NDArray[Any]]
+AnyBooster = Booster | OneVsRest | ReboostedTrees
 
 RULES: dict[str, Part] = {part.kind: part for part in ALL_RULES}
 BANKS: dict[str, Part] = {part.kind: part for part in ALL_BANKS}
@@ -38,7 +41,7 @@ TASK_FITS = {
 
 def build(
     spec: Mapping[str, Any] | None, d: int, m: int = 1, *, task: str | None = None
-) -> Booster | OneVsRest:
+) -> AnyBooster:
     """Return a booster that has seen nothing; a `multiclass: one_vs_rest` beside its parts makes
     one for each class.
 
@@ -84,9 +87,11 @@ def _rule(full: Mapping[str, Any], d: int, m: int) -> tuple[Setting, Any]:
     return setting, RULES[full["rule"]["kind"]].make(full["rule"], setting)
 
 
-def _build(full: Mapping[str, Any], d: int, m: int) -> Booster:
+def _build(full: Mapping[str, Any], d: int, m: int) -> Booster | ReboostedTrees:
     setting, rule = _rule(full, d, m)
     part = setting.bank
+    if part.kind == "reboosted_trees":
+        return reboosted_trees(full, setting.loss, d)
     bank = part.make(full["bank"], d, m, full["seed"])
     if full["rule"].get("averaged") or full["rule"].get("avg_halflife"):
         bank = averaged(bank, full["rule"]["avg_halflife"])
@@ -163,19 +168,19 @@ def make_loss(params: Mapping[str, Any]) -> Any:
     return LOSSES[params["kind"]].make(**{k: v for k, v in params.items() if k != "kind"})
 
 
-def to_arrays(booster: Booster | OneVsRest) -> Arrays:
+def to_arrays(booster: AnyBooster) -> Arrays:
     """Return every array of the booster under its dotted name, such as "bank.w"; scalars are arrays
     of no axis.
     """
     return {name: array for name, array, _ in _leaves("", booster)}
 
 
-def serving_arrays(booster: Booster | OneVsRest) -> Arrays:
+def serving_arrays(booster: AnyBooster) -> Arrays:
     """Return the arrays a prediction needs: all but those that only learning reads."""
     return {name: array for name, array, serving in _leaves("", booster) if serving}
 
 
-def from_arrays(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Booster | OneVsRest:
+def from_arrays(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> AnyBooster:
     """Return the booster of `spec` over these very arrays: read-only ones serve, writable ones go
     on learning.
 
@@ -190,7 +195,7 @@ def from_arrays(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
     if "shape" not in arrays or arrays["shape"].shape != (2,):
         raise ModelError("arrays: 'shape' is missing; these are not a booster's arrays")
     d, m = (int(n) for n in arrays["shape"])
-    filled: Booster | OneVsRest = _refill("", build(spec, d, m), arrays)
+    filled: AnyBooster = _refill("", build(spec, d, m), arrays)
     return filled
 
 
@@ -264,6 +269,9 @@ def _value(word: str, param: Param, given: Any) -> Any:
     given = plain(given)
     if given is None and param.default is None:
         return None
+    if param.name == "structures":
+        structures(given)
+        return given
     if isinstance(param.default, bool):
         if not isinstance(given, bool):
             raise ModelError(f"{where}: {given!r} is not true or false")

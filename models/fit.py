@@ -16,6 +16,7 @@ from models.banks.hedge import LIMIT, Hedge
 from models.booster import Booster, Turn, features
 from models.build import build
 from models.one_vs_rest import OneVsRest
+from models.reboosted import ReboostedTrees
 from models.rules.ball import project
 from models.rules.gb import Gb
 from models.rules.ogb_batch import Batch
@@ -84,6 +85,8 @@ def fit(
     if m is None:
         m = labels.shape[1] if labels.ndim == 2 else _classes(spec, labels)
     booster = build(spec, rows.shape[1], m)
+    if isinstance(booster, ReboostedTrees):
+        raise ModelError("bank: reboosted_trees learns event by event; call learn_many")
     if isinstance(booster, OneVsRest):
         raise ModelError("multiclass: fit trains one booster; take loss softmax, or learn_many")
     W = np.ones(len(rows)) if w is None else np.minimum(floats("w", w), WEIGHT_LIMIT)

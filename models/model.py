@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from models import labels as task_labels
 from models.booster import learn_many, losses, predictions, score_many
-from models.build import build, from_arrays, normalise_spec, serving_arrays, to_arrays
+from models.build import BANKS, build, from_arrays, normalise_spec, serving_arrays, to_arrays
+from models.columns import Columns
 from models.encoding import Encoder, Table
 from models.format import Arrays, FormatError, pack, unpack
 from models.labels import Label
@@ -24,6 +25,11 @@ from models.verbs import cost, reveal
 
 LOG_LOSSES = ("logistic", "logistic2", "softmax")  # log-losses themselves, exact in the tails
 LEAST_SHARE = 1e-6  # a label's probability counts as at least this, as a vote's does
+
+
+def encoder_of(spec: Mapping[str, Any]) -> type[Encoder | Columns]:
+    """Return what encodes features for the bank of a filled-in specification."""
+    return Columns if BANKS[spec["bank"]["kind"]].raw else Encoder
 
 
 def _votes(booster: Any) -> bool:
@@ -75,7 +81,7 @@ class Model:
         self.spec = normalise_spec(spec, task)
         if self.spec["loss"]["kind"] == "poisson":
             self.labels = self.labels._replace(least=0.0)
-        self.encoder = Encoder(features)
+        self.encoder: Encoder | Columns = encoder_of(self.spec)(features)
         self.booster = build(self.spec, self.encoder.width, self.labels.m, task=task)
         self.serving_only = False
 
@@ -107,7 +113,7 @@ class Model:
             raise ModelError(
                 "model: its arrays only serve; load a checkpoint or a saved model to learn"
             )
-        return learn_many(self.booster, self.encoder.learn_many(table, w), y, w)
+        return learn_many(self.booster, self._learn_encoding(table, y, w), y, w)
 
     def predict_table(self, table: Table) -> Mat:
         """Return the scores (B, m) of B events; nothing changes."""
@@ -272,7 +278,7 @@ class Model:
         """
         schema = dict(description["schema"])
         model = cls(description["task"], description["spec"], schema, description["labels"] or None)
-        model.encoder = Encoder.from_arrays(schema, arrays)
+        model.encoder = type(model.encoder).from_arrays(schema, arrays)
         model.booster = from_arrays(model.spec, arrays)
         names = model.to_arrays()
         model.serving_only = not all(
@@ -304,6 +310,11 @@ class Model:
         return cls.from_arrays(
             header["model"], {name: array.copy() for name, array in arrays.items()}
         )
+
+    def _learn_encoding(self, table: Table, y: Vec, w: Vec) -> Mat:
+        if isinstance(self.encoder, Columns):
+            return self.encoder.learn_many(table, w, y)
+        return self.encoder.learn_many(table, w)
 
     def _encode_labels(self, y: Any) -> Vec:
         try:

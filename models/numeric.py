@@ -89,6 +89,12 @@ def sigmoid(a: float) -> float:
 
 
 @kernel
+def log1pexp(a: float) -> float:
+    """Return ln(1 + e^a) without overflow: max(a, 0) + ln(1 + e^-|a|)."""
+    return (a if a > 0.0 else 0.0) + log1p_unit(exp_negative(-abs(a)))
+
+
+@kernel
 def finite(X: Mat) -> bool:
     """Return whether every number is finite; in one pass, without an array of answers."""
     bad = 0

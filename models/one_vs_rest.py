@@ -4,13 +4,13 @@ and losses of two (specification, section 0, Prefixes and probabilities).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from models.booster import (
-    Booster,
     features,
     learn_many,
     losses,
@@ -33,7 +33,7 @@ class OneVsRest(NamedTuple):
     Booster to whoever learns, predicts or saves.
     """
 
-    classes: tuple[Booster, ...]
+    classes: tuple[Any, ...]  # Boosters, or what learns and predicts as one
     loss: Any  # of every booster
     shape: Ints  # (2,) d and C
 
@@ -50,7 +50,7 @@ class OneVsRest(NamedTuple):
     @property
     def learners(self) -> int:
         """The number of weak learners of each class, N."""
-        return self.classes[0].learners
+        return int(self.classes[0].learners)
 
     @property
     def progress(self) -> Progress:
@@ -68,7 +68,7 @@ class OneVsRest(NamedTuple):
         )
 
 
-def one_vs_rest(boosters: list[Booster], d: int) -> OneVsRest:
+def one_vs_rest(boosters: Sequence[Any], d: int) -> OneVsRest:
     """Return the wrapper of one fresh booster for each class."""
     if len(boosters) < 2:
         raise ModelError(
@@ -84,6 +84,11 @@ def binary_task(word: Any, task: str | None) -> str:
     if task not in (None, "multiclass"):
         raise ModelError(f"multiclass: {WORD} does not answer a {task} task; leave it out")
     return "binary"
+
+
+@features.register
+def _(booster: OneVsRest, X: ArrayLike) -> Mat:
+    return features(booster.classes[0], X)
 
 
 @learn_many.register

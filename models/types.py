@@ -70,7 +70,7 @@ class Setting(NamedTuple):
     @property
     def learners(self) -> int:
         """The number of weak learners, N."""
-        return int(self.full["bank"]["n"])
+        return int(self.full["bank"].get("n", 1))
 
 
 class Part(NamedTuple):
@@ -92,4 +92,5 @@ class Part(NamedTuple):
     modes: tuple[int, ...] = (SQUARE, LINEAR, LOGISTIC)  # of a bank: what it can be asked for
     gradient: bool = True  # of a bank: it moves by derivatives, not by a closed form
     random: Callable[[Mapping[str, Any]], bool] = lambda own: False  # of a bank: learners differ
+    raw: bool = False  # of a bank: it takes columns as they are, NaN where missing
     draws: Callable[[Mapping[str, Any], int, int], int] = lambda own, d, m: 0  # of a bank

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast
 
 from numba import njit
@@ -81,6 +81,22 @@ def verb(default: Callable[..., Any], inline: Literal["always", "never"] = "alwa
 def unregistered(verb_name: str, subject: object) -> TypeError:
     """Name the verb and the type that has no implementation of it."""
     return TypeError(f"{type(subject).__name__} has no {verb_name!r}: register one in its file")
+
+
+@partial(verb, inline="never")
+def point(loss: Any, s: float, z: float) -> tuple[float, float, float]:
+    """Return value, slope and second derivative at one score s for one label z, l2 left out."""
+    raise unregistered("point", loss)
+
+
+@partial(verb, inline="never")
+def bend(loss: Any, s: float, z: float, unit: float) -> float:
+    """Return h > 0, the curvature that Newton's step divides the slope by: at least 1e-3.
+
+    `unit` > 0 is the typical |s - z|, for losses that have no curvature of their own.
+    """
+    _, _, curve = point(loss, s, z)
+    return float(max(curve, 1e-3))
 
 
 @verb

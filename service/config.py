@@ -22,8 +22,8 @@ import models
 from models.adapters import river_spec
 from models.adapters.river_model import RiverModel
 from models.build import check
-from models.encoding import Encoder
 from models.labels import labels
+from models.model import encoder_of
 from service.advice import advise
 from service.errors import ConfigError
 from service.layers import PREFIX, Leaf, flatten, read
@@ -322,7 +322,7 @@ class Settings(BaseSettings):
         else:
             specify(value, task.kind)
             if features is not None:  # what the theory forbids is known now, not by the learner
-                width = Encoder(features.columns).width
+                width = encoder_of(models.normalise_spec(value, task.kind))(features.columns).width
                 check(value, width, labels(task.kind, task.labels).m, task=task.kind)
         return value
 

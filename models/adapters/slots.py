@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from models.columns import Columns
 from models.encoding import Encoder, Table
 from models.rows import READ
 from models.types import Mat, ModelError, plain
@@ -43,7 +44,7 @@ class Slots:
     [[-1.0, 1.0, 0.0]]
     """
 
-    def __init__(self, encoder: Encoder, own: int) -> None:
+    def __init__(self, encoder: Encoder | Columns, own: int) -> None:
         self.encoder = encoder
         self.own = own
         self._columns: dict[Key, int] = {}

@@ -6,6 +6,7 @@ from models.banks.hedge import HEDGE
 from models.banks.hoeffding import HOEFFDING
 from models.banks.linear import LINEAR_BANK
 from models.banks.nets import NETS
+from models.banks.reboosted import REBOOSTED_TREES
 from models.banks.refit_trees import REFIT_TREES
 from models.banks.stumps import STUMPS
 from models.banks.trees import TREES
@@ -21,4 +22,5 @@ ALL = (
     REFIT_TREES,
     TREES,
     HOEFFDING,
+    REBOOSTED_TREES,
 )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from models.losses.labels import L2, numbers
-from models.losses.summed import STEEPEST, growth, point, summed
+from models.losses.summed import STEEPEST, growth, summed
 from models.losses.theory import bounds, smallest_radius
 from models.types import Mat, ModelError, Part, Vec
 from models.verbs import (
@@ -17,6 +17,7 @@ from models.verbs import (
     convexity,
     encode_labels,
     link,
+    point,
     radius,
     smoothness,
     start,

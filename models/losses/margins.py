@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from models.losses.labels import L2, margins, needs_one_output
-from models.losses.summed import point, summed
+from models.losses.summed import summed
 from models.losses.theory import bounds, smallest_radius
 from models.numeric import fill
 from models.types import Mat, Part, Vec
@@ -17,6 +17,7 @@ from models.verbs import (
     convexity,
     encode_labels,
     link,
+    point,
     radius,
     smoothness,
     start,

@@ -6,16 +6,18 @@ import math
 from typing import NamedTuple
 
 from models.losses.labels import L2, copy, mean, numbers
-from models.losses.summed import point, power, summed
+from models.losses.summed import power, summed
 from models.losses.theory import bounds, smallest_radius
 from models.numeric import fill
 from models.types import Mat, Param, Part, Vec
 from models.verbs import (
     Constants,
+    bend,
     constants,
     convexity,
     encode_labels,
     link,
+    point,
     radius,
     smoothness,
     start,
@@ -94,6 +96,24 @@ def _(loss: PNorm, s: float, z: float) -> tuple[float, float, float]:
     r = s - z
     p, rest = loss.p, power(abs(r), loss.p - 2.0)
     return rest * r * r, p * rest * r, p * (p - 1.0) * rest
+
+
+# No curvature of their own: with these, Newton's step is a fraction of the typical residual.
+@bend.register
+def _(loss: Absolute, s: float, z: float, unit: float) -> float:
+    return 1.0 / unit
+
+
+@bend.register
+def _(loss: Quantile, s: float, z: float, unit: float) -> float:
+    return 1.0 / unit
+
+
+# The weight of iterated least squares: the second derivative is 0 where most has to be learned.
+@bend.register
+def _(loss: Huber, s: float, z: float, unit: float) -> float:
+    r = abs(s - z)
+    return 1.0 if r <= loss.k else loss.k / r
 
 
 @link.register

@@ -8,7 +8,7 @@ import math
 from typing import NamedTuple
 
 from models.losses.labels import L2, margins, needs_one_output
-from models.losses.summed import STEEPEST, growth, point, summed
+from models.losses.summed import STEEPEST, growth, summed
 from models.losses.theory import bounds, smallest_radius
 from models.numeric import exp_negative, log1p_unit, sigmoid
 from models.types import Mat, Part, Vec
@@ -19,6 +19,7 @@ from models.verbs import (
     encode_labels,
     kernel,
     link,
+    point,
     radius,
     smoothness,
     start,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from models.losses.labels import L2, copy, mean, numbers
-from models.losses.summed import point, summed
+from models.losses.summed import summed
 from models.losses.theory import bounds, smallest_radius
 from models.numeric import fill
 from models.types import Mat, Part, Vec
@@ -15,6 +15,7 @@ from models.verbs import (
     convexity,
     encode_labels,
     link,
+    point,
     radius,
     smoothness,
     start,

@@ -9,22 +9,15 @@ over prefixes fills vector lanes, and `assess` gives the very bits of `value` an
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any, TypeVar, cast
 
 from models.numeric import exp_negative
 from models.types import Mat, Vec
-from models.verbs import assess, curvature, gradient, kernel, unregistered, value, verb
+from models.verbs import assess, curvature, gradient, kernel, point, value
 
 Kind = TypeVar("Kind", bound=type)
 
 STEEPEST = 30.0  # e^a goes on as its tangent line from here: value and slope stay finite
-
-
-@partial(verb, inline="never")
-def point(loss: Any, s: float, z: float) -> tuple[float, float, float]:
-    """Return value, slope and second derivative at one score s for one label z, l2 left out."""
-    raise unregistered("point", loss)
 
 
 def summed(kind: Kind) -> Kind:

@@ -59,7 +59,15 @@ def _make(params: Mapping[str, Any], setting: Setting) -> Sgb:
 
 
 def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
-    eta = step(own, loss, full["bank"]["n"])
+    if full["part"].raw:  # every structure of trees has a step and a start of its own
+        told = [p.name for p in SGB.params if own[p.name] != p.default]
+        if told:
+            raise ModelError(
+                f"rule.{told[0]}: {full['bank']['kind']} has a step and a start of its own; leave "
+                "it out"
+            )
+        return
+    eta = step(own, loss, full["bank"].get("n", 1))
     own["eta"] = own["eta"] if own["eta"] == "edge" else eta  # what was asked for is kept
 
 

@@ -22,6 +22,7 @@ from tests.contracts import subjects
 from tests.kafka.client import encode
 from tests.service.learning import saved, settings_for, until
 
+TREES = {"kind": "reboosted_trees"}
 CONV = {"kind": "conv", "n": 2, "lr": 0.05}
 ROOT = Path(__file__).parents[2]
 TASKS = {"softmax": "multiclass", **dict.fromkeys(subjects.MARGIN, "binary")}
@@ -38,7 +39,11 @@ def systems():
             seen.setdefault(name, (TASKS.get(loss["kind"], "regression"), spec))
     many = {"rule": "bbm", "bank": subjects.BANKS[0], "multiclass": "one_vs_rest", "seed": 7}
     image = {"rule": {"kind": "sgb"}, "bank": CONV, "loss": {"kind": "logistic"}, "seed": 7}
-    return {**seen, "one_vs_rest": ("multiclass", many), "sgb-conv": ("binary", image)}
+    systems = {**seen, "one_vs_rest": ("multiclass", many), "sgb-conv": ("binary", image)}
+    for task, loss in (("binary", "logistic"), ("regression", "squared")):
+        trees = {"rule": {"kind": "sgb"}, "bank": TREES, "loss": {"kind": loss}, "seed": 7}
+        systems[f"reboosted_trees-{task}"] = (task, trees)
+    return systems
 
 
 SYSTEMS = systems()
@@ -130,8 +135,12 @@ def test_system(name, topic, broker, send, tmp_path):
 
     assert code == 0
     assert np.isfinite(prefixes).all()
-    assert len(prefixes) == len(edges) + 1 == spec["bank"]["n"] + 1
-    np.testing.assert_array_equal(prefixes, model.booster.progress.prefix_losses)
+    if spec["bank"] == TREES:  # 32 of each structure's, spread evenly; edges of those grown
+        assert len(prefixes) == 32 * len(model.booster.progress.prefix_losses)
+        assert 32 < len(edges) <= len(prefixes)
+    else:
+        assert len(prefixes) == len(edges) + 1 == spec["bank"]["n"] + 1
+        np.testing.assert_array_equal(prefixes, model.booster.progress.prefix_losses)
     expect_same(settings, model)
     np.testing.assert_array_equal(served.model.predict_table(table), model.predict_table(table))
 

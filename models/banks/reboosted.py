@@ -1,0 +1,128 @@
+"""The kind of bank `reboosted_trees`: its words for people, and the sizes they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from models.banks.reboosted_state import (
+    BLOCK_EVENTS,
+    FEATURES,
+    STRUCTURES,
+    Setup,
+    Structure,
+    bank,
+)
+from models.types import SQUARE, ModelError, Param, Part
+
+LINKS = {"logistic": 1, "poisson": 2}
+LOSSES = ("squared", "logistic", "absolute", "quantile", "huber", "poisson")
+RATES = (0.7, 0.1, 0.4, 1.0, 0.0)  # of the leaf learners; the first takes AdaGrad's steps
+RANGES = {  # of what a structure can be told
+    "window": (0, 262_144),
+    "trees": (1, 1_000),
+    "leaves": (2, 1_024),
+    "depth": (1, 16),
+    "eta": (1e-6, 1.0),
+    "least_rows": (1, 262_144),
+    "part": (0.0, 1.0),
+    "lags": (0, 1),
+    "bins": (32, 64),
+    "share": (1e-6, 1e6),
+    "least_h": (0.0, 1e6),
+    "lam": (1e-6, 1e6),
+}
+LONGEST = 32 * BLOCK_EVENTS  # events in the window
+
+
+def setup(full: Mapping[str, Any]) -> Setup:
+    """Return the sizes of a filled-in specification."""
+    own = full["bank"]
+    return Setup(
+        structures=structures(own["structures"]),
+        rates=RATES,
+        budget=own["budget"],
+        memory=int(own["max_memory"] * 1e6),
+        events=LONGEST,
+        link=LINKS.get(full["loss"]["kind"], 0),
+    )
+
+
+def structures(given: Any) -> tuple[Structure, ...]:
+    """Return the structures of a list of mappings, or the default ones; what a mapping leaves out
+    is the first default structure's.
+
+    Raises
+    ------
+    ModelError
+        It is no list of mappings, or names what no structure has.
+    """
+    if given is None:
+        return STRUCTURES
+    if not isinstance(given, list | tuple) or not given:
+        raise ModelError(f"bank.structures: {given!r} is no list of structures; leave it out")
+    for one in given:
+        unknown = set(one) - set(Structure._fields) if isinstance(one, Mapping) else {one}
+        if unknown:
+            raise ModelError(
+                f"bank.structures: {unknown.pop()!r} is not known; "
+                f"known are {', '.join(Structure._fields)}"
+            )
+    return tuple(_structure(k, one) for k, one in enumerate(given))
+
+
+def _structure(k: int, given: Mapping[str, Any]) -> Structure:
+    """Return one structure; refuse what is out of range, which trees cannot be built of."""
+    for name, value in given.items():
+        low, high = RANGES[name]
+        whole = isinstance(getattr(STRUCTURES[0], name), int)
+        fits = isinstance(value, int) if whole else isinstance(value, int | float)
+        if name == "lags":
+            fits, low, high = isinstance(value, bool), 0, 1
+        elif name == "bins":
+            fits = value in (32, 64)
+        elif isinstance(value, bool):
+            fits = False
+        if not fits or not low <= value <= high:
+            kind = "true or false" if name == "lags" else f"a number from {low:g} to {high:g}"
+            kind = "32 or 64" if name == "bins" else kind
+            raise ModelError(f"bank.structures[{k}].{name}: {value!r} is not {kind}")
+    return STRUCTURES[0]._replace(**given)
+
+
+def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> Any:
+    full = {"bank": params, "loss": {"kind": "squared"}}
+    return bank(setup(full), d, seed)
+
+
+def _forbids(context: Mapping[str, Any]) -> str | None:
+    rule, loss, own = (context[word]["kind"] for word in ("rule", "loss", "bank"))
+    if rule != "sgb":
+        return f"{own} regrows its trees in the order of sgb; take rule sgb, not {rule}"
+    if context["m"] > 1:
+        return f"{own} has one output; write multiclass: one_vs_rest beside it"
+    if loss not in LOSSES:
+        return f"{own} lowers {', '.join(LOSSES)}; take one of them, not {loss}"
+    if context["loss"].get("l2"):
+        return f"{own} does not shrink its scores by l2; leave it 0"
+    if context["d"] > FEATURES:
+        return f"{own} takes at most {FEATURES} features, not {context['d']}; hash them"
+    return None
+
+
+REBOOSTED_TREES = Part(
+    "reboosted_trees",
+    "structures of regression trees, regrown in boosting order on windows of several lengths, with "
+    "leaves that go on learning, stacked and calibrated online",
+    "Hu et al. 2017, Algorithm 1 with follow-the-leader trees; specification of reboosted trees",
+    (
+        Param("budget", 4000.0, "work an event on new trees, in nanoseconds", 100.0, 1e6),
+        Param("calibrate", True, "correct probabilities by how they turned out"),
+        Param("max_memory", 128.0, "bound of the whole state in megabytes", 1.0, 1e6),
+        Param("structures", None, "list of structures in place of the default four"),
+    ),
+    _make,
+    _forbids,
+    modes=(SQUARE,),
+    raw=True,
+)

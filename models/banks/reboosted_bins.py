@@ -1,0 +1,312 @@
+"""Bins that follow the features: keys and codes of numbers, an even sample of the window, edges at
+its quantiles, and new codes for old ones.
+
+A key is an int32 that orders as the float32 it stands for; what is missing has the largest. While
+the sample holds every event, edges are made from all there was. Later an edge that is still good is
+kept, so that the codes of the window stay exact where features do not drift; where they do, an old
+bin goes whole to the new one that holds the middle of it, and no raw rows need to be kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from models.banks.reboosted_state import CODES, MISSING, MOST_CUTS, Keys
+from models.types import Mat
+from models.verbs import inlined, kernel
+
+LARGEST = 2147483647  # the key of what is missing
+BIGGEST = 3e38  # numbers beyond count as this
+IDLE, WANTED, CUTTING, CODING = 0, 1, 2, 3
+EDGES_AN_EVENT = 3  # features whose edges are made in one event: up to 0.6 ms each
+CODED_AN_EVENT = 1 << 20  # codes that are replaced in one event
+EVERY = 100_000  # events from one making of bins to the next, once they are as many
+
+
+def keys(X: Mat) -> Keys:
+    """Return the keys (B, d) of numbers X (B, d).
+
+    Examples
+    --------
+    >>> keys(np.array([[-1.0, 0.0, 1.0, np.nan]])).tolist()
+    [[-1065353217, 0, 1065353216, 2147483647]]
+    """
+    clipped = np.clip(X, -BIGGEST, BIGGEST).astype(np.float32) + np.float32(0.0)  # no -0.0
+    bits = clipped.view(np.int32)
+    ordered = np.where(bits < 0, bits ^ np.int32(LARGEST), bits)
+    return np.asarray(np.where(np.isnan(clipped), np.int32(LARGEST), ordered), np.int32)
+
+
+@kernel
+def key(x: float) -> int:
+    """Return the key of one number, not missing."""
+    bits = int(np.float32(min(max(x, -BIGGEST), BIGGEST) + 0.0).view(np.int32))
+    return bits if bits >= 0 else bits ^ LARGEST
+
+
+@kernel
+def number(k: int) -> float:
+    """Return the number of a key."""
+    return float(np.int32(k if k >= 0 else k ^ LARGEST).view(np.float32)) * 1.0
+
+
+@kernel
+def between(a: int, b: int) -> int:
+    """Return the key half-way from a to b > a: at least a, less than b."""
+    middle = key(0.5 * number(a) + 0.5 * number(b))
+    return middle if a <= middle < b else a
+
+
+@kernel
+def encode(edges: Any, x: Any, codes: Any) -> None:
+    """Fill codes (d,) with the number of edges (d, 64) below each key x (d,)."""
+    for j in range(codes.shape[0]):
+        k = x[j]
+        c = 0
+        c += 32 * (edges[j, c + 31] < k)
+        c += 16 * (edges[j, c + 15] < k)
+        c += 8 * (edges[j, c + 7] < k)
+        c += 4 * (edges[j, c + 3] < k)
+        c += 2 * (edges[j, c + 1] < k)
+        c += edges[j, c] < k
+        codes[j] = MISSING if k == LARGEST else c
+
+
+@inlined
+def note(bins: Any, t: int, x: Any) -> None:
+    """Keep the keys x (d,) of event t for later edges: every so many events, and the extremes."""
+    d = bins.lowest.shape[0]
+    for j in range(d):
+        k = x[j]
+        bins.lowest[j] = min(bins.lowest[j], k)
+        bins.highest[j] = max(bins.highest[j], -LARGEST if k == LARGEST else k)
+        bins.lost[j] |= k == LARGEST
+    stride, S = int(bins.stride[()]), bins.sample.shape[0]
+    if t % stride == 0:
+        row = t // stride % S
+        for j in range(d):
+            bins.sample[row, j] = x[j]
+
+
+@inlined
+def thin(bins: Any, t: int, R: int) -> None:
+    """Keep every second event of a full sample that does not yet reach over the window."""
+    stride, S = int(bins.stride[()]), bins.sample.shape[0]
+    if t == S * stride and S * stride < R:
+        for i in range(S // 2):
+            for j in range(bins.lowest.shape[0]):
+                bins.sample[i, j] = bins.sample[2 * i, j]
+        bins.stride[()] = 2 * stride
+
+
+@kernel
+def rebin(bins: Any, codes: Any, t: int, idle: bool) -> None:
+    """Do one event's part of making bins anew, if they are due: t events stand in codes (R, d).
+
+    Nothing is begun until no tree is being grown (`idle`), and none is begun before it is done.
+    """
+    if bins.at[0] == IDLE and t >= bins.due[()]:
+        bins.at[0] = WANTED
+    if bins.at[0] == WANTED and idle:
+        bins.at[0], bins.at[1] = CUTTING, 0
+    if bins.at[0] == CUTTING:
+        _cut_some(bins, t)
+    elif bins.at[0] == CODING:
+        _code_some(bins, codes, t)
+
+
+@kernel
+def _cut_some(bins: Any, t: int) -> None:
+    d = bins.counts.shape[0]
+    first = int(bins.at[1])
+    for j in range(first, min(first + EDGES_AN_EVENT, d)):
+        n = _gather(bins, j, t)
+        _sort(bins.column, bins.spare, bins.digits, n)
+        _quantiles(bins, j, n)
+        _translate(bins, j, n)
+    bins.at[1] = min(first + EDGES_AN_EVENT, d)
+    if bins.at[1] == d:
+        bins.at[0], bins.at[2] = CODING, 0
+
+
+@kernel
+def _gather(bins: Any, j: int, t: int) -> int:
+    """Put the keys of feature j that are not missing into `column`; return how many."""
+    stride, S = int(bins.stride[()]), bins.sample.shape[0]
+    n = 0
+    for i in range(min((t + stride - 1) // stride, S)):
+        k = bins.sample[i, j]
+        if k != LARGEST:
+            bins.column[n] = k
+            n += 1
+    return n
+
+
+@kernel
+def _sort(column: Any, spare: Any, digits: Any, n: int) -> None:
+    """Sort column (n,) byte by byte, the lowest first; an even number of passes ends in place."""
+    for place in range(4):
+        source, goal = (column, spare) if place % 2 == 0 else (spare, column)
+        for v in range(257):
+            digits[v] = 0
+        for i in range(n):
+            digits[(((int(source[i]) + 2147483648) >> (8 * place)) & 255) + 1] += 1
+        for v in range(256):
+            digits[v + 1] += digits[v]
+        for i in range(n):
+            v = ((int(source[i]) + 2147483648) >> (8 * place)) & 255
+            goal[digits[v]] = source[i]
+            digits[v] += 1
+
+
+@kernel
+def _rank(column: Any, n: int, k: int) -> int:
+    """Return how many of the sorted keys column (n,) are at most k."""
+    low, high = 0, n
+    while low < high:
+        middle = (low + high) // 2
+        if column[middle] <= k:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def _distinct(column: Any, n: int) -> int:
+    count = 1 if n > 0 else 0
+    for i in range(1, n):
+        count += column[i] != column[i - 1]
+    return count
+
+
+@kernel
+def _quantiles(bins: Any, j: int, n: int) -> None:
+    """Fill fresh[j] with edges between the sorted keys column (n,), each parting about as many."""
+    column, fresh = bins.column, bins.fresh
+    cuts, last = 0, 0  # keys at most the last edge
+    few = _distinct(column, n) <= MOST_CUTS
+    whole = bins.stride[()] == 1  # the sample is the window: nothing is gained by old edges
+    for i in range(1, n):
+        if column[i] == column[i - 1] or cuts == MOST_CUTS:
+            continue
+        goal = (n - last) / (MOST_CUTS + 1.0 - cuts)
+        if few or i >= last + goal:
+            slack = 0.0 if few else (-1.0 if whole else 0.5 * goal)
+            fresh[j, cuts] = _kept(bins, j, n, (i, between(column[i - 1], column[i]), slack))
+            cuts += cuts == 0 or fresh[j, cuts] > fresh[j, cuts - 1]
+            last = i
+    cuts = _add_extremes(bins, j, n, cuts)
+    cuts = _add_old(bins, j, cuts)
+    for b in range(cuts, CODES):
+        fresh[j, b] = LARGEST
+    bins.fresh_counts[j] = cuts
+
+
+@kernel
+def _kept(bins: Any, j: int, n: int, wanted: Any) -> int:
+    """Return the old edge nearest to the wanted one by rank, if it is near enough, else that."""
+    rank, edge, slack = wanted
+    best, off = int(edge), float(slack) + 1e-9
+    for b in range(int(bins.counts[j])):
+        gap = abs(_rank(bins.column, n, bins.edges[j, b]) - rank)
+        if gap < off:
+            best, off = int(bins.edges[j, b]), float(gap)
+    return best
+
+
+@kernel
+def _insert(bins: Any, j: int, cuts: int, edge: int) -> int:
+    """Add an edge where there is room and it is new; return how many there are."""
+    fresh = bins.fresh
+    b = cuts
+    while b > 0 and fresh[j, b - 1] > edge:
+        b -= 1
+    if cuts == MOST_CUTS or (b > 0 and fresh[j, b - 1] == edge):
+        return cuts
+    for c in range(cuts, b, -1):
+        fresh[j, c] = fresh[j, c - 1]
+    fresh[j, b] = edge
+    return cuts + 1
+
+
+@kernel
+def _add_extremes(bins: Any, j: int, n: int, cuts: int) -> int:
+    """Part rare values at the ends, seen once but not in the sample, from the rest."""
+    if n > 0 and bins.highest[j] > bins.column[n - 1]:
+        edge = between(bins.column[n - 1], bins.highest[j])
+        cuts = _insert(bins, j, cuts, edge)
+    if n > 0 and bins.lowest[j] < bins.column[0]:
+        cuts = _insert(bins, j, cuts, between(bins.lowest[j], bins.column[0]))
+    return cuts
+
+
+@kernel
+def _add_old(bins: Any, j: int, cuts: int) -> int:
+    """Keep old edges of features with few values: a rare value may be missing in the sample."""
+    old = int(bins.counts[j])
+    if cuts + old <= MOST_CUTS:
+        for b in range(old):
+            cuts = _insert(bins, j, cuts, bins.edges[j, b])
+    return cuts
+
+
+@kernel
+def _translate(bins: Any, j: int, n: int) -> None:
+    """Fill recode[j] with the new code of every old one: that of the middle key of its bin."""
+    low = 0
+    for c in range(int(bins.counts[j]) + 1):
+        high = _rank(bins.column, n, bins.edges[j, c]) if c < bins.counts[j] else n
+        k = bins.edges[j, c]
+        if high > low:
+            k = bins.column[(low + high) // 2]
+        elif c == bins.counts[j]:
+            k = bins.highest[j]
+        new = 0
+        for b in range(int(bins.fresh_counts[j])):
+            new += bins.fresh[j, b] < k
+        bins.recode[j, c] = new
+        low = high
+    bins.recode[j, MISSING] = MISSING
+
+
+@kernel
+def _code_some(bins: Any, codes: Any, t: int) -> None:
+    """Re-code part of the window, oldest first; the new edges count once it is all done."""
+    R, d = codes.shape
+    S = bins.sample.shape[0]
+    exact = bins.stride[()] == 1 and t <= S
+    first = max(int(bins.at[2]), t - R)
+    last = min(t, first + CODED_AN_EVENT // d // (32 if exact else 1) + 1)
+    for i in range(first, last):
+        if exact:
+            _code_again(bins, codes[i % R], bins.sample[i])
+        else:
+            row = codes[i % R]
+            for j in range(d):
+                row[j] = bins.recode[j, row[j] & 63]
+    bins.at[2] = last
+    if last == t:
+        _install(bins, t)
+
+
+@kernel
+def _code_again(bins: Any, row: Any, x: Any) -> None:
+    for j in range(row.shape[0]):
+        k = x[j]
+        c = 0
+        for b in range(int(bins.fresh_counts[j])):
+            c += bins.fresh[j, b] < k
+        row[j] = MISSING if k == LARGEST else c
+
+
+@kernel
+def _install(bins: Any, t: int) -> None:
+    for j in range(bins.counts.shape[0]):
+        bins.counts[j] = bins.fresh_counts[j]
+        for b in range(CODES):
+            bins.edges[j, b] = bins.fresh[j, b]
+    bins.at[0] = IDLE
+    bins.due[()] = min(2 * int(bins.due[()]), int(bins.due[()]) + EVERY)

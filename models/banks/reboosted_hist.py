@@ -1,0 +1,138 @@
+"""Histograms of slopes and hessians, and the cut of largest gain in one.
+
+A row's slope and hessian are one int64: the slope in the upper half, the hessian, never negative,
+in the lower. Sums of them are exact, so neither the order of rows nor how a sum is made shows in
+the result; and the histogram of one child is its parent's less its sibling's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from models.types import Ints
+from models.verbs import kernel
+
+LOW = 0xFFFFFFFF
+HALF = 30  # bits that the sum over all rows may fill in either half
+INDEX = 127  # the low bits of a gain hold the place it was found at
+
+
+@kernel
+def pack(work: Any, n: int) -> None:
+    """Pack slopes and bends of n rows as finely as their sum allows; keep the units in scale."""
+    fine = float((1 << HALF) // max(n, 1))
+    top, bent = work.scale[0], work.scale[1]
+    up = fine / top if top > 0.0 else 0.0
+    down = fine / bent if bent > 0.0 else 0.0
+    for i in range(n):
+        g = int(work.slopes[i] * up + (0.5 if work.slopes[i] >= 0.0 else -0.5))
+        h = int(work.bends[i] * down + 0.5)
+        work.packed[i] = (g << 32) + h
+    work.scale[2] = top / fine
+    work.scale[3] = bent / fine
+
+
+@kernel
+def count_rows(table: Any, work: Any, span: Any, columns: int) -> None:
+    """Add the rows order[first:last] to a histogram table (d, 64), in the first columns."""
+    first, last = span
+    for i in range(first, last):
+        r = work.order[i]
+        codes, packed = work.codes[r], work.packed[r]
+        for j in range(columns):
+            table[j, codes[j]] += packed
+
+
+@kernel
+def clear(table: Any, columns: int) -> None:
+    """Put 0 everywhere."""
+    for j in range(columns):
+        for b in range(64):
+            table[j, b] = 0
+
+
+@kernel
+def subtract(table: Any, other: Any, columns: int) -> None:
+    """Take a child's histogram from its parent's: its sibling's is left."""
+    for j in range(columns):
+        for b in range(64):
+            table[j, b] -= other[j, b]
+
+
+@kernel
+def total(table: Any) -> int:
+    """Return the sum of one feature's bins (64,)."""
+    found = 0
+    for b in range(table.shape[0]):
+        found += table[b]
+    return found
+
+
+@kernel
+def left_of(table: Any, b: int, missing: int) -> int:
+    """Return the sum of the bins up to b, and of those that are missing (-1 for none)."""
+    found = 0
+    for c in range(b + 1):
+        found += table[c]
+    return found + (table[missing] if missing >= 0 else 0)
+
+
+@kernel
+def best_cut(bins: Any, missing: int, whole: int, how: Any, sums: Ints) -> int:
+    """Return gain, bin and direction of the best cut of one feature, in one number; 0 for none.
+
+    The gain G_l^2 / (H_l + lam) + G_r^2 / (H_r + lam) is a positive float, whose bits order as a
+    whole number's; its last seven are 63 less the bin, and 64 more where missing goes left.
+
+    Parameters
+    ----------
+    bins : (64,) sums of one feature.
+    missing : the place of what is missing; all before it are codes of numbers.
+    whole : the sum of all places.
+    how : units of slope and hessian, lam, smallest hessian of a child.
+    sums : (64,) scratch.
+    """
+    running = 0
+    for b in range(64):
+        running += bins[b]
+        sums[b] = running
+    lost = bins[missing]
+    best = int(_best_bin(sums, missing, whole, how, 0))
+    if lost != 0:
+        for b in range(64):
+            sums[b] += lost
+        best = max(best, int(_best_bin(sums, missing, whole, how, 64)))
+    return best
+
+
+@kernel
+def _best_bin(sums: Ints, missing: int, whole: int, how: Any, direction: int) -> int:
+    unit_g, unit_h, lam, least = how
+    G, H = float(whole >> 32) * unit_g, float(whole & LOW) * unit_h
+    best = 0
+    # The last place leaves the right child nothing and is refused; it makes the vectors full.
+    for b in range(missing + 1):
+        g = float(sums[b] >> 32) * unit_g
+        h = float(sums[b] & LOW) * unit_h
+        rest_g, rest_h = G - g, H - h
+        left, right = h + lam, rest_h + lam
+        gain = (g * g * right + rest_g * rest_g * left) / (left * right)
+        gain = gain if h >= least and rest_h >= least else 0.0
+        bits = (int(np.float64(gain).view(np.int64)) & ~INDEX) + (63 - b) + direction
+        best = max(best, bits)
+    return best if best > INDEX else 0
+
+
+@kernel
+def gain_of(best: int) -> float:
+    """Return the gain in what `best_cut` found."""
+    return float(np.int64(best & ~INDEX).view(np.float64))
+
+
+@kernel
+def pure(whole: int, unit_g: float, unit_h: float, lam: float) -> Any:
+    """Return slope, hessian and gain of a leaf of sums `whole` that is not split."""
+    G, H = float(whole >> 32) * unit_g, float(whole & LOW) * unit_h
+    return G, H, G * G / (H + lam)

@@ -1,0 +1,348 @@
+"""Regrowing trees one after the other, in boosting order, at a pace set by a cost model.
+
+Each structure earns credit with every event; when it has one, its next tree is grown anew on the
+window, against what the trees before it say there. A regrow is a sequence of steps, each cut into
+pieces of bounded work, and where it stands is part of the state: a checkpoint in mid-regrow goes on
+bit for bit. The cost model counts in nanoseconds but never looks at a clock.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from models.banks.reboosted_grow import BINS, LEAVES, NODES, finish, grow, plant
+from models.banks.reboosted_hist import pack
+from models.banks.reboosted_leaves import replant
+from models.banks.reboosted_state import MISSING
+from models.banks.reboosted_walk import raise_prefix
+from models.draws import uniform
+from models.verbs import bend, kernel, point
+
+# Places in Work.at: the step, rows drawn of n, columns, the window [from, to) and how far it is
+# done, whether all features are looked at, and how many events the window had at the start.
+STEP, DRAWN, ROWS, COLUMNS, FROM, DONE, WIDE, SPAN = range(8)
+IDLE, CENTRE, RESET, DRAW, GROW, RAISE = range(6)
+PIECE = 300_000.0  # ns of work on one tree in one event
+FEW_ROWS = 4000  # up to which histograms are of half the size
+ENOUGH = 50  # events before the first tree
+WIDE_EVERY = 16  # of the trees look at every feature
+KEPT, COVERED, LEAST, LUCK = 0.7, 0.95, 6, 0.1  # screening of features: see `choose_columns`
+START_BOOST, START_EVENTS = 9.0, 4000.0  # more work while little is known
+BEFORE = 200  # events before an alarm that are taken for new
+FAST, SLOW = 0.01, 0.0005  # rates of the means that watch the loss
+CLEAR, RISE, QUIET = 6.5, 0.5, 2000  # deviations, part, events until the next alarm
+SEE, COPY, MOVE = 0.5, 40.0, 3.0  # ns: a label, a row, a packed number
+
+
+@kernel
+def seen(plan: Any, pace: Any, k: int, t: int, R: int) -> int:
+    """Return the events in structure k's window after t events.
+
+    The first structure looks back no further than a little before the last alarm: where the stream
+    has changed for good it is rid of the past, and where it has not the others still have it.
+    """
+    m = min(t, R, int(plan.window[k]))
+    if k == 0 and pace.alarm[()] > 0:
+        m = min(m, t - int(pace.alarm[()]) + BEFORE)
+    return m
+
+
+@kernel
+def watch(pace: Any, lost: float, t: int) -> None:
+    """Sound the alarm where the served loss of late is clearly above that of long."""
+    seen = pace.watch
+    fast, slow = max(1.0 / (t + 1.0), FAST), max(1.0 / (t + 1.0), SLOW)
+    off = lost - seen[1]
+    seen[0] += fast * (lost - seen[0])
+    seen[1] += slow * off
+    seen[2] += slow * (off * off - seen[2])
+    rise = seen[0] - seen[1]
+    # The mean of 2 / rate - 1 independent losses varies by that part of their variance.
+    clear = rise > CLEAR * math.sqrt(seen[2] * FAST / 2.0) and rise > RISE * seen[1]
+    if clear and t - pace.alarm[()] > QUIET:
+        pace.alarm[()] = t
+        seen[1] = seen[0]
+
+
+@kernel
+def sample_size(plan: Any, k: int, m: int) -> int:
+    """Return how many of m events a tree sees."""
+    return min(m, max(int(plan.least_rows[k]), int(plan.part[k] * m)))
+
+
+@kernel
+def bins_of(plan: Any, k: int, n: int) -> int:
+    """Return the bins of a tree over n rows: few rows do not fill many."""
+    return int(plan.bins[k]) if n > FEW_ROWS else 32
+
+
+@kernel
+def cost_of(plan: Any, pace: Any, k: int, m: int) -> float:
+    """Return the ns that one tree of structure k costs over a window of m events."""
+    n, columns = float(sample_size(plan, k, m)), float(pace.chosen[k])
+    leaves = float(pace.leaves[k])
+    rows = n * (COPY + columns * 0.4 * (1.0 + 0.4 * math.log2(leaves)) + 12.0)
+    scans = 2.0 * leaves * columns * float(bins_of(plan, k, int(n))) * 1.3
+    return rows + scans + m * 0.8 * float(plan.depth[k])
+
+
+@kernel
+def set_pace(plan: Any, pace: Any, sizes: Any, t: int, R: int) -> None:
+    """Spread a sweep over all trees of a structure over so many events that its work fits its
+    share of the budget, and over a window at least; sizes (K,) are the numbers of trees.
+    """
+    since = t - int(pace.alarm[()])
+    total = plan.budget[()] * (1.0 + START_BOOST * min(1.0, START_EVENTS / (since + 1.0)))
+    for k in range(plan.window.shape[0]):
+        m = seen(plan, pace, k, t, R)
+        trees = float(sizes[k])
+        sweep = max(float(m), trees * cost_of(plan, pace, k, m) / (total * pace.share[k]))
+        pace.step[k] = trees / max(sweep, 1.0) if m >= ENOUGH else 0.0
+
+
+@kernel
+def share_out(plan: Any, pace: Any) -> None:
+    """Give half of the work to the structures that do better now."""
+    K, E = pace.losses.shape
+    total = 0.0
+    least = math.inf
+    for k in range(K):
+        for e in range(E):
+            least = min(least, pace.losses[k, e])
+    for k in range(K):
+        best = math.inf
+        for e in range(E):
+            best = min(best, pace.losses[k, e])
+        pace.share[k] = math.exp(-0.1 * (best - least))
+        total += pace.share[k]
+    for k in range(K):
+        pace.share[k] = 0.5 * plan.share[k] + 0.5 * pace.share[k] / total
+
+
+@kernel
+def begin(bank: Any, work: Any, k: int, t: int) -> None:
+    """Start on the next tree of structure k."""
+    at, pace = work.at, bank.pace
+    R = bank.window.labels.shape[0]
+    m = seen(bank.plan, pace, k, t, R)
+    at[FROM], at[DONE], at[DRAWN] = t - m, t - m, 0
+    at[ROWS], at[SPAN] = sample_size(bank.plan, k, m), m
+    at[BINS] = bins_of(bank.plan, k, int(at[ROWS]))
+    at[WIDE] = pace.grown[k] % WIDE_EVERY == 0
+    at[COLUMNS] = choose_columns(bank, work, k)
+    pace.chosen[k] = at[COLUMNS]
+    pace.credit[k] -= 1.0
+    pace.busy[k] = 1
+    for place in range(8):
+        work.scale[place] = 0.0
+    at[STEP] = CENTRE if pace.cursor[k] == 0 else DRAW
+
+
+@kernel
+def choose_columns(bank: Any, work: Any, k: int) -> int:
+    """Fill work.columns with the features this tree looks at; return how many.
+
+    Every 16th tree looks at all. The others take features in falling order of gain until 95 % of it
+    are covered, six at least, and each of the rest with probability .1.
+    """
+    gains, counts = bank.pace.gains, bank.bins.counts
+    F = int(bank.plan.features[k])
+    total = 0.0
+    for j in range(F):
+        total += gains[k, j]
+    wide = work.at[WIDE] > 0 or not total > 0.0
+    covered = 0.0
+    columns = 0
+    for j in range(F):
+        work.won[j] = gains[k, j]
+    while not wide and columns < F and (covered < COVERED * total or columns < LEAST):
+        top = 0
+        for j in range(F):
+            top = j if work.won[j] > work.won[top] else top
+        if work.won[top] < 0.0:
+            break
+        covered += work.won[top]
+        work.won[top] = -1.0
+        columns += 1
+    columns = 0
+    for j in range(F):
+        luck = not wide and uniform(bank.pace.state) < LUCK
+        if (wide or luck or work.won[j] < 0.0) and _varies(bank.bins, j):
+            work.columns[columns] = j
+            work.narrow[columns] = work.at[BINS] < 64 and counts[j] > 30
+            columns += 1
+    return columns
+
+
+@kernel
+def _varies(bins: Any, j: int) -> bool:
+    return bool(bins.counts[j] > 0 or bins.lost[j] > 0)
+
+
+@kernel
+def regrow(bank: Any, work: Any, k: int, loss: Any, t: int, unit: float) -> None:
+    """Do one event's piece of work on the tree of structure k that is being grown."""
+    room = PIECE
+    at = work.at
+    while room > 0.0 and at[STEP] != IDLE:
+        if at[STEP] == CENTRE:
+            room -= _centre(bank, work, k, t)
+        elif at[STEP] == RESET:
+            room -= _reset(bank, work, k, t)
+        elif at[STEP] == DRAW:
+            room -= _draw(bank, work, k, loss, unit, room)
+        elif at[STEP] == GROW:
+            room, done = grow(work, bank.plan, k, int(at[COLUMNS]), room)
+            if done:
+                finish(work, bank.plan, k, bank.bins.edges)
+                at[STEP] = RAISE
+        else:
+            room -= _raise(bank, work, k, t, room)
+
+
+@kernel
+def _centre(bank: Any, work: Any, k: int, t: int) -> float:
+    """Find where the structure starts: the constant that serves the window best (`origin`)."""
+    R = bank.window.labels.shape[0]
+    first = max(int(work.at[DONE]), t - R)
+    last = min(t, first + int(PIECE / SEE))
+    for i in range(first, last):
+        w = bank.window.weights[i % R]
+        work.scale[4] += w
+        work.scale[5] += w * bank.window.labels[i % R]
+    work.at[DONE] = last
+    if last == t:
+        work.at[STEP], work.at[DONE] = RESET, work.at[FROM]
+    return float((last - first) * SEE)
+
+
+@kernel
+def origin(link: int, weight: float, total: float) -> float:
+    """Return the starting score of labels of that weight and sum: mean, log-odds or logarithm."""
+    if link == 1:  # labels -1 and 1
+        positive = 0.5 * (weight + total)
+        return math.log((positive + 1.0) / (weight - positive + 1.0))
+    if link == 2:
+        return math.log((total + 1.0) / (weight + 1.0))
+    return total / weight if weight > 0.0 else 0.0
+
+
+@kernel
+def _reset(bank: Any, work: Any, k: int, t: int) -> float:
+    R = bank.window.labels.shape[0]
+    y0 = origin(int(bank.plan.link[()]), float(work.scale[4]), float(work.scale[5]))
+    first = max(int(work.at[DONE]), t - R)
+    last = min(t, first + int(PIECE / SEE))
+    row = bank.window.prefix[k]
+    for i in range(first, last):
+        row[i % R] = y0
+    work.at[DONE] = last
+    if last == t:
+        bank.y0[k] = y0
+        work.at[STEP] = DRAW
+    return float((last - first) * SEE)
+
+
+@kernel
+def _draw(bank: Any, work: Any, k: int, loss: Any, unit: float, room: float) -> float:
+    """Copy the chosen columns of one event from each of n equal stretches of the window, with slope
+    and hessian of the loss at the prefix.
+    """
+    at, window = work.at, bank.window
+    R, n, columns = window.labels.shape[0], int(at[ROWS]), int(at[COLUMNS])
+    first = int(at[DRAWN])
+    cost = COPY + 0.5 * columns
+    last = min(n, first + 16 + int(room / cost))
+    begins, m = int(at[FROM]) % R, int(at[SPAN])
+    stretch = m / n
+    for i in range(first, last):
+        place = i if n == m else min(int((i + uniform(bank.pace.state)) * stretch), m - 1)
+        s = begins + place
+        s = s - R if s >= R else s
+        work.slopes[i], work.bends[i] = window.prefix[k, s], window.labels[s]
+        work.weights[i] = window.weights[s]
+        _copy_codes(window.codes[s], work, i, (columns, int(at[BINS])))
+    _derive(loss, unit, work, (first, last))
+    at[DRAWN] = last
+    if last == n:
+        pack(work, n)
+        plant(work, n, columns)
+        at[STEP], at[DONE] = GROW, at[FROM]
+        return float((last - first) * cost + n * MOVE)
+    return float((last - first) * cost)
+
+
+@kernel
+def _derive(loss: Any, unit: float, work: Any, span: Any) -> None:
+    """Put slope and hessian in the place of prefix and label, and note the largest of each."""
+    first, last = span
+    slopes, bends, weights = work.slopes[first:last], work.bends[first:last], work.weights
+    for i in range(last - first):
+        f, y, w = float(slopes[i]), float(bends[i]), weights[first + i]
+        _, g, _ = point(loss, f, y)
+        slopes[i] = w * g
+        bends[i] = w * bend(loss, f, y, unit)
+    top, most = work.scale[0], work.scale[1]
+    for i in range(last - first):
+        top = max(top, abs(slopes[i]))
+        most = max(most, bends[i])
+    work.scale[0], work.scale[1] = top, most
+
+
+@kernel
+def _copy_codes(codes: Any, work: Any, i: int, how: Any) -> None:
+    columns, bins = how
+    row = work.codes[i]
+    if bins == 64:
+        for j in range(columns):
+            row[j] = codes[work.columns[j]]
+    else:
+        for j in range(columns):
+            c = int(codes[work.columns[j]])
+            row[j] = bins - 1 if c == MISSING else c >> work.narrow[j]
+
+
+@kernel
+def _raise(bank: Any, work: Any, k: int, t: int, room: float) -> float:
+    """Add the new tree to the prefixes in the window, oldest first, and at the end plant it."""
+    window, at = bank.window, work.at
+    R, D = window.labels.shape[0], int(bank.plan.depth[k])
+    first = max(int(at[DONE]), t - R)
+    last = min(t, first + 64 + int(room / (0.8 * D)))
+    s = first % R
+    last = min(last, first + R - s)  # up to where the ring begins again
+    e = s + last - first
+    raise_prefix(work, D, window.codes[s:e], window.prefix[k, s:e])
+    at[DONE] = last
+    if last == t:
+        _plant_tree(bank, work, k)
+    return float((last - first) * 0.8 * D)
+
+
+@kernel
+def _plant_tree(bank: Any, work: Any, k: int) -> None:
+    pace, trees = bank.pace, bank.trees[k]
+    i = int(pace.cursor[k])
+    for n in range(work.at[NODES]):
+        trees.nodes[i, n] = work.keys[n]
+    for n in range(work.at[LEAVES], work.said.shape[0]):
+        work.said[n] = 0.0
+    replant(trees.rows, i, work.said)
+    _remember(bank, work, k)
+    pace.cursor[k] = (i + 1) % trees.nodes.shape[0]
+    pace.grown[k] += 1
+    pace.leaves[k] = work.at[LEAVES]
+    work.at[STEP] = IDLE
+    pace.busy[k] = 0
+
+
+@kernel
+def _remember(bank: Any, work: Any, k: int) -> None:
+    """After a tree that looked at all features: how much each of them gained."""
+    if work.at[WIDE] > 0:
+        gains = bank.pace.gains
+        for j in range(gains.shape[1]):
+            gains[k, j] *= KEPT
+        for c in range(work.at[COLUMNS]):
+            gains[k, work.columns[c]] += work.won[c]

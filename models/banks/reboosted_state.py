@@ -1,0 +1,357 @@
+"""What reboosted trees are made of: the trees that serve, and the window, bins and works that
+learning needs beside them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.banks.reboosted_walk import FLOCK
+from models.draws import State, generator
+from models.types import Ints, Mat, Mat3, ModelError, Vec
+from models.verbs import learning_only
+
+Bytes = NDArray[np.uint8]
+Keys = NDArray[np.int32]  # of floats: models/banks/reboosted_bins.py
+Rows = NDArray[np.float32]  # leaf rows are many: half the memory, twice as many in the cache
+
+LANES = 8  # float32 in a leaf row: value, five leaf learners' offsets, AdaGrad's root and sum
+VALUE, ROOT, SQUARES = 0, 6, 7  # places in a leaf row
+CODES = 64  # codes of a feature: up to 62 for numbers, the last one for what is missing
+MISSING = CODES - 1
+MOST_CUTS = CODES - 3  # halved, the codes of numbers still leave one for what is missing
+LAGS = 5  # decayed means of labels that stand beside the features
+BLOCK_EVENTS = 8192  # the window is a multiple of this
+SAMPLE = 8192  # rows kept as they are, evenly over the window: where new bins come from
+TABLES = 1 << 24  # bytes for the histograms of one tree; beyond it, leaves that cannot split
+FEATURES = (1 << 15) - 1 - LAGS  # a node has 16 bits for a feature and for where missing goes
+
+
+class Structure(NamedTuple):
+    """How one sequence of trees is grown; specification of reboosted trees, 1."""
+
+    window: int  # events it looks back; 0 for all that are kept
+    trees: int
+    leaves: int
+    depth: int
+    eta: float
+    least_rows: int  # a tree sees this many events, or `part` of the window if that is more
+    part: float
+    lags: bool  # whether it sees the decayed means of labels
+    bins: int  # 64, or 32 for histograms of half the size
+    share: float  # of the work, before losses say more
+    least_h: float  # smallest hessian of a child
+    lam: float  # added to hessians
+
+
+STRUCTURES = (
+    Structure(0, 80, 64, 8, 0.12, 8000, 0.3, True, 64, 2.0, 20.0, 5.0),
+    Structure(0, 100, 256, 12, 0.1, 8000, 0.3, False, 64, 2.0, 1.0, 1.0),
+    Structure(8000, 64, 16, 5, 0.15, 2000, 0.25, True, 32, 1.0, 3.0, 2.0),
+    Structure(1000, 64, 16, 4, 0.15, 500, 0.5, False, 32, 1.0, 1.0, 1.0),
+)
+
+
+class Trees(NamedTuple):
+    """The N trees of one structure: all that its answers need.
+
+    A node is one number: the key of its cut in the upper 32 bits, then 16 for the feature, then 16
+    for its left child; the right child is the next. A leaf is its own left child, nothing lies
+    beyond its cut, and its number stands for the feature. Features from d on are the same features,
+    but missing ones go left.
+    """
+
+    nodes: Ints  # (N, M) M = 2 leaves - 1
+    rows: NDArray[np.float32]  # (N, leaves, 8) what a leaf says and its offsets
+
+
+class Work(NamedTuple):
+    """The tree of one structure that is being grown, over r rows and at most c histograms."""
+
+    at: Ints  # (20,) the step it is at, and its counters: models/banks/reboosted_regrow.py
+    scale: Vec  # (8,) largest slope and hessian, their packed units, sums of y0
+    rows: NDArray[np.int32]  # (r,) places in the window
+    codes: Bytes  # (r, d) of the chosen columns
+    slopes: Vec  # (r,)
+    bends: Vec  # (r,)
+    weights: Vec  # (r,)
+    packed: Ints  # (r,) slope and hessian in one number
+    order: NDArray[np.int32]  # (r,) rows, leaf by leaf
+    spare: NDArray[np.int32]  # (r,)
+    columns: Ints  # (d,) chosen features
+    narrow: Ints  # (d,) 1 where two codes share a bin
+    tables: NDArray[np.int64]  # (c, d, 64) histograms
+    nodes: NDArray[np.int64]  # (M, 10) of the tree so far
+    gains: Vec  # (M,) of its leaves, -1 where they cannot split
+    cuts: Ints  # (M,) its nodes as the window is walked
+    keys: Ints  # (M,) its nodes as they will serve
+    values: Vec  # (M,) what its leaves will say
+    said: Vec  # (leaves,) the same by the leaf's number
+    won: Vec  # (d,) gain of every chosen column
+    sums: Ints  # (64,) scratch
+    places: NDArray[np.int32]  # (256,) scratch
+
+
+class Window(NamedTuple):
+    """The last R events; the event of number t stands at t mod R."""
+
+    codes: Bytes  # (R, d)
+    labels: Vec  # (R,) float64, because float32 loses small differences of large labels
+    weights: Vec  # (R,)
+    prefix: Mat  # (K, R) score of the trees before the cursor
+
+
+class Bins(NamedTuple):
+    """Cuts of every feature, and the sample they come from."""
+
+    edges: Keys  # (d, 64) ascending, the largest key beyond the last
+    counts: Ints  # (d,)
+    lowest: Keys  # (d,) ever seen
+    highest: Keys  # (d,)
+    lost: Ints  # (d,) 1 where a value was ever missing
+    sample: Keys  # (S, d)
+    stride: Ints  # () every so many events go to the sample
+    due: Ints  # () number of the event after which bins are made anew
+    at: Ints  # (4,) step, feature, event, and last event of the re-coding
+    fresh: Keys  # (d, 64) edges to come
+    fresh_counts: Ints  # (d,)
+    recode: Bytes  # (d, 64) new code of every old one
+    column: Keys  # (S,) scratch of one feature, like the rest
+    spare: Keys  # (S,)
+    digits: Ints  # (257,)
+
+
+class Pace(NamedTuple):
+    """Who is regrown when."""
+
+    time: Ints  # () events seen
+    cursor: Ints  # (K,) next tree of the sweep
+    grown: Ints  # (K,) trees grown so far
+    busy: Ints  # (K,) 1 while a tree is being grown
+    credit: Vec  # (K,) regrown when it reaches 1
+    step: Vec  # (K,) credit an event
+    share: Vec  # (K,) of the work
+    alarm: Ints  # () event at which the loss last rose clearly; 0 for never
+    watch: Vec  # (3,) fast and slow mean of the loss, slow variance
+    losses: Mat  # (K, E) decayed loss of every leaf learner's score
+    slopes: Vec  # (K,) running mean of squared slopes
+    squares: Vec  # (K,) sum of them since AdaGrad's sums last took it
+    gains: Mat  # (K, d) of every feature, decayed
+    chosen: Ints  # (K,) features of the last tree
+    leaves: Ints  # (K,) of the last tree
+    state: State  # () of the generator
+
+
+class Plan(NamedTuple):
+    """What the structures are, as numbers."""
+
+    window: Ints  # (K,)
+    depth: Ints  # (K,)
+    leaves: Ints  # (K,)
+    least_rows: Ints  # (K,)
+    bins: Ints  # (K,)
+    features: Ints  # (K,) it sees the first so many
+    part: Vec  # (K,)
+    eta: Vec  # (K,)
+    share: Vec  # (K,) sums to 1
+    least_h: Vec  # (K,)
+    lam: Vec  # (K,)
+    rates: Vec  # (5,) of the leaf learners; the first is AdaGrad's, the last 0
+    lag_rates: Vec  # (5,)
+    budget: Vec  # () work an event in ns
+    link: Ints  # () what scores are: 0 numbers, 1 log-odds, 2 logarithms
+
+
+class Reboosted(NamedTuple):
+    """K structures of regrown trees with one window."""
+
+    plan: Plan
+    trees: tuple[Trees, ...]  # (K,)
+    y0: Vec  # (K,) where each structure starts
+    lags: Vec  # (5,)
+    window: Window
+    bins: Bins
+    pace: Pace
+
+
+@learning_only.register
+def _(part: Window | Bins | Work | Pace) -> tuple[str, ...]:
+    return part._fields
+
+
+LAG_RATES = (1.0, 0.5, 0.2, 0.05, 0.01)
+
+
+class Setup(NamedTuple):
+    """What the sizes of the state follow from."""
+
+    structures: tuple[Structure, ...]
+    rates: tuple[float, ...]
+    budget: float
+    memory: int  # bytes
+    events: int  # the longest window
+    link: int  # see Plan
+
+
+def bank(setup: Setup, d0: int, seed: int) -> Reboosted:
+    """Return trees that have seen nothing, over d0 features and the five lags."""
+    d, R = d0 + LAGS, fitting(setup, d0)
+    K = len(setup.structures)
+    return Reboosted(
+        plan=_plan(setup, d, R),
+        trees=tuple(_trees(each) for each in setup.structures),
+        y0=np.zeros(len(setup.structures)),
+        lags=np.zeros(LAGS),
+        window=Window(np.zeros((R, d), np.uint8), np.zeros(R), np.zeros(R), np.zeros((K, R))),
+        bins=_bins(d, min(SAMPLE, R)),
+        pace=_pace(setup, d, seed),
+    )
+
+
+def works(setup: Setup, plan: Plan, d0: int) -> tuple[Work, ...]:
+    """Return K works at rest; they stand beside the bank, because few kernels need them."""
+    R = int(plan.window.max())
+    return tuple(_work(each, d0 + LAGS, R) for each in setup.structures)
+
+
+def fitting(setup: Setup, d0: int) -> int:
+    """Return the longest window whose whole state stays under the memory bound."""
+    most = setup.events
+    for R in range(most, 0, -BLOCK_EVENTS):
+        if size(setup, d0, R) <= setup.memory:
+            return R
+    least = size(setup, d0, min(BLOCK_EVENTS, most)) // 1_000_000 + 1
+    raise ModelError(
+        f"bank.max_memory: {setup.memory / 1e6:g} MB hold no window of {BLOCK_EVENTS} events of "
+        f"{d0} features; give {least} or more, or fewer features"
+    )
+
+
+def size(setup: Setup, d0: int, R: int) -> int:
+    """Return the bytes of the state over a window of R events."""
+    d, K = d0 + LAGS, len(setup.structures)
+    total = R * (d + 16 + 8 * K) + min(SAMPLE, R) * (4 * d + 8) + d * (64 * 9 + 40 + 8 * K)
+    for each in setup.structures:
+        M, r = 2 * each.leaves - 1, _rows(each, R)
+        total += each.trees * (M * 8 + each.leaves * 4 * LANES) + M * 120
+        total += r * (d + 44) + _tables(each, d) * d * CODES * 8 + d * 24
+    return total
+
+
+def _rows(one: Structure, R: int) -> int:
+    """Return the most rows a tree can see."""
+    m = min(one.window or R, R)
+    return min(max(one.least_rows, int(one.part * m)), m)
+
+
+def _tables(one: Structure, d: int) -> int:
+    return max(2, min(one.leaves, TABLES // (d * CODES * 8)))
+
+
+def _trees(one: Structure) -> Trees:
+    nodes = np.full((one.trees, 2 * one.leaves - 1), np.int64(2**31 - 1) << 32, np.int64)
+    rows = np.zeros((one.trees, one.leaves, LANES), np.float32)
+    rows[:, 0, ROOT] = 1.0
+    return Trees(nodes, rows)
+
+
+def _work(one: Structure, d: int, R: int) -> Work:
+    r, M = _rows(one, R), 2 * one.leaves - 1
+    return Work(
+        at=np.zeros(20, np.int64),
+        scale=np.zeros(8),
+        rows=np.zeros(r, np.int32),
+        codes=np.zeros((r, d), np.uint8),
+        slopes=np.zeros(r),
+        bends=np.zeros(r),
+        weights=np.zeros(r),
+        packed=np.zeros(r, np.int64),
+        order=np.zeros(r, np.int32),
+        spare=np.zeros(r, np.int32),
+        columns=np.zeros(d, np.int64),
+        narrow=np.zeros(d, np.int64),
+        tables=np.zeros((_tables(one, d), d, CODES), np.int64),
+        nodes=np.zeros((M, 10), np.int64),
+        gains=np.zeros(M),
+        cuts=np.zeros(M, np.int64),
+        keys=np.zeros(M, np.int64),
+        values=np.zeros(M),
+        said=np.zeros(one.leaves),
+        won=np.zeros(d),
+        sums=np.zeros(64, np.int64),
+        places=np.zeros(FLOCK, np.int32),
+    )
+
+
+def _bins(d: int, S: int) -> Bins:
+    largest = np.iinfo(np.int32).max
+    return Bins(
+        edges=np.full((d, CODES), largest, np.int32),
+        counts=np.zeros(d, np.int64),
+        lowest=np.full(d, largest, np.int32),
+        highest=np.full(d, -largest, np.int32),
+        lost=np.zeros(d, np.int64),
+        sample=np.zeros((S, d), np.int32),
+        stride=np.ones((), np.int64),
+        due=np.full((), 100, np.int64),
+        at=np.zeros(4, np.int64),
+        fresh=np.full((d, CODES), largest, np.int32),
+        fresh_counts=np.zeros(d, np.int64),
+        recode=np.zeros((d, CODES), np.uint8),
+        column=np.zeros(S, np.int32),
+        spare=np.zeros(S, np.int32),
+        digits=np.zeros(257, np.int64),
+    )
+
+
+def _pace(setup: Setup, d: int, seed: int) -> Pace:
+    K = len(setup.structures)
+    shares = np.array([one.share for one in setup.structures])
+    return Pace(
+        time=np.zeros((), np.int64),
+        cursor=np.zeros(K, np.int64),
+        grown=np.zeros(K, np.int64),
+        busy=np.zeros(K, np.int64),
+        credit=np.zeros(K),
+        step=np.zeros(K),
+        share=shares / shares.sum(),
+        alarm=np.zeros((), np.int64),
+        watch=np.zeros(3),
+        losses=np.zeros((K, len(setup.rates))),
+        slopes=np.zeros(K),
+        squares=np.zeros(K),
+        gains=np.zeros((K, d)),
+        chosen=np.full(K, d, np.int64),
+        leaves=np.ones(K, np.int64),
+        state=generator(seed),
+    )
+
+
+def _plan(setup: Setup, d: int, R: int) -> Plan:
+    def of(field: str, kind: Any) -> Any:
+        return np.array([getattr(one, field) for one in setup.structures], kind)
+
+    window, share = of("window", np.int64), of("share", np.float64)
+    return Plan(
+        window=np.where(window == 0, R, np.minimum(window, R)),
+        depth=of("depth", np.int64),
+        leaves=of("leaves", np.int64),
+        least_rows=of("least_rows", np.int64),
+        bins=of("bins", np.int64),
+        features=np.where(of("lags", np.int64) > 0, d, d - LAGS),
+        part=of("part", np.float64),
+        eta=of("eta", np.float64),
+        share=share / share.sum(),
+        least_h=of("least_h", np.float64),
+        lam=of("lam", np.float64),
+        rates=np.array(setup.rates),
+        lag_rates=np.array(LAG_RATES),
+        budget=np.array(setup.budget),
+        link=np.array(setup.link, np.int64),
+    )
+
+
+__all__ = ["Bins", "Mat3", "Pace", "Plan", "Reboosted", "Setup", "Structure", "Trees", "Window"]

@@ -1,0 +1,339 @@
+"""One event of reboosted trees, in its order: row, walk, aggregate, learn, insert, regrow.
+
+The order is that of the specification of reboosted trees, section 2. Everything is predicted before
+the label is looked at; the features' lags hold labels of earlier events only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from models.aggregate import (
+    LARGEST,
+    MIX_DECAY,
+    SCORE_DECAY,
+    lay,
+    mixture,
+    opinions,
+    weigh,
+)
+from models.banks.reboosted_bins import IDLE as BINNED
+from models.banks.reboosted_bins import LARGEST as MISSING_KEY
+from models.banks.reboosted_bins import encode, key, note, rebin, thin
+from models.banks.reboosted_leaves import gather, learn_leaves, stiffen
+from models.banks.reboosted_regrow import begin, origin, regrow, set_pace, share_out
+from models.banks.reboosted_state import LANES
+from models.banks.reboosted_walk import walk
+from models.calibrate import served
+from models.lanes import Lane, NewLane, Number, sweep
+from models.progressive import DECAY
+from models.types import LOSS_LIMIT, Ints, Mat, Vec
+from models.verbs import bend, inlined, kernel, point
+
+NUMBERS, LOG_ODDS, LOGARITHMS = 0, 1, 2  # what scores are
+STIFF_EVERY = 4  # events between two additions to AdaGrad's sums
+SEEN_EVERY = 4  # events between two looks at every prefix and tree
+LABEL_MOST = 1e30  # a larger label counts as this
+LOSS_SHARE, LOSS_MOST = 0.3, 10.0  # of losses of numbers, before they weigh anything
+STRUCTURE_DECAY = 0.999  # of the losses that share out the work
+DECAY_SEEN = DECAY**SEEN_EVERY
+OFTEN, EARLY = 16, 2000  # events between two looks at the pace, once so many were seen
+
+
+class Scale(NamedTuple):
+    """What is typical of the labels; running means, of a memory of 500 to 1,000 events."""
+
+    mean: Vec  # () of labels; of labels in {0, 1} where scores are log-odds
+    base: Vec  # () loss of serving the mean
+    noise: Vec  # () squared Newton step at what the first filter says
+    unit: Vec  # () its size
+    curve: Vec  # () curvature there
+
+
+class Desk(NamedTuple):
+    """Scratch of one event, made once a batch."""
+
+    x: Any  # (2d,) or more int32 keys, missing ones largest, and again with missing ones smallest
+    leaf: Any  # (K, N) int32
+    F: Mat  # (K, N+1) prefixes
+    said: Vec  # (N+1,) differences of one structure's prefixes, losses, slopes, curvatures
+    lost: Vec
+    steep: Vec
+    bent: Vec
+    total: Vec  # (8,)
+    f: Vec  # (n,) scores of all structures' leaf learners
+    loss: Vec  # (n,)
+    slope: Vec  # (n,)
+    z: Vec  # (S+1,)
+    mixed: Vec  # (S+1,) their losses
+    share: Vec  # (max(n, S+1),)
+    gain: Vec  # (R,)
+    features: Vec  # (R,) scores as the filters see them
+    sizes: Ints  # (K,) trees of each structure
+    move: Any  # (8,) float32
+
+
+def scale() -> Scale:
+    """Return what is typical before any label."""
+    return Scale(*(np.zeros(()) for _ in Scale._fields))
+
+
+def desk(bank: Any, filters: Any, d0: int) -> Desk:
+    """Return scratch for a bank over d0 features and its stack."""
+    d = d0 + bank.lags.size
+    sizes = np.array([one.nodes.shape[0] for one in bank.trees], np.int64)
+    K, N, n = len(sizes), int(sizes.max()), len(sizes) * len(bank.plan.rates)
+    R, S = filters.weights.shape[1], len(filters.mix_losses)
+    leaves = max(one.rows.shape[1] for one in bank.trees)  # a leaf's number is read as a feature
+    return Desk(
+        x=np.zeros(max(2 * d, leaves), np.int32),
+        leaf=np.zeros((K, N), np.int32), F=np.zeros((K, N + 1)),
+        said=np.zeros(N + 1), lost=np.zeros(N + 1), steep=np.zeros(N + 1), bent=np.zeros(N + 1),
+        total=np.zeros(LANES), f=np.zeros(n), loss=np.zeros(n), slope=np.zeros(n),
+        z=np.zeros(S), mixed=np.zeros(S), share=np.zeros(max(n, S)), gain=np.zeros(R),
+        features=np.zeros(R), sizes=sizes, move=np.zeros(LANES, np.float32),
+    )  # fmt: skip
+
+
+@kernel
+def lay_row(lags: Vec, keys: Any, x: Any) -> None:
+    """Fill x (2d,) with the keys of an event's features and of the lags."""
+    d0, d = keys.shape[0], keys.shape[0] + lags.shape[0]
+    for j in range(d0):
+        x[j] = keys[j]
+        x[d + j] = keys[j] if keys[j] != MISSING_KEY else -MISSING_KEY
+    for j in range(d0, d):
+        x[j] = key(float(lags[j - d0]))
+        x[d + j] = x[j]
+
+
+@inlined
+def score(bank: Any, keys: Any, a: Any) -> None:
+    """Fill a.f (n,) with the scores of all structures' leaf learners for the keys (d0,)."""
+    lay_row(bank.lags, keys, a.x)
+    E = bank.plan.rates.shape[0]
+    for k in range(a.sizes.shape[0]):
+        trees = bank.trees[k]
+        walk(trees.nodes, bank.plan.depth[k], a.x, a.leaf[k])
+        gather(trees.rows, a.leaf[k], float(bank.y0[k]), a.F[k], a.total)
+        for e in range(E):
+            a.f[k * E + e] = a.total[e]
+
+
+@inlined
+def answer(link: int, stack: Any, scale: Any, a: Any) -> float:
+    """Return the score that is served for the scores a.f (n,); a.z is as the filters said."""
+    n = a.f.shape[0]
+    if link == NUMBERS:
+        centre, constant = float(scale.mean[()]), math.sqrt(float(scale.noise[()]))
+    else:
+        centre, constant = 0.0, 1.0
+        for i in range(n):
+            a.f[i] = min(max(a.f[i], -LARGEST), LARGEST)
+    lay(a.f, n, centre, constant, a.features)
+    opinions(stack, a.features, n, centre, a)
+    return mixture(stack, a, link == LOG_ODDS)
+
+
+@inlined
+def out(link: int, calibration: Any, mixed: float, calibrated: bool) -> float:
+    """Return the calibrated score of the mixture's."""
+    return served(calibration, mixed) if link == LOG_ODDS and calibrated else mixed
+
+
+@inlined
+def assess_scores(loss: Any, y: float, scale: Any, link: int, a: Any) -> None:
+    """Fill a.loss and a.slope (n,) at the scores, and a.mixed (S+1,) with the filters' losses, in
+    the unit that weighs them.
+    """
+    least, share = 0.0, 1.0
+    if link == NUMBERS:
+        share = 1.0 / max(LOSS_SHARE * float(scale.base[()]), 1e-300)
+    elif link == LOGARITHMS and y > 0.0:
+        least = y - y * math.log(y)
+    for i in range(a.f.shape[0]):
+        v, g, _ = point(loss, float(a.f[i]), y)
+        a.loss[i] = min((v - least) * share, LOSS_MOST)
+        a.slope[i] = g
+    for j in range(a.z.shape[0]):
+        v, _, _ = point(loss, float(a.z[j]), y)
+        a.mixed[j] = min((v - least) * share, LOSS_MOST)
+
+
+@inlined
+def lost_of(loss: Any, mixed: float, y: float, scale: Any, link: int) -> float:
+    """Return the loss of the mixture in a unit that outliers do not rule."""
+    v, _, _ = point(loss, mixed, y)
+    share = 1.0 / max(LOSS_SHARE * float(scale.base[()]), 1e-300) if link == NUMBERS else 1.0
+    return float(min(v * share, LOSS_MOST))
+
+
+@inlined
+def learn_scale(scale: Any, loss: Any, y: float, link: int, t: int, first: float) -> None:
+    """Move what is typical of labels towards y; `first` is what the first filter said."""
+    slow, fast = max(1.0 / (t + 1.0), 1e-3), max(1.0 / (t + 1.0), 2e-3)
+    v, _, _ = point(loss, float(scale.mean[()]), y)
+    scale.base[()] += slow * (v - scale.base[()])
+    scale.mean[()] += slow * ((0.5 + 0.5 * y if link == LOG_ODDS else y) - scale.mean[()])
+    _, g, _ = point(loss, first, y)
+    h = bend(loss, first, y, unit_of(scale))
+    off = g / h
+    square = off * off
+    if t > 50:
+        square = min(square, 25.0 * scale.noise[()])
+    scale.noise[()] = max(scale.noise[()] + fast * (square - scale.noise[()]), 1e-300)
+    scale.unit[()] += fast * (min(abs(first - y), 1e30) - scale.unit[()])
+    scale.curve[()] += slow * (h - scale.curve[()])
+
+
+@inlined
+def unit_of(scale: Any) -> float:
+    """Return the typical size of a residual, never 0."""
+    return max(float(scale.unit[()]), 1e-12)
+
+
+@kernel
+def learn_trees(plan: Any, pace: Any, forest: Any, w: float, curve: float, a: Any) -> None:
+    """Move the offsets of every reached leaf, and the losses that share out the work."""
+    t, link, E = int(pace.time[()]), int(plan.link[()]), plan.rates.shape[0]
+    curve = 0.25 if link == LOG_ODDS else curve
+    steep = 1.0 / curve if curve > 0.0 else 0.0
+    slow = max(1.0 / (t + 1.0), 1e-3)
+    for k in range(a.sizes.shape[0]):
+        N = float(a.sizes[k])
+        for e in range(E):
+            i = k * E + e
+            pace.losses[k, e] = STRUCTURE_DECAY * pace.losses[k, e] + w * a.loss[i]
+            a.move[1 + e] = min(plan.rates[e] * w, 1.0) * steep * a.slope[i] / N
+        g = a.slope[k * E]
+        square = g * g
+        pace.slopes[k] += slow * (square - pace.slopes[k])
+        if link != LOG_ODDS:
+            square = 0.25 * square / max(pace.slopes[k], 1e-300)
+        pace.squares[k] += min(w, 1e6) * square
+        trees = forest[k]
+        learn_leaves(trees.rows, a.leaf[k], a.move)
+        if t % STIFF_EVERY == STIFF_EVERY - 1:
+            stiffen(trees.rows, a.leaf[k], pace.squares[k])
+            pace.squares[k] = 0.0
+
+
+@inlined
+def insert(bank: Any, y: float, w: float, a: Any) -> None:
+    """Put the event into the window, and its label into the lags."""
+    window, t = bank.window, int(bank.pace.time[()])
+    R = window.labels.shape[0]
+    s = t % R
+    thin(bank.bins, t, R)
+    note(bank.bins, t, a.x)
+    encode(bank.bins.edges, a.x, window.codes[s])
+    window.labels[s], window.weights[s] = y, w
+    seen = 0.5 + 0.5 * y if bank.plan.link[()] == LOG_ODDS else y
+    for j in range(bank.lags.shape[0]):
+        bank.lags[j] += bank.plan.lag_rates[j] * (seen - bank.lags[j])
+    bank.pace.time[()] = t + 1
+
+
+@inlined
+def schedule(bank: Any, works: Any, loss: Any, unit: float, mean: float, a: Any) -> None:
+    """Do this event's part of making bins and growing trees."""
+    pace, bins = bank.pace, bank.bins
+    t, R, K = int(pace.time[()]), bank.window.labels.shape[0], a.sizes.shape[0]
+    if t % OFTEN == 0 or t < EARLY:
+        share_out(bank.plan, pace)
+        set_pace(bank.plan, pace, a.sizes, t, R)
+    idle = True
+    for k in range(K):
+        idle = idle and pace.busy[k] == 0
+    if bins.at[0] != BINNED or t >= bins.due[()]:
+        rebin(bins, bank.window.codes, t, idle)
+    ready = bins.at[0] == BINNED and bins.due[()] > 100
+    for k in range(K):
+        if bins.due[()] == 100:
+            bank.y0[k] = origin(int(bank.plan.link[()]), float(t), _sum_of(bank, mean, t))
+            bank.window.prefix[k, (t - 1) % R] = bank.y0[k]
+            continue
+        pace.credit[k] = min(pace.credit[k] + pace.step[k], 2.0)
+        if pace.busy[k] == 0 and ready and pace.credit[k] >= 1.0:
+            begin(bank, works[k], k, t)
+        if pace.busy[k] > 0:
+            regrow(bank, works[k], k, loss, t, unit)
+
+
+@inlined
+def _sum_of(bank: Any, mean: float, t: int) -> float:
+    return t * (2.0 * mean - 1.0 if bank.plan.link[()] == LOG_ODDS else mean)
+
+
+@inlined
+def observe_structures(bank: Any, loss: Any, y: float, w: float, seen: Any, a: Any) -> None:
+    """Put the prefix before the cursor into the window; with every fourth event, for four, record
+    the loss of every prefix of every structure and every tree's edge.
+
+    A tree fits slope / curvature by weighted squares: that is what its edge is a share of.
+    """
+    t = int(bank.pace.time[()])
+    s = t % bank.window.labels.shape[0]
+    _keep(bank.window.prefix, s, a.F, bank.pace.cursor)
+    if t % SEEN_EVERY != SEEN_EVERY - 1:
+        return
+    w *= SEEN_EVERY
+    for k in range(a.sizes.shape[0]):
+        N = int(a.sizes[k])
+        _judge(loss, y, N + 1, a.F[k], a)
+        sums, recent = seen.prefix_loss_sum[k, : N + 1], seen.recent_prefix_loss[k, : N + 1]
+        _record(sums, recent, a.lost[: N + 1], w)
+        _explain(
+            seen.edge_total[k, :N], seen.edge_missed[k, :N], seen.recent_edge_total[k, :N],
+            seen.recent_edge_missed[k, :N], a.steep[:N], a.bent[:N], a.said[:N], w,
+            1.0 / bank.plan.eta[k],
+        )  # fmt: skip
+
+
+# A kernel of its own: put into the loop with the rest, numba took this write for dead code.
+@kernel
+def _keep(prefix: Mat, s: int, F: Mat, cursor: Ints) -> None:
+    for k in range(prefix.shape[0]):
+        prefix[k, s] = F[k, cursor[k]]
+
+
+@kernel
+def _judge(loss: Any, y: float, count: int, F: Vec, a: Any) -> None:
+    said, lost, steep, bent = a.said, a.lost, a.steep, a.bent
+    for i in range(count - 1):
+        said[i] = F[i + 1] - F[i]
+    for i in range(count):
+        v, g, h = point(loss, float(F[i]), y)
+        lost[i], steep[i], bent[i] = min(v, LOSS_LIMIT), g, max(h, 1e-3)
+
+
+@sweep
+def _record(total: NewLane, recent: NewLane, lost: Lane, w: Number) -> tuple[NewLane, NewLane]:
+    return total + w * lost, DECAY_SEEN * recent + w * lost
+
+
+@sweep
+def _explain(
+    total: NewLane, missed: NewLane, recent: NewLane, missed_recently: NewLane,
+    slope: Lane, curve: Lane, said: Lane, w: Number, inverse: Number,
+) -> tuple[NewLane, NewLane, NewLane, NewLane]:  # fmt: skip
+    part = w / curve
+    left = slope + curve * (inverse * said)
+    all_, rest = slope * slope * part, left * left * part
+    fade = DECAY_SEEN
+    return total + all_, missed + rest, fade * recent + all_, fade * missed_recently + rest
+
+
+@inlined
+def learn_stack(stack: Any, w: float, a: Any) -> None:
+    """Let the stack learn what each of its scores was worth."""
+    n = a.f.shape[0]
+    for i in range(n):
+        a.loss[i] *= w
+    weigh(stack.score_losses, SCORE_DECAY, a.loss, n)
+    for j in range(a.mixed.shape[0]):
+        a.mixed[j] *= w
+    weigh(stack.mix_losses, MIX_DECAY, a.mixed, a.mixed.shape[0])

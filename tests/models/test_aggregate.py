@@ -1,0 +1,106 @@
+"""Stacking and calibration: as their slow twins do, for any number of scores, and monotone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models import aggregate
+from models.calibrate import calibrate, calibration, mapped, served
+from models.losses import Logistic, Squared
+from models.reboosted_event import Desk, Scale, answer, assess_scores, learn_stack
+from models.verbs import kernel
+from tests.naive.aggregate import Calibration, Stack, sigma
+
+
+def scratch(stack, n):
+    """What the kernels write into, for n scores."""
+    R, S = stack.weights.shape[1], len(stack.mix_losses)
+    empty = {name: np.zeros(1) for name in Desk._fields}
+    sizes = {"f": n, "loss": n, "slope": n, "z": S, "mixed": S, "share": max(n, S)}
+    sizes |= {"gain": R, "features": R}
+    return Desk(**{**empty, **{name: np.zeros(size) for name, size in sizes.items()}})
+
+
+@kernel
+def event(stack, scale, loss, link, y, noise, a):
+    """One event of the stack: the score served, then learning."""
+    served = answer(link, stack, scale, a)
+    assess_scores(loss, y, scale, link, a)
+    aggregate.learn_filters(stack, loss, y, (1.0, noise, 1.0), a)
+    learn_stack(stack, 1.0, a)
+    return served
+
+
+@pytest.mark.parametrize("n", [1, 3, 20])
+def test_logistic_stack_is_its_twin(n):
+    """Log-odds of any number of scores are stacked as the specification writes it."""
+    r, twin, mine = np.random.default_rng(n), Stack(n), aggregate.stack(n)
+    a, scale = scratch(mine, n), Scale(*(np.zeros(()) for _ in Scale._fields))
+    for _ in range(300):
+        f = r.normal(size=n)
+        y = float(sigma(f.sum()) > r.random())
+        a.f[:] = f
+        expected = twin.logistic(f, y)
+        assert event(mine, scale, Logistic(0.0), 1, 2.0 * y - 1.0, 1.0, a) == pytest.approx(
+            expected, abs=1e-7
+        )
+
+    assert mine.weights[:, : n + 1] == pytest.approx(twin.w, abs=1e-7)
+    assert (mine.spread == mine.spread.transpose(0, 2, 1)).all()
+
+
+def test_value_stack_is_its_twin():
+    """Numbers are stacked around their mean, their losses measured by that of the mean."""
+    n = 4
+    r, twin, mine = np.random.default_rng(0), Stack(n), aggregate.stack(n)
+    scale = Scale(*(np.array(v) for v in (3.0, 0.5, 0.2, 0.4, 1.0)))
+    a = scratch(mine, n)
+    for _ in range(300):
+        f = 3.0 + r.normal(size=n)
+        y = f[0] + 0.3 * r.normal()
+        a.f[:] = f
+        expected = twin.value(f, y, 3.0, 0.2, 0.5)
+        assert event(mine, scale, Squared(0.0), 0, y, 0.2, a) == pytest.approx(expected, abs=1e-7)
+
+    assert mine.weights[:, : n + 1] == pytest.approx(twin.w, abs=1e-7)
+
+
+def test_stack_stays_stable():
+    """After many events of nearly equal scores the covariance is symmetric, positive and small."""
+    n = 6
+    r, mine = np.random.default_rng(1), aggregate.stack(n)
+    a, scale = scratch(mine, n), Scale(*(np.zeros(()) for _ in Scale._fields))
+    for _ in range(20_000):
+        a.f[:] = r.normal() + 1e-3 * r.normal(size=n)
+        event(mine, scale, Logistic(0.0), 1, float(r.choice((-1.0, 1.0))), 1.0, a)
+
+    for spread in mine.spread:
+        assert (spread == spread.T).all()
+        assert np.linalg.eigvalsh(spread[: n + 1, : n + 1]).min() > 0.0
+        assert np.abs(spread).max() < 0.2
+
+
+def test_calibration_is_its_twin():
+    """The map of log-odds moves as the specification writes it."""
+    r, twin, mine = np.random.default_rng(2), Calibration(), calibration()
+    for _ in range(3000):
+        z = float(4.0 * r.normal())
+        y = float(r.random() < sigma(0.4 * z + 1.0))
+        assert sigma(served(mine, z)) == pytest.approx(twin.step(z, y), abs=1e-9)
+        calibrate(mine, z, y, 1.0)
+
+    assert mine.knots == pytest.approx(twin.c, abs=1e-9)
+    assert mapped(mine.knots, 0.0) > 0.5
+
+
+def test_calibration_is_monotone_at_every_moment():
+    """No label, however unlikely, turns the order of two scores."""
+    r, mine = np.random.default_rng(3), calibration()
+    grid = np.linspace(-12.0, 12.0, 97)
+    for k in range(4000):
+        z = float(9.0 * r.normal())
+        calibrate(mine, z, float(r.random() < (0.9 if z < 0.0 else 0.1)), float(r.choice((1, 50))))
+        assert (np.diff(mine.knots) >= 0.0).all()
+        if k % 100 == 0:
+            assert (np.diff([served(mine, float(z)) for z in grid]) >= 0.0).all()

@@ -1,0 +1,129 @@
+"""The encoder for trees: ordered target statistics, orders of first sight, numbers as they are."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models import columns as own
+from models.columns import MEMORY, PRIOR, Columns
+from models.encoding import Table
+from models.types import ModelError
+
+SCHEMA = {"city": "category", "age": "number", "vip": "boolean", "job": "category"}
+VALUES = st.sampled_from([None, "a", "b", "c", "d"])
+EVENTS = st.lists(
+    st.tuples(VALUES, VALUES, st.sampled_from([0.0, 1.0, 2.5]), st.floats(-5, 5)), max_size=30
+)
+
+
+def table(cities, jobs):
+    B = len(cities)
+    return Table(np.full((B, 1), 7.0), np.full((B, 1), math.nan), [list(cities), list(jobs)])
+
+
+def size_of(encoder):
+    return sum(array.nbytes for array in encoder.to_arrays().values())
+
+
+def twin(events):
+    """What is said of every event, and of all of them after the last: plain dictionaries."""
+    known = [{}, {}]
+    label, total, said = 0.0, 0.0, []
+
+    def show(i, value):
+        if value is None:
+            return [math.nan, math.nan]
+        if value not in known[i]:
+            return [label, -1.0]
+        order, mean, weight = known[i][value]
+        share = weight / (weight + PRIOR)
+        return [label + share * (mean - label), order]
+
+    for *values, w, y in events:
+        said.append([7.0, math.nan, *show(0, values[0]), *show(1, values[1])])
+        if w == 0.0:
+            continue
+        for i, value in enumerate(values):
+            if value is not None:
+                order, mean, weight = known[i].get(value, (len(known[i]), 0.0, 0.0))
+                after = min(weight + w, MEMORY)
+                known[i][value] = order, mean + min(w / after, 1.0) * (y - mean), after
+        total = min(total + w, MEMORY)
+        label += min(w / total, 1.0) * (y - label)
+    after = [[7.0, math.nan, *show(0, a), *show(1, b)] for a, b, *_ in events]
+    return said, after
+
+
+@given(EVENTS, st.integers(1, 30))
+def test_is_its_twin_however_it_is_cut(events, size):
+    """Every event is shown what those before it left, whatever the batches; then all is."""
+    encoder, said = Columns(SCHEMA), []
+    for first in range(0, len(events), size):
+        cities, jobs, w, y = zip(*events[first : first + size], strict=True)
+        said += encoder.learn_many(table(cities, jobs), np.array(w), np.array(y)).tolist()
+    expected, after = twin(events)
+    restored = Columns.from_arrays(SCHEMA, encoder.to_arrays())
+
+    np.testing.assert_allclose(np.reshape(said, (-1, 6)), np.reshape(expected, (-1, 6)))
+    for one in (encoder, restored):
+        shown = one.encode_many(table(*([e[i] for e in events] for i in range(2))))
+        np.testing.assert_allclose(shown, np.reshape(after, (-1, 6)))
+
+
+def test_names_and_order():
+    """Numbers, booleans, then two columns a category."""
+    encoder = Columns(SCHEMA)
+
+    expected = ("age", "vip", "city mean label", "city order", "job mean label", "job order")
+    assert expected == encoder.columns
+    assert 6 == encoder.width
+
+
+def test_a_full_table_is_shared(monkeypatch):
+    """Beyond the last slot values share one by hash: memory stays, nothing is refused."""
+    monkeypatch.setattr(own, "SLOTS", 4)
+    encoder = Columns({"city": "category"})
+    many = [f"v{i}" for i in range(40)]
+    encoder.learn_many(
+        Table(np.empty((40, 0)), np.empty((40, 0)), [many]), np.ones(40), np.ones(40)
+    )
+    X = encoder.encode_many(Table(np.empty((40, 0)), np.empty((40, 0)), [many]))
+
+    assert (4, 1) == (encoder.state.used[0], len(encoder.state.keys))
+    assert set(range(4)) == set(X[:, 1])
+
+
+def test_million_values_take_no_more():
+    """A million distinct values leave the arrays as large as they were, and look-ups bounded."""
+    encoder = Columns({"city": "category"})
+    before = size_of(encoder)
+    for first in range(0, 1_000_000, 20_000):
+        values = [f"v{i}" for i in range(first, first + 20_000)]
+        t = Table(np.empty((20_000, 0)), np.empty((20_000, 0)), [values])
+        encoder.learn_many(t, np.ones(20_000), np.ones(20_000))
+
+    assert before == size_of(encoder) < 1_000_000
+    assert len(encoder._slots[0]._memo) <= own.MEMO
+
+
+@pytest.mark.parametrize("name", ["encoder.keys", "encoder.label"])
+def test_other_arrays_are_refused(name):
+    """Arrays that are missing or of another schema are named."""
+    arrays = Columns(SCHEMA).to_arrays()
+    del arrays[name]
+    with pytest.raises(ModelError, match=name):
+        Columns.from_arrays(SCHEMA, arrays)
+    with pytest.raises(ModelError, match="keys"):
+        Columns.from_arrays({"city": "category"}, Columns(SCHEMA).to_arrays())
+
+
+def test_largest_labels_stay_finite():
+    """Labels of 1e308 and importances of 1e15 leave finite means."""
+    encoder = Columns({"city": "category"})
+    t = Table(np.empty((4, 0)), np.empty((4, 0)), [["a", "b", "a", "a"]])
+    encoder.learn_many(t, np.array([1e15, 1.0, 1e-300, 1.0]), np.array([1e308, -1e308, 3.0, 1e308]))
+
+    assert np.isfinite(encoder.encode_many(t)).all()

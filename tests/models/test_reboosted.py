@@ -1,0 +1,295 @@
+"""Reboosted trees: repeatable, resumable in mid-regrow, bounded, and sound on odd features."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import models
+
+SMALL = [
+    {"trees": 6, "leaves": 8, "depth": 4, "least_rows": 200, "least_h": 1.0, "lam": 1.0},
+    {"window": 90, "trees": 4, "leaves": 5, "depth": 3, "least_rows": 40, "part": 0.5,
+     "lags": False, "bins": 32, "least_h": 1.0, "lam": 1.0},
+]  # fmt: skip
+LARGE = [{"trees": 8, "leaves": 128, "depth": 9, "least_rows": 8000, "least_h": 1.0, "lam": 1.0}]
+LOSSES = ("squared", "logistic", "absolute", "quantile", "huber", "poisson")
+
+
+def build(structures=SMALL, d=5, loss="logistic", seed=1, **bank):
+    """A fresh booster."""
+    spec = {"kind": "reboosted_trees", "structures": structures, **bank}
+    return models.build({"bank": spec, "loss": loss, "seed": seed}, d)
+
+
+def stream(n, d=5, loss="logistic", seed=0):
+    """Features with missing and repeated values, a label that follows them."""
+    r = np.random.default_rng(seed)
+    X = r.normal(size=(n, d))
+    X[:, 1] = np.round(X[:, 1])
+    X[r.random((n, d)) < 0.05] = np.nan
+    z = np.nan_to_num(X[:, 0]) + np.nan_to_num(X[:, 1] * X[:, 2]) + 0.3 * r.normal(size=n)
+    if loss == "logistic":
+        return X, (z > 0).astype(float)
+    return X, np.floor(abs(z)) if loss == "poisson" else z
+
+
+def digest(booster):
+    """What the whole state is, in a few bytes."""
+    found = hashlib.sha256()
+    for name, array in models.to_arrays(booster).items():
+        found.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
+
+
+def learned(n=700, **options):
+    """A booster after n events."""
+    loss = options.get("loss", "logistic")
+    booster = build(**options)
+    models.learn_many(booster, *stream(n, loss=loss))
+    return booster
+
+
+def copy(booster, spec):
+    """The booster of a checkpoint."""
+    arrays = {name: array.copy() for name, array in models.to_arrays(booster).items()}
+    return models.from_arrays(spec, arrays)
+
+
+def test_same_events_and_seed_same_bytes():
+    """A run repeats to the bit; another seed draws other rows."""
+    first = digest(learned())
+
+    assert first == digest(learned())
+    assert first != digest(learned(seed=2))
+
+
+def test_batches_do_not_show():
+    """Events in one batch, one by one, or in any batches leave the same bytes."""
+    X, y = stream(700)
+    booster = build()
+    cuts = [0, 1, 2, 3, 150, 151, 409, 699, 700]
+    for a, b in itertools.pairwise(cuts):
+        models.learn_many(booster, X[a:b], y[a:b])
+
+    assert digest(booster) == digest(learned())
+
+
+def test_goes_on_from_mid_regrow():
+    """Checkpoints taken at every step of a regrow and of making bins go on to the same bytes."""
+    X, y = stream(6700, d=30)
+    spec = {"bank": {"kind": "reboosted_trees", "structures": LARGE}, "loss": "logistic"}
+    whole, parts, steps = models.build(spec, 30), models.build(spec, 30), set()
+    models.learn_many(whole, X, y)
+    models.learn_many(parts, X[:5500], y[:5500])
+    for k in range(5500, 6700):
+        models.learn_many(parts, X[k : k + 1], y[k : k + 1])
+        step = (int(parts.works[0].at[0]), int(parts.bank.bins.at[0]))
+        if step != (0, 0):
+            steps.add(step)
+            parts = copy(parts, spec)
+
+    assert {step for step, _ in steps} >= {0, 4, 5}
+    assert len({cut for _, cut in steps}) > 1
+    assert digest(parts) == digest(whole)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_learns_every_loss(loss):
+    """Every loss it takes is lowered below that of the best constant, compiled or not."""
+    program = (
+        "import json, numpy as np; import models; from tests.models import test_reboosted as t;"
+        f"b = t.learned(900, loss={loss!r});"
+        f"X, y = t.stream(900, loss={loss!r}); s = models.predict_many(b, X);"
+        "from models.booster import losses;"
+        "grid = [losses(b, np.full((900, 1), c), y).mean() for c in np.linspace(-3, 3, 121)];"
+        "print(json.dumps([float(b.progress.mean_loss), min(grid), bool(np.isfinite(s).all())]))"
+    )
+    said = plainly("-c", program)
+    mean, constant, finite = json.loads(said)
+
+    assert finite
+    assert mean < constant
+
+
+def plainly(*arguments):
+    """What this Python prints without the JIT."""
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=300,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": "."},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_compiled_equals_plain():
+    """Compiled and plain Python leave the same bytes."""
+    program = "from tests.models import test_reboosted as t; print(t.digest(t.learned()))"
+
+    assert plainly("-c", program).strip() == digest(learned())
+
+
+def test_predicting_changes_nothing():
+    """A prediction is what learning the event would have said, and leaves no trace."""
+    X, y = stream(720)
+    booster = learned()
+    before = digest(booster)
+    said = models.predict_many(booster, X[700:701])
+
+    assert digest(booster) == before
+    assert said.tobytes() == models.learn_many(booster, X[700:701], y[700:701]).tobytes()
+
+
+def test_own_label_does_not_show():
+    """What is said of an event does not depend on its label."""
+    X, y = stream(701)
+    one, other = learned(), learned()
+
+    assert (
+        models.learn_many(one, X[700:], y[700:]) == models.learn_many(other, X[700:], 1 - y[700:])
+    ).all()
+
+
+def test_weight_of_nothing_changes_nothing():
+    """An event of importance 0 is predicted, and nothing moves."""
+    X, y = stream(720)
+    booster = learned()
+    before = digest(booster)
+    models.learn_many(booster, X[700:], y[700:], np.zeros(20))
+
+    assert digest(booster) == before
+
+
+def test_snapshot_needs_no_window():
+    """Serving arrays are few, predict the same, and cannot learn."""
+    booster = learned()
+    spec = {"bank": {"kind": "reboosted_trees", "structures": SMALL}, "loss": "logistic"}
+    kept = models.serving_arrays(booster)
+    served = models.from_arrays(spec, kept)
+    X, _ = stream(50, seed=9)
+
+    assert not [name for name in kept if ".window." in f".{name}" or "works" in name]
+    assert sum(array.nbytes for array in kept.values()) < 100_000
+    assert (models.predict_many(served, X) == models.predict_many(booster, X)).all()
+
+
+def test_missing_values_have_a_direction():
+    """Where missing decides the label, it is learned, whichever way it points."""
+    r = np.random.default_rng(4)
+    X = r.normal(size=(3000, 5))
+    gone = r.random(3000) < 0.3
+    for y in (gone, gone ^ (X[:, 1] > 0.0)):
+        holes = X.copy()
+        holes[gone, 0] = np.nan
+        booster = build()
+        scores = models.learn_many(booster, holes, y.astype(float))[:, 0]
+
+        assert np.mean((scores[1000:] > 0) != y[1000:]) < 0.06
+
+
+def test_odd_numbers_do_no_harm():
+    """Constant columns, infinities and 1e308 leave everything finite; the rest is learned."""
+    X, y = stream(2000)
+    X = np.nan_to_num(X)
+    X[:, 3], X[:, 4] = 7.0, np.where(np.arange(2000) % 2, 1e308, -np.inf)
+    booster = build()
+    scores = models.learn_many(booster, X, y)[:, 0]
+
+    assert np.isfinite(scores).all()
+    assert np.mean((scores[1000:] > 0) != y[1000:]) < 0.2
+    assert all(np.isfinite(a).all() for a in models.to_arrays(booster).values())
+
+
+@pytest.mark.parametrize("megabytes", [30, 60, 128])
+def test_memory_is_bounded(megabytes):
+    """The window shrinks to what fits: a multiple of 8,192 events."""
+    booster = models.build(
+        {"bank": {"kind": "reboosted_trees", "max_memory": megabytes}, "loss": "logistic"}, 54
+    )
+    size = sum(array.nbytes for array in models.to_arrays(booster).values())
+    events = len(booster.bank.window.labels)
+
+    assert size <= megabytes * 1e6
+    assert events % 8192 == 0
+    assert events == 262_144 or size > 0.8 * megabytes * 1e6
+
+
+def test_too_little_memory_is_refused():
+    """The refusal names field, value and remedy."""
+    spec = {"bank": {"kind": "reboosted_trees", "max_memory": 5}, "loss": "logistic"}
+    with pytest.raises(models.ModelError, match=r"bank.max_memory: 5 MB .* give \d+ or more"):
+        models.build(spec, 54)
+
+
+@pytest.mark.parametrize("rule", ["gentle", "oza_bag", "latent"])
+def test_other_rules_are_refused(rule):
+    """The bank regrows in the order of SGB, and says so."""
+    with pytest.raises(models.ModelError):
+        models.build({"rule": rule, "bank": "reboosted_trees"}, 3)
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"trees": 0}, r"structures\[0\].trees: 0 is not a number from 1 to 1000"),
+        ({"leaves": 2.5}, r"leaves: 2.5 is not"),
+        ({"lags": 1}, r"lags: 1 is not true or false"),
+        ({"bins": 40}, r"bins: 40 is not 32 or 64"),
+        ({"eta": True}, r"eta: True is not"),
+        ({"depth": 99}, r"depth: 99 is not a number from 1 to 16"),
+    ],
+)
+def test_a_structure_out_of_range_is_refused(told, says):
+    """What trees cannot be built of is named: structure, word, value and range."""
+    with pytest.raises(models.ModelError, match=says):
+        build(structures=[told])
+
+
+@pytest.mark.parametrize("told", [{"eta": 0.1}, {"y0": 0.0}, {"averaged": True}])
+def test_what_the_rule_cannot_be_told_is_refused(told):
+    """The structures have steps and starts of their own: nothing is silently ignored."""
+    spec = {"rule": {"kind": "sgb", **told}, "bank": "reboosted_trees", "loss": "squared"}
+    says = f"rule.{next(iter(told))}: reboosted_trees has a step"
+    with pytest.raises(models.ModelError, match=says):
+        models.build(spec, 2)
+    full = models.normalise_spec({"bank": "reboosted_trees", "loss": "squared"})
+    assert models.normalise_spec(full) == full
+
+
+def test_structures_are_checked():
+    """A structure of unknown words is refused."""
+    with pytest.raises(models.ModelError, match="known are window, trees"):
+        build(structures=[{"treees": 3}])
+
+
+def test_several_classes():
+    """One versus rest learns classes, and saves and loads."""
+    r = np.random.default_rng(5)
+    X = r.normal(size=(1200, 3))
+    y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)
+    spec = {
+        "bank": {"kind": "reboosted_trees", "structures": SMALL, "max_memory": 40},
+        "loss": "logistic", "multiclass": "one_vs_rest",
+    }  # fmt: skip
+    booster = models.build(spec, 3, 3)
+    scores = models.learn_many(booster, X, y)
+
+    assert np.mean(scores[600:].argmax(axis=1) != y[600:]) < 0.15
+    assert (models.predict_many(copy(booster, spec), X) == models.predict_many(booster, X)).all()
+
+
+def test_prefix_losses_and_edges():
+    """Every structure reports the loss of every prefix and the edge of every tree."""
+    progress = learned(2000).progress
+
+    assert progress.prefix_losses.shape == (2, 7)
+    assert progress.edges.shape == (2, 6)
+    assert progress.prefix_losses[0, 6] < progress.prefix_losses[0, 0]
+    assert (progress.edges[0] > 0.0).all()

@@ -1,0 +1,126 @@
+"""A grown tree is the naive twin's; walks agree; bins keep the order of numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models.banks import reboosted_bins as bins
+from models.banks.reboosted_grow import finish, grow, plant
+from models.banks.reboosted_hist import pack
+from models.banks.reboosted_regrow import BINS
+from models.banks.reboosted_state import STRUCTURES, Setup, bank, works
+from models.banks.reboosted_walk import raise_prefix, walk
+from tests.naive import reboosted as naive
+
+
+def made(leaves, depth, n, d):
+    """A bank and the work of its only structure, for n rows of d + 5 codes."""
+    one = STRUCTURES[0]._replace(
+        trees=1, leaves=leaves, depth=depth, least_rows=n, least_h=2.0, lam=1.5
+    )
+    setup = Setup((one,), (0.7, 0.1, 0.4, 1.0, 0.0), 4000.0, 10**8, 8192, 0)
+    empty = bank(setup, d, 1)
+    return empty, works(setup, empty.plan, d)[0]
+
+
+def data(n, d, gone):
+    """Codes, a share of them missing, with slopes and hessians."""
+    r = np.random.default_rng(n + d)
+    codes = r.integers(0, 12, size=(n, d)).astype(np.uint8)
+    codes[r.random((n, d)) < gone] = naive.MISSING
+    g = r.normal(size=n) + 0.3 * (codes[:, 0] > 5) - 0.5 * (codes[:, 1] == naive.MISSING)
+    return codes, g, r.uniform(0.5, 1.5, size=n)
+
+
+@pytest.mark.parametrize(("leaves", "depth"), [(2, 1), (8, 3), (12, 6)])
+@pytest.mark.parametrize("gone", [0.0, 0.2])
+@pytest.mark.parametrize("room", [1e9, 200.0])
+def test_tree_is_its_twin(leaves, depth, gone, room):
+    """Best-first growth on histograms, in one go or in pieces, finds the cuts that trying all
+    finds.
+    """
+    n, d = 120, 3
+    codes, g, h = data(n, d, gone)
+    empty, work = made(leaves, depth, n, d)
+    work.codes[:n, :d], work.slopes[:n], work.bends[:n] = codes, g, h
+    work.scale[0], work.scale[1] = abs(g).max(), h.max()
+    work.columns[:d], work.at[BINS] = np.arange(d), 64
+    pack(work, n)
+    plant(work, n, d)
+    while not grow(work, empty.plan, 0, d, room)[1]:
+        pass
+    finish(work, empty.plan, 0, empty.bins.edges)
+    said = np.zeros(n)
+    raise_prefix(work, depth, np.hstack([codes, np.zeros((n, 5), np.uint8)]), said)
+
+    expected = naive.grow(codes, g, h, leaves, depth, (1.5, 2.0), 0.12)
+    assert said == pytest.approx(expected, abs=1e-6)
+
+
+def test_walks_agree():
+    """A tree says the same of an event's keys as of its codes."""
+    r = np.random.default_rng(3)
+    n, d = 600, 4
+    X = r.normal(size=(n, d))
+    X[r.random((n, d)) < 0.1] = np.nan
+    empty, work = made(16, 5, n, d)
+    rows = np.hstack([bins.keys(X), np.zeros((n, 5), np.int32)])
+    for t in range(n):
+        bins.note(empty.bins, t, rows[t])
+    for _ in range(20):
+        bins.rebin(empty.bins, empty.window.codes, n, True)
+    codes = empty.window.codes[:n]
+    work.codes[:n, : d + 5] = codes
+    work.slopes[:n], work.bends[:n] = np.nan_to_num(X[:, 0]) + r.normal(size=n), 1.0
+    work.scale[0], work.scale[1] = abs(work.slopes[:n]).max(), 1.0
+    work.columns[:d], work.at[BINS] = np.arange(d), 64
+    pack(work, n)
+    plant(work, n, d)
+    assert grow(work, empty.plan, 0, d, 1e9)[1]
+    finish(work, empty.plan, 0, empty.bins.edges)
+    said, leaf = np.zeros(n), np.zeros(1, np.int32)
+    raise_prefix(work, 5, codes, said)
+    for t in range(n):
+        low = np.where(rows[t] == bins.LARGEST, -bins.LARGEST, rows[t])
+        walk(work.keys[None, :], 5, np.concatenate([rows[t], low]).astype(np.int32), leaf)
+        assert work.said[leaf[0]] == said[t]
+
+    assert len(set(said)) > 10
+
+
+def test_keys_order_as_numbers():
+    """Keys order as numbers do, and turn back into them."""
+    r = np.random.default_rng(4)
+    x = np.concatenate([r.normal(size=50) * 10.0 ** r.integers(-30, 30, 50), [0.0, -0.0, 1e308]])
+    k = bins.keys(x[:, None])[:, 0]
+    kept = np.clip(x, -3e38, 3e38).astype(np.float32)
+
+    assert (np.argsort(k, kind="stable") == np.argsort(kept, kind="stable")).all()
+    assert [bins.number(int(one)) for one in k] == [float(one) for one in kept + 0.0]
+    assert [bins.key(float(one)) for one in x] == k.tolist()
+
+
+def test_codes_count_edges():
+    """A code is the number of edges below, old codes become the new ones, and what is missing
+    stays so.
+    """
+    r = np.random.default_rng(5)
+    d, R = 3, 8192
+    X = np.stack([r.normal(size=R), r.integers(0, 9, R), r.exponential(size=R)], axis=1)
+    X[r.random((R, d)) < 0.05] = np.nan
+    empty, _ = made(4, 2, 100, d)
+    b, window = empty.bins, empty.window
+    rows = np.hstack([bins.keys(X), np.zeros((R, 5), np.int32)])
+    for t in range(R):
+        bins.note(b, t, rows[t])
+        bins.encode(b.edges, rows[t], window.codes[t])
+        bins.rebin(b, window.codes, t + 1, True)
+
+    assert b.counts[:3].tolist() == [61, 8, 61]
+    for j in range(d):
+        expected = (rows[:, j, None] > b.edges[j, : b.counts[j]]).sum(axis=1)
+        expected[np.isnan(X[:, j])] = naive.MISSING
+        assert (window.codes[:, j] == expected).all()
+        shares = np.bincount(window.codes[:, j], minlength=64)[:62] / R
+        assert shares.max() < (0.2 if j == 1 else 0.03)

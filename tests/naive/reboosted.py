@@ -1,0 +1,58 @@
+"""One best-first regression tree on codes, by trying every cut of every leaf on the rows."""
+
+import numpy as np
+
+MISSING = 63
+
+
+def score(g, h, lam):
+    """What a leaf of these slopes and hessians is worth."""
+    return g.sum() ** 2 / (h.sum() + lam)
+
+
+def sides(codes, cut):
+    """Which rows go left: feature, largest code that does, whether missing does."""
+    column, b, missing_left = cut
+    c = codes[:, column]
+    return np.where(c == MISSING, missing_left, c <= b)
+
+
+def best_cut(codes, g, h, rows, how):
+    """The cut of largest gain among the rows of a leaf, and the gain; None where there is none."""
+    lam, least = how
+    best, cut = 1e-12, None
+    for column in range(codes.shape[1]):
+        gone = (codes[rows, column] == MISSING).any()
+        for b in range(MISSING):
+            for missing_left in (False, True) if gone else (False,):
+                goes = sides(codes[rows], (column, b, missing_left))
+                left, right = rows[goes], rows[~goes]
+                if len(left) == 0 or len(right) == 0:
+                    continue
+                if min(h[left].sum(), h[right].sum()) < least:
+                    continue
+                gain = score(g[left], h[left], lam) + score(g[right], h[right], lam)
+                gain -= score(g[rows], h[rows], lam)
+                if gain > best * (1.0 + 1e-9):
+                    best, cut = gain, (column, b, missing_left)
+    return best, cut
+
+
+def grow(codes, g, h, leaves, depth, how, eta):
+    """What the tree says of every row (n,): -eta G / (H + lam) of its leaf."""
+    open_ = [(np.arange(len(g)), 0)]
+    while len(open_) < leaves:
+        found = [
+            best_cut(codes, g, h, rows, how) if level < depth else (0.0, None)
+            for rows, level in open_
+        ]
+        k = int(np.argmax([gain if cut else -1.0 for gain, cut in found]))
+        if found[k][1] is None:
+            break
+        rows, level = open_.pop(k)
+        goes = sides(codes[rows], found[k][1])
+        open_ += [(rows[goes], level + 1), (rows[~goes], level + 1)]
+    said = np.zeros(len(g))
+    for rows, _ in open_:
+        said[rows] = -eta * g[rows].sum() / (h[rows].sum() + how[0])
+    return said
