@@ -69,6 +69,8 @@ def components(door: Door, settings: Settings) -> dict[str, Any]:
     _, schemas = msgspec.json.schema_components(
         [door.Row, Answer, Answers, Problem], ref_template=REF + "{name}"
     )
+    for told in schemas["Features"]["properties"].values():
+        told["default"] = None  # what decodes an absent number says nan, which JSON does not know
     rows = {"anyOf": [{"$ref": f"{REF}Row"}, {"$ref": f"{REF}Features"}]}
     instances = {"type": "array", "items": rows, "maxItems": settings.api.max_rows}
     schemas["Rows"] = {
