@@ -77,8 +77,10 @@ def check(spec: Mapping[str, Any] | None, d: int, m: int = 1, *, task: str | Non
     large, is not made.
     """
     full = normalise_spec(spec, task)
-    _, rule = _rule(full, d, 1 if full.pop("multiclass", None) else m)
+    setting, rule = _rule(full, d, 1 if full.pop("multiclass", None) else m)
     sequential(rule)  # rules of models.fit refuse to say
+    if setting.bank.raw:  # whether a window fits into its memory, it knows only when made
+        reboosted_trees(full, setting.loss, d)
 
 
 def _rule(full: Mapping[str, Any], d: int, m: int) -> tuple[Setting, Any]:
@@ -293,8 +295,8 @@ def _value(word: str, param: Param, given: Any) -> Any:
 
 def _number(where: str, given: Any, low: float, high: float) -> float:
     number = isinstance(given, int | float) and not isinstance(given, bool)
-    if not number or not math.isfinite(given) or not low <= given <= high:
-        raise ModelError(f"{where}: {given!r} is not a number from {low:g} to {high:g}")
+    if not number or not low <= given <= high:  # nan as well; an integer may be beyond any float
+        raise ModelError(f"{where}: {given!r:.60} is not a number from {low:g} to {high:g}")
     return float(given)
 
 

@@ -13,7 +13,7 @@ from models.encoding import MEMO, MEMO_LENGTH, Table, checked, hashed, of_kind
 from models.types import LABEL_LIMIT, Ints, Mat, ModelError, Vec
 from models.verbs import kernel
 
-SLOTS = 16_384  # values of one category that have a mean of their own; the others share by hash
+SLOTS = 4_096  # values of one category that have a mean of their own; the others share by hash
 PRIOR = 10.0  # events that the mean of all labels counts for in a value's mean
 MEMORY = 2_000.0  # events that a value's mean remembers, so that it follows a drift
 MISSING, UNSEEN, NEW = -1, -2, -3  # no slot; none yet; the slot NEW - s from this event on

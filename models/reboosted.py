@@ -38,6 +38,7 @@ from models.reboosted_event import (
     scale,
     schedule,
     score,
+    tame,
     unit_of,
 )
 from models.types import WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, floats
@@ -84,6 +85,9 @@ def reboosted_trees(full: Mapping[str, Any], loss: Any, d: int) -> ReboostedTree
         for name in Progress._fields
         if getattr(flat, name).ndim == 1
     }
+    for sums in (wide["prefix_loss_sum"], wide["recent_prefix_loss"]):
+        for k, one in enumerate(made.trees):
+            sums[k, one.nodes.shape[0] + 1 :] = np.nan  # no such prefix
     return ReboostedTrees(
         bank=made,
         works=works(sizes, made.plan, d),
@@ -192,6 +196,8 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat) -> None:
         if w > 0.0:
             _observe(b, y, w, scores[k], Y[k])
             observe_structures(b.bank, b.loss, y, w, b.progress, a)
+            if kind == NUMBERS:
+                y = tame(b.scale, y, int(b.bank.pace.time[()]))
             _teach(b, kind, y, w, mixed, a)
             schedule(b.bank, b.works, b.loss, unit_of(b.scale), float(b.scale.mean[()]), a)
 

@@ -36,6 +36,7 @@ from models.verbs import bend, inlined, kernel, point
 NUMBERS, LOG_ODDS, LOGARITHMS = 0, 1, 2  # what scores are
 STIFF_EVERY = 4  # events between two additions to AdaGrad's sums
 SEEN_EVERY = 4  # events between two looks at every prefix and tree
+FAR = 30.0  # typical distances from the mean: of Gaussian labels none in 10^100 is as far
 LABEL_MOST = 1e30  # a larger label counts as this
 LOSS_SHARE, LOSS_MOST = 0.3, 10.0  # of losses of numbers, before they weigh anything
 STRUCTURE_DECAY = 0.999  # of the losses that share out the work
@@ -47,6 +48,7 @@ class Scale(NamedTuple):
     """What is typical of the labels; running means, of a memory of 500 to 1,000 events."""
 
     mean: Vec  # () of labels; of labels in {0, 1} where scores are log-odds
+    spread: Vec  # () of their distance from it, where they are numbers
     base: Vec  # () loss of serving the mean
     noise: Vec  # () squared Newton step at what the first filter says
     unit: Vec  # () its size
@@ -187,6 +189,22 @@ def learn_scale(scale: Any, loss: Any, y: float, link: int, t: int, first: float
     scale.noise[()] = max(scale.noise[()] + fast * (square - scale.noise[()]), 1e-300)
     scale.unit[()] += fast * (min(abs(first - y), 1e30) - scale.unit[()])
     scale.curve[()] += slow * (h - scale.curve[()])
+
+
+@kernel
+def tame(scale: Any, y: float, t: int) -> float:
+    """Return the label to learn: y, but no farther from the mean label than FAR typical distances.
+
+    One label a million times too large would spoil lags, window and filters for thousands of
+    events. Where labels go on being far, what is typical follows them within some ten events.
+    """
+    off = y - float(scale.mean[()])
+    typical = max(float(scale.spread[()]), 1e-6 * abs(float(scale.mean[()])), 1e-12)
+    if t < 100 or abs(off) <= FAR * typical:
+        scale.spread[()] += max(1.0 / (t + 1.0), 1e-3) * (abs(off) - scale.spread[()])
+        return y
+    scale.spread[()] = 1.2 * typical
+    return float(scale.mean[()]) + (FAR * typical if off > 0.0 else -FAR * typical)
 
 
 @inlined

@@ -188,7 +188,8 @@ class Learner:
         if not checkpoints.is_begun(directory) and self._door.is_committed(partitions):
             raise Refused(
                 f"group {self._settings.kafka.group_id} has committed offsets, but {directory} has "
-                "no checkpoint: bring it back, or begin a new model with --cold-start"
+                "no checkpoint: bring it back, begin a new model with --cold-start, or set another "
+                "kafka.group_id for a second model"
             )
 
     def _save(self) -> None:

@@ -32,6 +32,7 @@ RANGES = {  # of what a structure can be told
     "least_h": (0.0, 1e6),
     "lam": (1e-6, 1e6),
 }
+MOST = 8  # structures
 LONGEST = 32 * BLOCK_EVENTS  # events in the window
 
 
@@ -59,10 +60,14 @@ def structures(given: Any) -> tuple[Structure, ...]:
     """
     if given is None:
         return STRUCTURES
-    if not isinstance(given, list | tuple) or not given:
-        raise ModelError(f"bank.structures: {given!r} is no list of structures; leave it out")
+    if not isinstance(given, list | tuple) or not 0 < len(given) <= MOST:
+        raise ModelError(
+            f"bank.structures: {given!r} is no list of 1 to {MOST} structures; leave it out"
+        )
     for one in given:
-        unknown = set(one) - set(Structure._fields) if isinstance(one, Mapping) else {one}
+        if not isinstance(one, Mapping):
+            raise ModelError(f"bank.structures: {one!r} is no mapping; give {{trees: 40}} or so")
+        unknown = set(one) - set(Structure._fields)
         if unknown:
             raise ModelError(
                 f"bank.structures: {unknown.pop()!r} is not known; "
@@ -84,7 +89,8 @@ def _structure(k: int, given: Mapping[str, Any]) -> Structure:
         elif isinstance(value, bool):
             fits = False
         if not fits or not low <= value <= high:
-            kind = "true or false" if name == "lags" else f"a number from {low:g} to {high:g}"
+            kind = f"a {'whole ' if whole else ''}number from {low:g} to {high:g}"
+            kind = "true or false" if name == "lags" else kind
             kind = "32 or 64" if name == "bins" else kind
             raise ModelError(f"bank.structures[{k}].{name}: {value!r} is not {kind}")
     return STRUCTURES[0]._replace(**given)
@@ -118,8 +124,19 @@ REBOOSTED_TREES = Part(
     (
         Param("budget", 4000.0, "work an event on new trees, in nanoseconds", 100.0, 1e6),
         Param("calibrate", True, "correct probabilities by how they turned out"),
-        Param("max_memory", 128.0, "bound of the whole state in megabytes", 1.0, 1e6),
-        Param("structures", None, "list of structures in place of the default four"),
+        Param(
+            "max_memory",
+            128.0,
+            "bound of trees and window in megabytes, of each class in one_vs_rest",
+            1.0,
+            1e6,
+        ),
+        Param(
+            "structures",
+            None,
+            "in place of the default four a list of mappings with any of window, trees, leaves, "
+            "depth, eta, least_rows, part, lags, bins, share, least_h, lam",
+        ),
     ),
     _make,
     _forbids,

@@ -135,9 +135,8 @@ def test_system(name, topic, broker, send, tmp_path):
 
     assert code == 0
     assert np.isfinite(prefixes).all()
-    if spec["bank"] == TREES:  # 32 of each structure's, spread evenly; edges of those grown
-        assert len(prefixes) == 32 * len(model.booster.progress.prefix_losses)
-        assert 32 < len(edges) <= len(prefixes)
+    if spec["bank"] == TREES:  # of each structure at most 32, spread evenly over those there are
+        assert 32 < len(edges) <= len(prefixes) <= 32 * len(model.booster.progress.edges)
     else:
         assert len(prefixes) == len(edges) + 1 == spec["bank"]["n"] + 1
         np.testing.assert_array_equal(prefixes, model.booster.progress.prefix_losses)

@@ -238,12 +238,12 @@ def test_other_rules_are_refused(rule):
 @pytest.mark.parametrize(
     ("told", "says"),
     [
-        ({"trees": 0}, r"structures\[0\].trees: 0 is not a number from 1 to 1000"),
+        ({"trees": 0}, r"structures\[0\].trees: 0 is not a whole number from 1 to 1000"),
         ({"leaves": 2.5}, r"leaves: 2.5 is not"),
         ({"lags": 1}, r"lags: 1 is not true or false"),
         ({"bins": 40}, r"bins: 40 is not 32 or 64"),
         ({"eta": True}, r"eta: True is not"),
-        ({"depth": 99}, r"depth: 99 is not a number from 1 to 16"),
+        ({"depth": 99}, r"depth: 99 is not a whole number from 1 to 16"),
     ],
 )
 def test_a_structure_out_of_range_is_refused(told, says):
@@ -293,3 +293,35 @@ def test_prefix_losses_and_edges():
     assert progress.edges.shape == (2, 6)
     assert progress.prefix_losses[0, 6] < progress.prefix_losses[0, 0]
     assert (progress.edges[0] > 0.0).all()
+
+
+@pytest.mark.parametrize(
+    ("loss", "outlier"),
+    [("squared", 1e4), ("squared", 1e9), ("absolute", 1e9), ("huber", -1e300)],
+)
+def test_one_outlier_spoils_nothing(loss, outlier):
+    """A label far beyond all others costs its own event, and hardly the next ones."""
+    X, y = stream(3000, loss=loss)
+    y = y + 100.0
+    y[2000] = outlier
+    said = models.learn_many(build(loss=loss), X, y)[:, 0]
+    off = abs(said - y)
+
+    assert off[2001:2500].mean() < 1.5 * off[1500:2000].mean()
+    assert off[2500:].mean() < 1.2 * off[1500:2000].mean()
+
+
+def test_a_new_level_is_followed():
+    """Labels that were constant and then are others for good are no outliers for long."""
+    y = np.r_[np.full(1000, 3.0), np.full(1000, 50.0)]
+    said = models.learn_many(build(loss="squared"), np.zeros((2000, 5)), y)[:, 0]
+
+    assert abs(said[1300:] - 50.0).max() < 5.0
+
+
+def test_prefixes_that_are_none_are_nothing():
+    """A structure of fewer trees than the largest has no loss for those it lacks."""
+    progress = learned(2000).progress
+
+    assert np.isnan(progress.prefix_losses[1, 5:]).all()
+    assert np.isfinite(progress.prefix_losses[1, :5]).all()
