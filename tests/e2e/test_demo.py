@@ -16,7 +16,9 @@ LIMIT = 90.0
 
 
 def demo(*flags: str, folder: Path) -> subprocess.Popen[str]:
-    """Start the demo with a temporary folder of its own."""
+    """Start the demo with a temporary folder of its own, and Ctrl-C as a terminal has it: who runs
+    the tests in the background may have handed down that it is ignored.
+    """
     return subprocess.Popen(
         [sys.executable, "-m", "service.cli", "demo", *flags],
         cwd=ROOT,
@@ -24,6 +26,7 @@ def demo(*flags: str, folder: Path) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
