@@ -21,11 +21,13 @@ $(READY): requirements-dev.lock pyproject.toml .ci/setup
 demo: setup
 	@$(BIN)/kaboost demo
 
-# Two processes, for two cores: the arithmetic compiles while the service waits for brokers.
+# Three processes, for two cores: the arithmetic compiles while the service waits for brokers.
 test: java tools setup
-	@$(BIN)/python -m pytest models $(ARITHMETIC) >$(VENV)/arithmetic.log 2>&1 & beside=$$!; \
+	@$(BIN)/python -m pytest models tests/models >$(VENV)/arithmetic.log 2>&1 & beside=$$!; \
+	$(BIN)/python -m pytest tests/contracts >$(VENV)/contracts.log 2>&1 & third=$$!; \
 	$(BIN)/python -m pytest tests $(ARITHMETIC:%=--ignore=%); code=$$?; \
-	wait $$beside || code=1; cat $(VENV)/arithmetic.log; exit $$code
+	wait $$beside || code=1; wait $$third || code=1; \
+	cat $(VENV)/arithmetic.log $(VENV)/contracts.log; exit $$code
 
 check: lint types test
 

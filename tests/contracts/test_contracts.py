@@ -20,7 +20,7 @@ from tests.contracts import checks, subjects
 PRODUCT = Path(__file__).with_name("product.py")
 HALVES = ("0", "1")  # one for each of two cores
 COMPILED = [subjects.make(*parts) for parts in subjects.partners(subjects.firsts)]
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1500)
 
 
 def plainly(*arguments, **environment):

@@ -295,16 +295,13 @@ def test_prefix_losses_and_edges():
     assert (progress.edges[0] > 0.0).all()
 
 
-@pytest.mark.parametrize(
-    ("loss", "outlier"),
-    [("squared", 1e4), ("squared", 1e9), ("absolute", 1e9), ("huber", -1e300)],
-)
-def test_one_outlier_spoils_nothing(loss, outlier):
+@pytest.mark.parametrize("outlier", [1e4, 1e9, -1e300])
+def test_one_outlier_spoils_nothing(outlier):
     """A label far beyond all others costs its own event, and hardly the next ones."""
-    X, y = stream(3000, loss=loss)
+    X, y = stream(3000, loss="squared")
     y = y + 100.0
     y[2000] = outlier
-    said = models.learn_many(build(loss=loss), X, y)[:, 0]
+    said = models.learn_many(build(loss="squared"), X, y)[:, 0]
     off = abs(said - y)
 
     assert off[2001:2500].mean() < 1.5 * off[1500:2000].mean()
