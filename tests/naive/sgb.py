@@ -12,6 +12,10 @@ class SgbRule:
 
     def __init__(self, spec, d, m, loss, bank):
         self.spec, self.m, self.loss, self.bank, self.seen = spec["rule"], m, loss, bank, []
+        self.eta = self.spec["eta"]
+        if self.eta == "edge":  # 2.1
+            gamma, beta = self.spec["gamma"], loss.beta
+            self.eta = gamma / (beta * (8.0 - 4.0 * gamma))
         self.y0 = [0.0 if self.spec["y0"] == "running" else self.spec["y0"]] * m
 
     def forward(self, x):
@@ -19,7 +23,7 @@ class SgbRule:
         P = [list(self.y0)]
         for one in self.bank.learners:
             said = one.predict(x)
-            P.append([a - self.spec["eta"] * b for a, b in zip(P[-1], said, strict=True)])
+            P.append([a - self.eta * b for a, b in zip(P[-1], said, strict=True)])
         return P, P[-1]
 
     def learn(self, x, label, w):
