@@ -151,8 +151,11 @@ def make(rule, bank, loss, m):
 
 
 def product():
-    """Every rule x bank x loss by kind, whether it can be or not."""
-    for rule, bank, (loss, m) in itertools.product(firsts(RULES), firsts(BANKS), firsts(LOSSES)):
+    """Every rule x bank x loss by kind, whether it can be or not; of linear banks two steps, the
+    plain one and the default. Every other step has one partner, in `partners`.
+    """
+    banks = [bank for bank in firsts(BANKS) if bank.get("step") in (None, "sgd", "nag")]
+    for rule, bank, (loss, m) in itertools.product(firsts(RULES), banks, firsts(LOSSES)):
         yield rule, bank, loss, m
 
 

@@ -54,7 +54,7 @@ def test_value_stack_is_its_twin():
     """Numbers are stacked around their mean, their losses measured by that of the mean."""
     n = 4
     r, twin, mine = np.random.default_rng(0), Stack(n), aggregate.stack(n)
-    scale = Scale(*(np.array(v) for v in (3.0, 0.5, 0.2, 0.4, 1.0)))
+    scale = Scale(*(np.array(v) for v in (3.0, 1.0, 0.5, 0.2, 0.4, 1.0)))
     a = scratch(mine, n)
     for _ in range(300):
         f = 3.0 + r.normal(size=n)
