@@ -190,6 +190,9 @@ class _Codes:
 
     def _look_up(self, values: Sequence[str | None], out: Ints) -> list[int]:
         """Fill out with the codes that are remembered; list the places of all others."""
+        if len(values) == 1:  # a row to predict: arrays would cost more than the look-up
+            out[0] = code = self._memo[values[0]]
+            return [0] if code == FORGOTTEN else []
         out[:] = np.frombuffer(bytes(map(self._memo.__getitem__, values)), np.uint8)
         return list(np.flatnonzero(out == FORGOTTEN).tolist())
 
