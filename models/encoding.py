@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.types import Ints, Mat, ModelError, Vec
+from models.values import MEMO, MISSING, Values
 from models.verbs import kernel
 
 KINDS = ("number", "boolean", "category")
@@ -20,10 +20,6 @@ SCORE_LIMIT = 1e6  # of the encoded number, in standard deviations
 OTHERS = 8  # codes 1..8: values that came when all codes were taken, by hash
 SEEN = 23  # codes 9..31: the first distinct values, in order of first sight
 CODES = 1 + OTHERS + SEEN  # columns of one category; code 0 is missing
-UNSEEN = -1  # no column: a column for first sights would learn from one event a value, and wildly
-FORGOTTEN = 255  # no code either: the value is not remembered, so look further
-MEMO = 65_536  # remembered strings, shared by all categories of an encoder
-MEMO_LENGTH = 128  # longer strings are hashed anew each time: what is remembered stays small
 
 
 class Table(NamedTuple):
@@ -72,14 +68,16 @@ class Encoder:
     [[0.0, 1.0], [0.0, -1.0], [2.0, 0.0]]
     """
 
-    def __init__(self, schema: Mapping[str, str], state: EncoderState | None = None) -> None:
+    shared = range(SEEN, SEEN + OTHERS)  # slots of values that came when all were taken
+
+    def __init__(self, schema: Mapping[str, str], state: Any = None) -> None:
         self.schema = checked(schema)
         self.numbers, self.booleans, self.categories = of_kind(schema)
-        self.state = _fresh(len(self.numbers), len(self.categories)) if state is None else state
-        self.columns = _columns(self.numbers, self.booleans, self.categories)
+        self.state = self.fresh(len(self.numbers), len(self.categories)) if state is None else state
+        self.columns = (*self.numbers, *self.booleans, *self.columns_of(self.categories))
         room = MEMO // max(1, len(self.categories))
-        self._codes = [
-            _Codes(self.state.keys[i], self.state.known[i : i + 1], room)
+        self._values = [
+            Values(self.state.keys[i], self.state.known[i : i + 1], self.shared, room)
             for i in range(len(self.categories))
         ]
 
@@ -101,14 +99,12 @@ class Encoder:
         Mat
             X (B, d), C-contiguous.
         """
-        X = np.empty((len(table.numbers), self.width))
-        _encode_numbers(self.state, table.numbers, X)
-        codes = np.empty((len(self._codes), len(X)), np.int64)
-        for known, values, out in zip(self._codes, table.categories, codes, strict=True):
+        codes = np.empty((len(self._values), len(table.numbers)), np.int64)
+        for known, values, out in zip(self._values, table.categories, codes, strict=True):
             known.encode(values, out)
-        return self._mark(table, codes, X)
+        return self.fill(table, codes, None, None)
 
-    def learn_many(self, table: Table, w: Vec) -> Mat:
+    def learn_many(self, table: Table, w: Vec, y: Vec | None = None) -> Mat:
         """Encode each event by the statistics before it; of positive weight, it then moves them.
 
         Parameters
@@ -116,19 +112,19 @@ class Encoder:
         table
             Features of B events, in stream order.
         w
-            Weights (B,); only whether they are positive matters here.
+            Weights (B,).
+        y
+            Labels (B,): numbers, or indices of classes; only the encoder for trees looks at them.
 
         Returns
         -------
         Mat
             X (B, d), C-contiguous.
         """
-        X = np.empty((len(table.numbers), self.width))
-        _learn_numbers(self.state, table.numbers, w, X)
-        codes = np.empty((len(self._codes), len(X)), np.int64)
-        for known, values, out in zip(self._codes, table.categories, codes, strict=True):
+        codes = np.empty((len(self._values), len(table.numbers)), np.int64)
+        for known, values, out in zip(self._values, table.categories, codes, strict=True):
             known.learn(values, w, out)
-        return self._mark(table, codes, X)
+        return self.fill(table, codes, w, y)
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return the state as named arrays, `encoder.mean` and so on; no copy."""
@@ -137,7 +133,7 @@ class Encoder:
     @classmethod
     def from_arrays(
         cls, schema: Mapping[str, str], arrays: Mapping[str, NDArray[np.generic]]
-    ) -> Encoder:
+    ) -> Self:
         """Return the encoder over these very arrays: read-only ones serve, but cannot learn.
 
         Raises
@@ -145,77 +141,44 @@ class Encoder:
         ModelError
             For an array that is missing or does not fit the schema.
         """
-        fresh = _fresh(*(list(schema.values()).count(kind) for kind in ("number", "category")))
+        fresh = cls.fresh(*(list(schema.values()).count(kind) for kind in ("number", "category")))
         found = {name: arrays.get(f"encoder.{name}") for name in fresh._fields}
         for name, expected in fresh._asdict().items():
             _check_fit(f"encoder.{name}", found[name], expected)
-        return cls(schema, EncoderState(**found))  # type: ignore[arg-type] # held by the checks above
+        return cls(schema, fresh._replace(**found))
 
-    def _mark(self, table: Table, codes: Ints, X: Mat) -> Mat:
+    # What encoders differ in.
+
+    @staticmethod
+    def fresh(n: int, c: int) -> Any:
+        """Return the state that has seen nothing of n numbers and c categories."""
+        return EncoderState(
+            seen=np.zeros(n),
+            mean=np.zeros(n),
+            m2=np.zeros(n),
+            keys=np.zeros((c, SEEN), np.uint64),
+            known=np.zeros(c, np.int64),
+        )
+
+    @staticmethod
+    def columns_of(categories: Sequence[str]) -> list[str]:
+        """Return the names of the columns that categories become."""
+        codes = ["missing"]
+        codes += [f"other{i + 1}" for i in range(OTHERS)] + [f"seen{i + 1}" for i in range(SEEN)]
+        return [f"{name}={code}" for name in categories for code in codes]
+
+    def fill(self, table: Table, codes: Ints, w: Vec | None, y: Vec | None) -> Mat:
+        """Return X (B, d) of events with slots (c, B); with weights (B,), the state learns them."""
+        X = np.empty((len(table.numbers), self.width))
+        if w is None:
+            _encode_numbers(self.state, table.numbers, X)
+        else:
+            _learn_numbers(self.state, table.numbers, w, X)
         if self.booleans:
             _mark_booleans(table.booleans, X, len(self.numbers))
         if self.categories:
             _mark_codes(codes, X, len(self.numbers) + len(self.booleans))
         return X
-
-
-class _Memo(dict[str | None, int]):
-    """Codes that can never change again, by value."""
-
-    def __missing__(self, value: str | None) -> int:
-        return FORGOTTEN
-
-
-class _Codes:
-    """Codes of one category's values; the look-ups are derived from the arrays of the state."""
-
-    def __init__(self, keys: NDArray[np.uint64], known: Ints, room: int) -> None:
-        self._keys, self._known, self._room = keys, known, room
-        self._slots = {key: 1 + OTHERS + i for i, key in enumerate(keys[: known[0]].tolist())}
-        self._memo = _Memo({None: 0})
-
-    def encode(self, values: Sequence[str | None], out: Ints) -> None:
-        """Fill out (B,) with the code of every value; the state does not change."""
-        for k in self._look_up(values, out):
-            out[k] = self._code(values[k])
-
-    def learn(self, values: Sequence[str | None], w: Vec, out: Ints) -> None:
-        """Fill out (B,) with the code each value had before its event; new values of positive
-        weight get one.
-        """
-        for k in self._look_up(values, out):  # in stream order: what is new to one is known to next
-            out[k] = self._code(values[k])
-            if w[k] > 0.0:
-                self._register(values[k])
-
-    def _look_up(self, values: Sequence[str | None], out: Ints) -> list[int]:
-        """Fill out with the codes that are remembered; list the places of all others."""
-        if len(values) == 1:  # a row to predict: arrays would cost more than the look-up
-            out[0] = code = self._memo[values[0]]
-            return [0] if code == FORGOTTEN else []
-        out[:] = np.frombuffer(bytes(map(self._memo.__getitem__, values)), np.uint8)
-        return list(np.flatnonzero(out == FORGOTTEN).tolist())
-
-    def _code(self, value: str | None) -> int:
-        key = hashed(value)
-        is_full = len(self._slots) == SEEN
-        code = self._slots.get(key, 1 + key % OTHERS if is_full else UNSEEN)
-        if code != UNSEEN:
-            self._remember(value, code)
-        return code
-
-    def _register(self, value: str | None) -> None:
-        key, used = hashed(value), len(self._slots)
-        if key not in self._slots and used < SEEN:
-            self._keys[used] = key
-            self._known[0] = used + 1
-            self._slots[key] = 1 + OTHERS + used
-
-    def _remember(self, value: str | None, code: int) -> None:
-        if len(self._memo) >= self._room:
-            self._memo = _Memo({None: 0})
-        if len(value or "") <= MEMO_LENGTH:
-            self._memo[value] = code
 
 
 @kernel
@@ -275,17 +238,14 @@ def _mark_booleans(booleans: Mat, X: Mat, first: int) -> None:
 
 @kernel
 def _mark_codes(codes: Ints, X: Mat, first: int) -> None:
+    # A value at first sight has no column: it would learn from one event a value, and wildly.
     X[:, first:] = 0.0
     for i in range(codes.shape[0]):
         for k in range(codes.shape[1]):
-            if codes[i, k] != UNSEEN:
-                X[k, first + i * CODES + codes[i, k]] = 1.0
-
-
-def hashed(value: str | None) -> int:
-    """Return the fixed 64-bit hash of a string; lone surrogates are strings as well."""
-    text = (value or "").encode("utf-8", "surrogatepass")
-    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
+            slot = codes[i, k]
+            if slot >= MISSING:
+                place = 1 + OTHERS + slot if slot < SEEN else 1 + slot - SEEN
+                X[k, first + i * CODES + (place if slot != MISSING else 0)] = 1.0
 
 
 def checked(schema: Mapping[str, str]) -> dict[str, str]:
@@ -307,24 +267,6 @@ def of_kind(schema: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     schema.
     """
     return (tuple(name for name, of in schema.items() if of == kind) for kind in KINDS)
-
-
-def _columns(
-    numbers: tuple[str, ...], booleans: tuple[str, ...], categories: tuple[str, ...]
-) -> tuple[str, ...]:
-    codes = ["missing"]
-    codes += [f"other{i + 1}" for i in range(OTHERS)] + [f"seen{i + 1}" for i in range(SEEN)]
-    return numbers + booleans + tuple(f"{name}={code}" for name in categories for code in codes)
-
-
-def _fresh(n: int, c: int) -> EncoderState:
-    return EncoderState(
-        seen=np.zeros(n),
-        mean=np.zeros(n),
-        m2=np.zeros(n),
-        keys=np.zeros((c, SEEN), np.uint64),
-        known=np.zeros(c, np.int64),
-    )
 
 
 def _check_fit(name: str, array: NDArray[np.generic] | None, expected: NDArray[np.generic]) -> None:

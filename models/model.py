@@ -27,7 +27,7 @@ LOG_LOSSES = ("logistic", "logistic2", "softmax")  # log-losses themselves, exac
 LEAST_SHARE = 1e-6  # a label's probability counts as at least this, as a vote's does
 
 
-def encoder_of(spec: Mapping[str, Any]) -> type[Encoder | Columns]:
+def encoder_of(spec: Mapping[str, Any]) -> type[Encoder]:
     """Return what encodes features for the bank of a filled-in specification."""
     return Columns if BANKS[spec["bank"]["kind"]].raw else Encoder
 
@@ -81,7 +81,7 @@ class Model:
         self.spec = normalise_spec(spec, task)
         if self.spec["loss"]["kind"] == "poisson":
             self.labels = self.labels._replace(least=0.0)
-        self.encoder: Encoder | Columns = encoder_of(self.spec)(features)
+        self.encoder = encoder_of(self.spec)(features)
         self.booster = build(self.spec, self.encoder.width, self.labels.m, task=task)
         self.serving_only = False
 
@@ -113,7 +113,7 @@ class Model:
             raise ModelError(
                 "model: its arrays only serve; load a checkpoint or a saved model to learn"
             )
-        return learn_many(self.booster, self._learn_encoding(table, y, w), y, w)
+        return learn_many(self.booster, self.encoder.learn_many(table, w, y), y, w)
 
     def predict_table(self, table: Table) -> Mat:
         """Return the scores (B, m) of B events; nothing changes."""
@@ -140,14 +140,13 @@ class Model:
             has_probability(self.booster.loss) or _votes(self.booster)
         )
 
-    def losses_errors(self, scores: Mat, y: Vec) -> tuple[Vec, Vec]:
-        """Return the comparable loss (B,) and error (B,) of scores (B, m), as the baselines have
-        them.
+    def losses_errors(self, scores: Mat, said: Mat, y: Vec) -> tuple[Vec, Vec]:
+        """Return the comparable loss (B,) and error (B,) of scores (B, m), for which `predictions`
+        said `said`, as the baselines have them.
 
         Comparable whatever the loss that is learned: half the square for numbers, log-loss for
         classes, without any l2. What gives no probability has the loss that it learned.
         """
-        said = self.predictions(scores)
         if self.task == "regression":
             with np.errstate(over="ignore"):
                 return 0.5 * (said - y) * (said - y), abs(said - y)
@@ -159,11 +158,11 @@ class Model:
         of_label = said[np.arange(len(said)), y.astype(np.int64)]
         return -np.log(np.clip(of_label, LEAST_SHARE, 1.0)), errors
 
-    def chances(self, scores: Mat) -> Vec | None:
-        """Return the probability (B,) of the positive of two classes; None where there is none."""
-        if self.task != "binary" or not self.probable:
-            return None
-        return predictions(self.booster, scores)[:, 0]
+    def chances(self, said: Mat) -> Vec | None:
+        """Return the probability (B,) of the positive of two classes among what `predictions` said;
+        None where there is none.
+        """
+        return said[:, 1] if self.task == "binary" and self.probable else None
 
     def choose(self, probabilities: Mat) -> Ints:
         """Return the class index (B,) that probabilities (B, C) stand for.
@@ -310,11 +309,6 @@ class Model:
         return cls.from_arrays(
             header["model"], {name: array.copy() for name, array in arrays.items()}
         )
-
-    def _learn_encoding(self, table: Table, y: Vec, w: Vec) -> Mat:
-        if isinstance(self.encoder, Columns):
-            return self.encoder.learn_many(table, w, y)
-        return self.encoder.learn_many(table, w)
 
     def _encode_labels(self, y: Any) -> Vec:
         try:

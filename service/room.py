@@ -90,7 +90,7 @@ class Room:
         The position passes all of them: no checkpoint may be written before the rejected ones
         are in the dead-letter topic.
         """
-        fresh = self._pass_on(messages)
+        fresh = self._unread(messages)
         learned, ignored = self.events_learned, self._decoder.ignored
         events, faults = self._decoder.decode_many(list(map(_VALUE, fresh)))
         rejected = [(fresh[index], error) for index, error in faults]
@@ -102,7 +102,7 @@ class Room:
         self._count(messages, rejected)
         return rejected
 
-    def _pass_on(self, messages: Sequence[Message]) -> Sequence[Message]:
+    def _unread(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Move the positions past some records; return those not read before."""
         positions = self.state.positions
         if len(positions) == 1:
@@ -180,8 +180,9 @@ class Room:
         model = self.state.model
         begin = time.perf_counter()
         scores = model.learn_table(table, y, w)
-        measured = model.losses_errors(scores, y)
-        compare_many(self.state.baselines, *measured, y, w, model.chances(scores))
+        said = model.predictions(scores)
+        measured = model.losses_errors(scores, said, y)
+        compare_many(self.state.baselines, *measured, y, w, model.chances(said))
         if events:
             self._metrics.learn_duration.observe(time.perf_counter() - begin)
             self._metrics.batch_events.observe(len(events))

@@ -146,9 +146,10 @@ class RiverModel(Model):
         positive = 1.0 / (1.0 + np.exp(-scores[:, 0]))
         return np.column_stack([1.0 - positive, positive])
 
-    def losses_errors(self, scores: Mat, y: Vec) -> tuple[Vec, Vec]:
-        """Return loss (B,) and error (B,) of scores (B, m), as the baselines define both."""
-        said = self.predictions(scores)
+    def losses_errors(self, scores: Mat, said: Mat, y: Vec) -> tuple[Vec, Vec]:
+        """Return loss (B,) and error (B,) of what was said of scores (B, m), as the baselines
+        define both.
+        """
         if self.task == "regression":
             with np.errstate(over="ignore", invalid="ignore"):
                 return np.minimum(0.5 * (said - y) ** 2, LOSS_LIMIT), abs(said - y)
@@ -156,9 +157,9 @@ class RiverModel(Model):
         errors = self.choose(said) != y
         return -np.log(np.maximum(of_label, SURE)), errors.astype(np.float64)
 
-    def chances(self, scores: Mat) -> Vec | None:
+    def chances(self, said: Mat) -> Vec | None:
         """Return the probability (B,) of the positive of two classes; None where there is none."""
-        return self.predictions(scores)[:, 1] if self.task == "binary" else None
+        return said[:, 1] if self.task == "binary" else None
 
     def rehearse(self) -> None:
         """Learn and predict a few made-up events of this schema on a fresh estimator.

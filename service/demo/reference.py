@@ -21,5 +21,6 @@ def uninterrupted(events: Sequence[tuple[producer.Row, str]]) -> Arrays:
     y = np.array([model.labels.encode(label) for label in labels])
     w = np.ones(len(y))
     scores = model.learn_table(tabulate(model.encoder.schema, rows), y, w)
-    compare_many(seen, *model.losses_errors(scores, y), y, w, model.chances(scores))
+    said = model.predictions(scores)
+    compare_many(seen, *model.losses_errors(scores, said, y), y, w, model.chances(said))
     return {**model.to_arrays(), **baseline_arrays(seen)}

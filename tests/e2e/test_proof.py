@@ -37,7 +37,8 @@ def alone(run):
     for first in range(0, len(events), 777):
         table, y, w = decoder.tabulate(events[first : first + 777])
         scores = model.learn_table(table, y, w)
-        compare_many(beside, *model.losses_errors(scores, y), y, w, model.chances(scores))
+        said = model.predictions(scores)
+        compare_many(beside, *model.losses_errors(scores, said, y), y, w, model.chances(said))
     return model, beside
 
 

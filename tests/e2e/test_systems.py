@@ -90,7 +90,8 @@ def alone(settings, values):
     )
     seen, scores = baselines(model.labels), model.learn_table(table, y, w)
     with np.errstate(all="ignore"):
-        compare_many(seen, *model.losses_errors(scores, y), y, w, model.chances(scores))
+        said = model.predictions(scores)
+        compare_many(seen, *model.losses_errors(scores, said, y), y, w, model.chances(said))
     return model, table
 
 

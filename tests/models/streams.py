@@ -87,8 +87,9 @@ def learned(count=60):
         model = Model(task, features=SCHEMA, labels=classes)
         y = targets(task, count)
         scores = model.learn_table(tabulate(SCHEMA, rows(count)), y, weights(count))
-        lost, wrong = model.losses_errors(scores, y)
-        said = {"scores": scores, "said": model.predictions(scores), "lost": lost, "wrong": wrong}
+        answers = model.predictions(scores)
+        lost, wrong = model.losses_errors(scores, answers, y)
+        said = {"scores": scores, "said": answers, "lost": lost, "wrong": wrong}
         parts |= {f"{task}.{name}": array for name, array in (model.to_arrays() | said).items()}
     return digest(parts)
 

@@ -11,6 +11,7 @@ from models import columns as own
 from models.columns import MEMORY, PRIOR, Columns
 from models.encoding import Table
 from models.types import ModelError
+from models.values import MEMO
 
 SCHEMA = {"city": "category", "age": "number", "vip": "boolean", "job": "category"}
 VALUES = st.sampled_from([None, "a", "b", "c", "d"])
@@ -85,6 +86,7 @@ def test_names_and_order():
 def test_a_full_table_is_shared(monkeypatch):
     """Beyond the last slot values share one by hash: memory stays, nothing is refused."""
     monkeypatch.setattr(own, "SLOTS", 4)
+    monkeypatch.setattr(Columns, "shared", range(4))
     encoder = Columns({"city": "category"})
     many = [f"v{i}" for i in range(40)]
     encoder.learn_many(
@@ -92,7 +94,7 @@ def test_a_full_table_is_shared(monkeypatch):
     )
     X = encoder.encode_many(Table(np.empty((40, 0)), np.empty((40, 0)), [many]))
 
-    assert (4, 1) == (encoder.state.used[0], len(encoder.state.keys))
+    assert (4, 1) == (encoder.state.known[0], len(encoder.state.keys))
     assert set(range(4)) == set(X[:, 1])
 
 
@@ -106,7 +108,7 @@ def test_million_values_take_no_more():
         encoder.learn_many(t, np.ones(20_000), np.ones(20_000))
 
     assert before == size_of(encoder) < 1_000_000
-    assert len(encoder._slots[0]._memo) <= own.MEMO
+    assert len(encoder._values[0]._memo) <= MEMO
 
 
 @pytest.mark.parametrize("name", ["encoder.keys", "encoder.label"])

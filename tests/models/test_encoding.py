@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import ModelError, encoding
-from models.encoding import CODES, MEMO, MEMO_LENGTH, OTHERS, SEEN, UNSEEN, Encoder, Table
+from models.encoding import CODES, OTHERS, SEEN, Encoder, Table
 from models.rows import tabulate
+from models.values import MEMO, MEMO_LENGTH, UNSEEN
 from tests.models import streams
 from tests.models.naive_encoding import NaiveEncoder
 
@@ -175,7 +176,7 @@ def test_memory_is_bounded():
     size = sum(array.nbytes for array in encoder.state)
     encoder.encode_many(categories(*(f"w{i}" for i in range(2 * MEMO + 10))))
     encoder.encode_many(categories(*(f"{i}" * MEMO_LENGTH * 9 for i in range(1, 9))))
-    memo = encoder._codes[0]._memo
+    memo = encoder._values[0]._memo
 
     assert len(memo) <= MEMO
     assert max(len(value or "") for value in memo) <= MEMO_LENGTH

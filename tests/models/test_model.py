@@ -204,7 +204,7 @@ def test_losses_are_those_of_the_answers(task):
     model = learned(task, spec=SMALL | {"loss": loss})
     scores = model.predict_table(tabulate(SCHEMA, streams.rows(50)))
     y, said = streams.targets(task, 50), model.predictions(scores)
-    lost, wrong = model.losses_errors(scores, y)
+    lost, wrong = model.losses_errors(scores, said, y)
 
     if task == "regression":
         expected, mistaken = (said - y) ** 2 / 2, abs(said - y)
