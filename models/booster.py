@@ -26,10 +26,10 @@ from models.verbs import (
     judge,
     kernel,
     link,
-    note,
     predict,
     prepare,
     reach,
+    regard,
     rooms,
     say,
     sequential,
@@ -172,7 +172,7 @@ def predictions(booster: Any, scores: Mat) -> Mat:
     """Return what scores (B, m) stand for: values, P(positive) (B, 1), or probabilities (B, C)."""
     linked = np.empty_like(scores)
     if say.dispatch(type(booster.rule)) is say.dispatch(object):
-        _link(booster.loss, scores, linked)  # handing a rule over takes 5 us
+        link_many(booster.loss, scores, linked)  # handing a rule over takes 5 us
     else:
         _say(booster.rule, booster.loss, scores, linked)
     return linked
@@ -283,7 +283,7 @@ def _predict(bank: Any, rule: Any, X: Mat, sizes: Any, scores: Mat) -> None:
     for k in range(X.shape[0]):
         answer(bank, X[k], h, room)
         sanitise(h, sound)
-        note(rule, X[k], desk)
+        regard(rule, X[k], desk)
         serve(rule, h, F, scores[k], desk)
 
 
@@ -293,7 +293,7 @@ def _prefixes(bank: Any, rule: Any, X: Mat, a: Scratch, sums: Mat3) -> None:
     for k in range(X.shape[0]):
         answer(bank, X[k], a.h, a.room)
         sanitise(a.h, a.sound)
-        note(rule, X[k], a.desk)
+        regard(rule, X[k], a.desk)
         serve(rule, a.h, a.F, yhat, a.desk)
         for c in range(a.F.shape[0]):
             for i in range(a.F.shape[1]):
@@ -301,7 +301,8 @@ def _prefixes(bank: Any, rule: Any, X: Mat, a: Scratch, sums: Mat3) -> None:
 
 
 @kernel
-def _link(loss: Any, scores: Mat, linked: Mat) -> None:
+def link_many(loss: Any, scores: Mat, linked: Mat) -> None:
+    """Fill linked (B, m) with what scores (B, m) stand for by the loss alone."""
     for k in range(scores.shape[0]):
         link(loss, scores[k], linked[k])
 

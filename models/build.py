@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from models.banks import ALL as ALL_BANKS
 from models.banks.averaged import averaged
 from models.banks.copies import Copies
-from models.banks.reboosted import structures
 from models.booster import Booster
 from models.losses import LOSSES
 from models.one_vs_rest import OneVsRest, binary_task, one_vs_rest
@@ -77,10 +76,8 @@ def check(spec: Mapping[str, Any] | None, d: int, m: int = 1, *, task: str | Non
     large, is not made.
     """
     full = normalise_spec(spec, task)
-    setting, rule = _rule(full, d, 1 if full.pop("multiclass", None) else m)
+    _, rule = _rule(full, d, 1 if full.pop("multiclass", None) else m)
     sequential(rule)  # rules of models.fit refuse to say
-    if setting.bank.raw:  # whether a window fits into its memory, it knows only when made
-        reboosted_trees(full, setting.loss, d)
 
 
 def _rule(full: Mapping[str, Any], d: int, m: int) -> tuple[Setting, Any]:
@@ -271,8 +268,8 @@ def _value(word: str, param: Param, given: Any) -> Any:
     given = plain(given)
     if given is None and param.default is None:
         return None
-    if param.name == "structures":
-        structures(given)
+    if param.check:
+        param.check(given)
         return given
     if isinstance(param.default, bool):
         if not isinstance(given, bool):

@@ -16,7 +16,15 @@ from models.banks.reboosted import setup
 from models.banks.reboosted_bins import keys
 from models.banks.reboosted_regrow import watch
 from models.banks.reboosted_state import Reboosted, Work, bank, works
-from models.booster import features, learn_many, losses, predictions, prefixes_many, score_many
+from models.booster import (
+    features,
+    learn_many,
+    link_many,
+    losses,
+    predictions,
+    prefixes_many,
+    score_many,
+)
 from models.calibrate import Calibration, calibrate, calibration
 from models.progressive import Progress, progress
 from models.reboosted_event import (
@@ -42,7 +50,7 @@ from models.reboosted_event import (
     unit_of,
 )
 from models.types import WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, floats
-from models.verbs import encode_labels, inlined, kernel, link, value
+from models.verbs import encode_labels, inlined, kernel, value
 
 
 class ReboostedTrees(NamedTuple):
@@ -160,7 +168,7 @@ def _(booster: ReboostedTrees, X: ArrayLike) -> Mat3:
 @predictions.register
 def _(booster: ReboostedTrees, scores: Mat) -> Mat:
     linked = np.empty_like(scores)
-    _link(booster.loss, scores, linked)
+    link_many(booster.loss, scores, linked)
     return linked
 
 
@@ -248,12 +256,6 @@ def _prefixes(bank: Any, rows: Any, a: Any, sums: Mat3) -> None:
         for k in range(a.sizes.shape[0]):
             for i in range(N + 1):
                 sums[r, i, k] = a.F[k, min(i, a.sizes[k])]
-
-
-@kernel
-def _link(loss: Any, scores: Mat, linked: Mat) -> None:
-    for k in range(scores.shape[0]):
-        link(loss, scores[k], linked[k])
 
 
 @kernel

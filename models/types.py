@@ -56,6 +56,7 @@ class Param(NamedTuple):
     choices: tuple[str, ...] = ()
     integer: bool = False
     infinite: bool = False  # "inf" is a value as well
+    check: Callable[[Any], object] | None = None  # of what is neither number nor word: it raises
 
 
 class Setting(NamedTuple):

@@ -168,7 +168,7 @@ def serve(rule: Any, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
 
 
 @verb
-def note(rule: Any, x: Vec, desk: Vec) -> None:
+def regard(rule: Any, x: Vec, desk: Vec) -> None:
     """Note what `serve` will want to know of the event x (d,) itself, for a rule that draws its
     answer.
     """

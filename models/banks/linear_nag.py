@@ -82,19 +82,11 @@ def adapt(
 
 @predict.register
 def _(bank: Nag, x: Vec, h: Mat, room: Mat) -> None:
-    m, rows, _ = bank.w.shape
-    d = x.shape[0]
-    for c in range(m):
+    for c in range(bank.w.shape[0]):
         if not bank.cyclic:
             dot_clipped(bank.w[c], x, bank.s, h[c])
             continue
-        fill(h[c], 0.0)
-        for j in range(d):
-            lane = (j - bank.first) % d
-            xj = min(max(x[j], -bank.s[j]), bank.s[j])  # as in `dot_clipped`
-            add(h[c, lane::d], bank.w[c, j, lane::d], xj)
-        if rows > d:
-            add(h[c], bank.w[c, d], 1.0)
+        dot_cyclic(bank, c, x, h[c], False)
 
 
 @update.register
@@ -116,6 +108,22 @@ def _(bank: Nag, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat)
             adapt_row(w, S, target[c, lane::d], weight[lane::d], x[j], bank.s[j])
         if rows > d:
             adapt_row(bank.w[c, d], bank.S[c, d], target[c], weight, 1.0, 1.0)
+
+
+@kernel
+def dot_cyclic(bank: Any, c: int, x: Vec, h: Vec, squared: bool) -> None:
+    """Fill h (N,) with output c of learners that see one feature each. A feature larger than ever
+    counts as it will after `rescale`.
+    """
+    rows, d = bank.w.shape[1], x.shape[0]
+    fill(h, 0.0)
+    for j in range(d):
+        lane, xj, s = (j - bank.first) % d, x[j], bank.s[j]
+        if abs(xj) > s:
+            xj = s / xj * s if squared else (s if xj > 0.0 else -s)
+        add(h[lane::d], bank.w[c, j, lane::d], xj)
+    if rows > d:
+        add(h, bank.w[c, d], 1.0)
 
 
 @kernel

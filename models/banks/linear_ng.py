@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from models.banks.linear_nag import rescale, shares
+from models.banks.linear_nag import dot_cyclic, rescale, shares
 from models.banks.linear_walk import clear
 from models.lanes import Column, Dense, Lane, NewRow, Row, Sum, sweep, where
-from models.numeric import add, fill, residual, shift
+from models.numeric import residual, shift
 from models.types import Mat, Mat3, Vec
 from models.verbs import learning_only, one, predict, prepare, renew, update
 
@@ -60,19 +60,11 @@ def move(w: NewRow, x: Column, s: Dense, slope: Lane, rate: Lane) -> NewRow:
 
 @predict.register
 def _(bank: Ng, x: Vec, h: Mat, room: Mat) -> None:
-    m, rows, _ = bank.w.shape
-    d = x.shape[0]
-    for c in range(m):
+    for c in range(bank.w.shape[0]):
         if not bank.cyclic:
             dot_shrunk(bank.w[c], x, bank.s, h[c])
             continue
-        fill(h[c], 0.0)
-        for j in range(d):
-            lane = (j - bank.first) % d
-            xj = x[j] if abs(x[j]) <= bank.s[j] else bank.s[j] / x[j] * bank.s[j]
-            add(h[c, lane::d], bank.w[c, j, lane::d], xj)
-        if rows > d:
-            add(h[c], bank.w[c, d], 1.0)
+        dot_cyclic(bank, c, x, h[c], True)
 
 
 @update.register

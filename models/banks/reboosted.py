@@ -12,6 +12,7 @@ from models.banks.reboosted_state import (
     Setup,
     Structure,
     bank,
+    fitting,
 )
 from models.types import SQUARE, ModelError, Param, Part
 
@@ -113,6 +114,7 @@ def _forbids(context: Mapping[str, Any]) -> str | None:
         return f"{own} does not shrink its scores by l2; leave it 0"
     if context["d"] > FEATURES:
         return f"{own} takes at most {FEATURES} features, not {context['d']}; hash them"
+    fitting(setup(context), context["d"])  # raises where no window fits into max_memory
     return None
 
 
@@ -136,6 +138,7 @@ REBOOSTED_TREES = Part(
             None,
             "in place of the default four a list of mappings with any of window, trees, leaves, "
             "depth, eta, least_rows, part, lags, bins, share, least_h, lam",
+            check=structures,
         ),
     ),
     _make,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from models.banks.reboosted_walk import FLOCK
 from models.draws import State, generator
-from models.types import Ints, Mat, Mat3, ModelError, Vec
+from models.types import Ints, Mat, ModelError, Vec
 from models.verbs import learning_only
 
 Bytes = NDArray[np.uint8]
@@ -352,6 +352,3 @@ def _plan(setup: Setup, d: int, R: int) -> Plan:
         budget=np.array(setup.budget),
         link=np.array(setup.link, np.int64),
     )
-
-
-__all__ = ["Bins", "Mat3", "Pace", "Plan", "Reboosted", "Setup", "Structure", "Trees", "Window"]

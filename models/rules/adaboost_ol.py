@@ -27,7 +27,7 @@ from models.verbs import (
     kernel,
     learning_only,
     link,
-    note,
+    regard,
     say,
     serve,
     targets,
@@ -109,7 +109,7 @@ def _(rule: AdaBoostOl) -> int:
     return 1  # what the event itself draws
 
 
-@note.register
+@regard.register
 def _(rule: AdaBoostOl, x: Vec, desk: Vec) -> None:
     if rule.vote == SAMPLED:
         fill(desk, hashed(x, float(rule.v[0])))
