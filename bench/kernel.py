@@ -133,7 +133,9 @@ def contestants() -> list[Contestant]:
     found = []
     for word, bank in (("sgd", SGD), ("nag", NAG), ("nets 2, sgd", NETS), ("nets 2, adam", ADAM)):
         for n in SIZES:
-            found.append(Contestant(f"Kaboost {word}, N {n}", EVENTS, 20, kaboost({**bank, "n": n})))
+            found.append(
+                Contestant(f"Kaboost {word}, N {n}", EVENTS, 20, kaboost({**bank, "n": n}))
+            )
     for nn in ("", " --nn 2"):
         for algorithm in ("BBM", "logistic", "adaptive"):
             for n in SIZES:

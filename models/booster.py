@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any, NamedTuple
 
@@ -185,6 +186,23 @@ def losses(booster: Any, scores: Mat, y: ArrayLike) -> Vec:
     labels = encode_labels(booster.loss, floats("y", y), scores.shape[1])
     _losses(booster.rule, booster.loss, scores, labels, found)
     return found
+
+
+@singledispatch
+def widen(booster: Any, full: Mapping[str, Any], d: int) -> Any:
+    """Return a booster over d features, more than before, that has learned what this one has;
+    `full` is its specification. This one is of no use any more.
+
+    Raises
+    ------
+    ModelError
+        The weak learners cannot be widened, or there is no memory for so many features; then
+        nothing moved.
+    """
+    raise ModelError(
+        f"bank.kind: {full['bank']['kind']} cannot take features that come up later; name every "
+        "feature and its kind, or take bank reboosted_trees"
+    )
 
 
 @singledispatch

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.encoding import Encoder, Table
+from models.schema import Schema, of_kind
 from models.types import LABEL_LIMIT, Ints, Mat, Vec
 from models.values import MISSING, NEW
 from models.verbs import kernel
@@ -17,6 +19,7 @@ from models.verbs import kernel
 SLOTS = 4_096  # values of one category that have a mean of their own; the others share by hash
 PRIOR = 10.0  # events that the mean of all labels counts for in a value's mean
 MEMORY = 2_000.0  # events that a value's mean remembers, so that it follows a drift
+WIDTHS = {"number": 1, "boolean": 1, "category": 2}  # columns of a feature
 
 
 class ColumnsState(NamedTuple):
@@ -62,6 +65,31 @@ class Columns(Encoder):
     """
 
     shared = range(SLOTS)
+    infers = True
+
+    def __init__(self, schema: Mapping[str, str] | Schema | str, state: Any = None) -> None:
+        super().__init__(schema, state)
+        places, at = {}, 0
+        for name in _order(self.told):
+            places[name], at = at, at + WIDTHS[self.schema[name]]
+        self._numbers, self._booleans, self._categories = (
+            np.array([places[name] for name in names], np.int64)
+            for names in (self.numbers, self.booleans, self.categories)
+        )
+
+    @property
+    def width(self) -> int:
+        """Length d of an encoded vector: with room for features that join, where some may."""
+        return roomy(len(self.columns)) if self.told.auto else len(self.columns)
+
+    def extended(self, found: Mapping[str, str]) -> Columns:
+        """Return the encoder with more features at the end, and all that this one has learned."""
+        told = self.told.with_inferred(found)
+        fresh = self.fresh(0, len(list(of_kind(told.kinds))[2]))
+        for name in ("keys", "known", "mean", "weight"):
+            array = getattr(self.state, name)
+            getattr(fresh, name)[: len(array)] = array
+        return Columns(told, fresh._replace(label=self.state.label))
 
     @staticmethod
     def fresh(n: int, c: int) -> ColumnsState:
@@ -75,23 +103,48 @@ class Columns(Encoder):
         )
 
     @staticmethod
-    def columns_of(categories: Sequence[str]) -> list[str]:
-        """Return the names of the two columns of every category."""
-        return [f"{name} {what}" for name in categories for what in ("mean label", "order")]
+    def columns_of(told: Schema) -> tuple[str, ...]:
+        """Return the names of the columns of an encoded vector, without room for others."""
+        named: list[str] = []
+        for name in _order(told):
+            category = told.kinds[name] == "category"
+            named += [f"{name} mean label", f"{name} order"] if category else [name]
+        return tuple(named)
 
     def fill(self, table: Table, codes: Ints, w: Vec | None, y: Vec | None) -> Mat:
         """Return X (B, d), NaN where missing, of events with slots (c, B); with weights (B,), the
         means learn the labels (B,).
         """
-        X, first = np.empty((len(table.numbers), self.width)), len(self.numbers)
-        X[:, :first] = table.numbers
-        X[:, first : first + len(self.booleans)] = table.booleans
-        first += len(self.booleans)
+        X = np.full((len(table.numbers), self.width), np.nan)
+        X[:, self._numbers] = table.numbers
+        X[:, self._booleans] = table.booleans
         if w is None:
-            _encode(self.state, codes, X, first)
+            _encode(self.state, codes, X, self._categories)
         else:
-            _learn(self.state, codes, np.zeros(len(X)) if y is None else y, w, X, first)
+            labels = np.zeros(len(X)) if y is None else y
+            _learn(self.state, codes, labels, w, X, self._categories)
         return X
+
+
+def _order(told: Schema) -> Iterable[str]:
+    """Return the features in the order of their columns: numbers, booleans, categories; that of
+    the schema where features may join, so that those before them stay in place.
+    """
+    return told.kinds if told.auto else chain(*of_kind(told.kinds))
+
+
+def roomy(columns: int) -> int:
+    """Return how many columns to keep for so many known ones: whole eights, and a quarter more.
+
+    Examples
+    --------
+    >>> [roomy(n) for n in (0, 8, 9, 54, 100)]
+    [8, 16, 16, 56, 120]
+    """
+    width = 8
+    while width <= columns:
+        width = -(-(5 * width) // 32) * 8
+    return width
 
 
 @kernel
@@ -107,19 +160,19 @@ def _show(state: ColumnsState, i: int, code: int, row: Vec, place: int) -> None:
 
 
 @kernel
-def _encode(state: ColumnsState, codes: Ints, X: Mat, first: int) -> None:
+def _encode(state: ColumnsState, codes: Ints, X: Mat, places: Ints) -> None:
     for k in range(X.shape[0]):
         for i in range(codes.shape[0]):
-            _show(state, i, codes[i, k], X[k], first + 2 * i)
+            _show(state, i, codes[i, k], X[k], places[i])
 
 
 @kernel
-def _learn(state: ColumnsState, codes: Ints, y: Vec, w: Vec, X: Mat, first: int) -> None:
+def _learn(state: ColumnsState, codes: Ints, y: Vec, w: Vec, X: Mat, places: Ints) -> None:
     for k in range(X.shape[0]):
         label = min(max(y[k], -LABEL_LIMIT), LABEL_LIMIT)
         for i in range(codes.shape[0]):
             code = codes[i, k]
-            _show(state, i, code, X[k], first + 2 * i)
+            _show(state, i, code, X[k], places[i])
             slot = NEW - code if code <= NEW else code
             if w[k] > 0.0 and slot >= 0:
                 weight = min(state.weight[i, slot] + w[k], MEMORY)

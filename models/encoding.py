@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from models.schema import Schema, checked, of_kind
 from models.types import Ints, Mat, ModelError, Vec
 from models.values import MEMO, MISSING, Values
 from models.verbs import kernel
 
-KINDS = ("number", "boolean", "category")
 NUMBER_LIMIT = 1e150  # squares of differences stay finite, so no statistic ever becomes inf or nan
 SCORE_LIMIT = 1e6  # of the encoded number, in standard deviations
 OTHERS = 8  # codes 1..8: values that came when all codes were taken, by hash
@@ -69,12 +68,19 @@ class Encoder:
     """
 
     shared = range(SEEN, SEEN + OTHERS)  # slots of values that came when all were taken
+    infers = False  # whether features may join
 
-    def __init__(self, schema: Mapping[str, str], state: Any = None) -> None:
-        self.schema = checked(schema)
-        self.numbers, self.booleans, self.categories = of_kind(schema)
+    def __init__(self, schema: Mapping[str, str] | Schema | str, state: Any = None) -> None:
+        self.told = schema if isinstance(schema, Schema) else checked(schema)
+        if self.told.auto and not self.infers:
+            raise ModelError(
+                "features: kinds are inferred for bank reboosted_trees alone, which takes columns "
+                "as they are; name every feature and its kind, or take that bank"
+            )
+        self.schema = self.told.kinds
+        self.numbers, self.booleans, self.categories = of_kind(self.schema)
         self.state = self.fresh(len(self.numbers), len(self.categories)) if state is None else state
-        self.columns = (*self.numbers, *self.booleans, *self.columns_of(self.categories))
+        self.columns = self.columns_of(self.told)
         room = MEMO // max(1, len(self.categories))
         self._values = [
             Values(self.state.keys[i], self.state.known[i : i + 1], self.shared, room)
@@ -132,7 +138,7 @@ class Encoder:
 
     @classmethod
     def from_arrays(
-        cls, schema: Mapping[str, str], arrays: Mapping[str, NDArray[np.generic]]
+        cls, schema: Mapping[str, str] | Schema | str, arrays: Mapping[str, NDArray[np.generic]]
     ) -> Self:
         """Return the encoder over these very arrays: read-only ones serve, but cannot learn.
 
@@ -141,11 +147,13 @@ class Encoder:
         ModelError
             For an array that is missing or does not fit the schema.
         """
-        fresh = cls.fresh(*(list(schema.values()).count(kind) for kind in ("number", "category")))
+        told = schema if isinstance(schema, Schema) else checked(schema)
+        numbers, _, categories = of_kind(told.kinds)
+        fresh = cls.fresh(len(numbers), len(categories))
         found = {name: arrays.get(f"encoder.{name}") for name in fresh._fields}
         for name, expected in fresh._asdict().items():
             _check_fit(f"encoder.{name}", found[name], expected)
-        return cls(schema, fresh._replace(**found))
+        return cls(told, fresh._replace(**found))
 
     # What encoders differ in.
 
@@ -161,11 +169,12 @@ class Encoder:
         )
 
     @staticmethod
-    def columns_of(categories: Sequence[str]) -> list[str]:
-        """Return the names of the columns that categories become."""
+    def columns_of(told: Schema) -> tuple[str, ...]:
+        """Return the names of the columns of an encoded vector."""
+        numbers, booleans, categories = of_kind(told.kinds)
         codes = ["missing"]
         codes += [f"other{i + 1}" for i in range(OTHERS)] + [f"seen{i + 1}" for i in range(SEEN)]
-        return [f"{name}={code}" for name in categories for code in codes]
+        return (*numbers, *booleans, *(f"{name}={code}" for name in categories for code in codes))
 
     def fill(self, table: Table, codes: Ints, w: Vec | None, y: Vec | None) -> Mat:
         """Return X (B, d) of events with slots (c, B); with weights (B,), the state learns them."""
@@ -246,27 +255,6 @@ def _mark_codes(codes: Ints, X: Mat, first: int) -> None:
             if slot >= MISSING:
                 place = 1 + OTHERS + slot if slot < SEEN else 1 + slot - SEEN
                 X[k, first + i * CODES + (place if slot != MISSING else 0)] = 1.0
-
-
-def checked(schema: Mapping[str, str]) -> dict[str, str]:
-    """Return a schema that can be; ModelError for an empty one or an unknown kind."""
-    if not schema:
-        raise ModelError("features: the schema is empty; name at least one feature and its kind")
-    for name, kind in schema.items():
-        if kind not in KINDS:
-            near = get_close_matches(str(kind), KINDS, 1, 0.0)[0]
-            known = ", ".join(KINDS)
-            raise ModelError(
-                f"features.{name}: kind {kind!r} is not one of {known}; did you mean {near!r}?"
-            )
-    return dict(schema)
-
-
-def of_kind(schema: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """Return the names of the numbers, the booleans and the categories, in the order of the
-    schema.
-    """
-    return (tuple(name for name, of in schema.items() if of == kind) for kind in KINDS)
 
 
 def _check_fit(name: str, array: NDArray[np.generic] | None, expected: NDArray[np.generic]) -> None:

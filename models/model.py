@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models import labels as task_labels
-from models.booster import learn_many, losses, predictions, score_many
-from models.build import BANKS, build, from_arrays, normalise_spec, serving_arrays, to_arrays
+from models.booster import learn_many, losses, predictions, score_many, widen
+from models.build import BANKS, build, check, from_arrays, normalise_spec, serving_arrays, to_arrays
 from models.columns import Columns
 from models.encoding import Encoder, Table
 from models.format import Arrays, FormatError, pack, unpack
 from models.labels import Label
 from models.losses import has_probability
-from models.rows import tabulate
+from models.rows import discover, tabulate
+from models.schema import AUTO, Schema, described, from_description
 from models.types import Ints, Mat, ModelError, Vec, plain
 from models.verbs import cost, reveal
 
@@ -47,7 +48,8 @@ class Model:
     spec
         Model specification; None is the default model of the task.
     features
-        Feature name to `number`, `boolean` or `category`.
+        Feature name to `number`, `boolean` or `category`; or `auto`, which infers the kind of every
+        feature from its first value, as `"*": "auto"` does for those that a mapping does not name.
     labels
         Classes, the negative one first for binary. None is 0 and 1 (or false and true) there,
         and refused for multiclass.
@@ -69,13 +71,9 @@ class Model:
         self,
         task: str = "binary",
         spec: Mapping[str, Any] | None = None,
-        features: Mapping[str, str] | None = None,
+        features: Mapping[str, str] | Schema | str = AUTO,
         labels: Sequence[Label] | None = None,
     ) -> None:
-        if not isinstance(features, Mapping):
-            raise ModelError(
-                f"features: {features!r} is no schema; map each feature's name to its kind"
-            )
         self.task = task
         self.labels = task_labels.labels(task, labels)
         self.spec = normalise_spec(spec, task)
@@ -140,6 +138,20 @@ class Model:
             has_probability(self.booster.loss) or _votes(self.booster)
         )
 
+    def join(self, found: Mapping[str, str]) -> None:
+        """Take features into the schema, of kinds that were inferred.
+
+        Raises
+        ------
+        ModelError
+            There is no memory for so many features; then nothing changed.
+        """
+        assert isinstance(self.encoder, Columns)  # no other lets features join
+        encoder = self.encoder.extended(found)
+        if encoder.width > int(self.booster.shape[0]):
+            self.booster = widen(self.booster, self.spec, encoder.width)
+        self.encoder = encoder
+
     def losses_errors(self, scores: Mat, said: Mat, y: Vec) -> tuple[Vec, Vec]:
         """Return the comparable loss (B,) and error (B,) of scores (B, m), for which `predictions`
         said `said`, as the baselines have them.
@@ -201,14 +213,25 @@ class Model:
         ModelError
             For a feature, label or importance that cannot be; then nothing was learned.
         """
-        table = tabulate(self.encoder.schema, rows)
         encoded = self._encode_labels(y)
         weights = _check_weights(np.ones(len(rows)) if w is None else w)
         if not len(rows) == len(encoded) == len(weights):
             raise ModelError(
                 f"y, w: {len(encoded)} labels, {len(weights)} weights, {len(rows)} rows; pair them"
             )
-        return self.predictions(self.learn_table(table, encoded, weights))
+        joining = discover(self.encoder.schema, rows, weights) if self.encoder.told.auto else []
+        if joining:
+            self._check_joining(rows, joining)
+        scores, first = [np.empty((0, self.labels.m))], 0
+        for k, found in [*joining, (len(rows), {})]:
+            part = rows.iloc[first:k] if hasattr(rows, "iloc") else rows[first:k]
+            scores.append(
+                self.learn_table(self._tabulate(part), encoded[first:k], weights[first:k])
+            )
+            if found:
+                self.join(found)
+            first = k
+        return self.predictions(np.concatenate(scores))
 
     def predict_one(self, x: Mapping[str, Any]) -> Label:
         """Return the number or the likeliest label for features `x`."""
@@ -221,7 +244,7 @@ class Model:
 
     def predict_many(self, rows: Any) -> NDArray[Any]:
         """Return numbers or the likeliest labels, (B,)."""
-        said = self.predictions(self.predict_table(tabulate(self.encoder.schema, rows)))
+        said = self.predictions(self.predict_table(self._tabulate(rows)))
         if self.task == "regression":
             return said
         labels: NDArray[Any] = _array(self.classes_)[self.choose(said)]
@@ -238,7 +261,7 @@ class Model:
         if not self.probable:
             what = "a regression" if self.task == "regression" else "the loss hinge"
             raise ModelError(f"task: {what} has no probabilities; call predict_many")
-        return self.predictions(self.predict_table(tabulate(self.encoder.schema, rows)))
+        return self.predictions(self.predict_table(self._tabulate(rows)))
 
     # The state, and a file of it.
 
@@ -252,15 +275,11 @@ class Model:
         return {**serving_arrays(self.booster), **self.encoder.to_arrays(), **shown}
 
     def describe(self) -> dict[str, Any]:
-        """Return what the arrays alone do not say, as plain JSON values.
-
-        The schema is a list of pairs: its order is part of the model, and sorted JSON loses it.
-        """
-        schema = [list(pair) for pair in self.encoder.schema.items()]
+        """Return what the arrays alone do not say, as plain JSON values."""
         return {
             "task": self.task,
             "spec": self.spec,
-            "schema": schema,
+            **described(self.encoder.told),
             "labels": list(self.classes_),
         }
 
@@ -275,7 +294,7 @@ class Model:
         ModelError
             When the arrays are not those of the description.
         """
-        schema = dict(description["schema"])
+        schema = from_description(description)
         model = cls(description["task"], description["spec"], schema, description["labels"] or None)
         model.encoder = type(model.encoder).from_arrays(schema, arrays)
         model.booster = from_arrays(model.spec, arrays)
@@ -309,6 +328,18 @@ class Model:
         return cls.from_arrays(
             header["model"], {name: array.copy() for name, array in arrays.items()}
         )
+
+    def _tabulate(self, rows: Any) -> Table:
+        return tabulate(self.encoder.schema, rows, lenient=self.encoder.told.auto)
+
+    def _check_joining(self, rows: Any, joining: Sequence[tuple[int, Mapping[str, str]]]) -> None:
+        """Raise what the features that come up in rows will raise, before anything is learned."""
+        assert isinstance(self.encoder, Columns)
+        told = self.encoder.told
+        for _, found in joining:
+            told = told.with_inferred(found)
+        tabulate(told.kinds, rows, lenient=True)
+        check(self.spec, Columns(told).width, self.labels.m)
 
     def _encode_labels(self, y: Any) -> Vec:
         try:

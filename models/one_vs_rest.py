@@ -4,7 +4,7 @@ and losses of two (specification, section 0, Prefixes and probabilities).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from models.booster import (
     predictions,
     prefixes_many,
     score_many,
+    widen,
 )
 from models.losses import Softmax, has_probability
 from models.progressive import Progress
@@ -112,6 +113,12 @@ def _(booster: OneVsRest, X: Mat) -> Mat:
 @prefixes_many.register
 def _(booster: OneVsRest, X: ArrayLike) -> Mat3:
     return np.concatenate([prefixes_many(one, X) for one in booster.classes], axis=2)
+
+
+@widen.register
+def _(booster: OneVsRest, full: Mapping[str, Any], d: int) -> OneVsRest:
+    classes = tuple(widen(one, full, d) for one in booster.classes)
+    return booster._replace(classes=classes, shape=np.array([d, len(classes)], np.int64))
 
 
 @predictions.register

@@ -13,9 +13,11 @@ from numpy.typing import ArrayLike
 
 from models.aggregate import Stack, learn_filters, stack
 from models.banks.reboosted import setup
-from models.banks.reboosted_bins import keys
-from models.banks.reboosted_regrow import watch
-from models.banks.reboosted_state import Reboosted, Work, bank, works
+from models.banks.reboosted_bins import IDLE as BINNED
+from models.banks.reboosted_bins import keys, rebin
+from models.banks.reboosted_regrow import regrow, watch
+from models.banks.reboosted_state import Reboosted, Work, bank, fitting, works
+from models.banks.reboosted_widen import widened
 from models.booster import (
     features,
     learn_many,
@@ -24,6 +26,7 @@ from models.booster import (
     predictions,
     prefixes_many,
     score_many,
+    widen,
 )
 from models.calibrate import Calibration, calibrate, calibration
 from models.progressive import Progress, progress
@@ -143,6 +146,16 @@ def _(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | None =
     return scores
 
 
+@widen.register
+def _(booster: ReboostedTrees, full: Mapping[str, Any], d: int) -> ReboostedTrees:
+    sizes = setup(full)
+    fitting(sizes, d)  # refuses before anything moves
+    _finish(booster)
+    made, beside = widened(booster.bank, sizes, d)
+    shape = np.array([d, 1], np.int64)
+    return booster._replace(bank=made, works=beside, shape=shape)
+
+
 @score_many.register
 def _(booster: ReboostedTrees, X: Mat) -> Mat:
     scores = np.empty((len(X), 1))
@@ -236,6 +249,17 @@ def _teach(b: Any, kind: int, y: float, w: float, mixed: float, a: Any) -> None:
         calibrate(b.calibration, mixed, 0.5 + 0.5 * y, w)
     learn_scale(b.scale, b.loss, y, kind, t, float(a.z[0]))
     insert(b.bank, y, w, a)
+
+
+@kernel
+def _finish(b: Any) -> None:
+    """Bring to an end what is being grown and re-coded."""
+    bins, t = b.bank.bins, int(b.bank.pace.time[()])
+    for k in range(b.bank.y0.shape[0]):
+        while b.bank.pace.busy[k] > 0:
+            regrow(b.bank, b.works[k], k, b.loss, t, unit_of(b.scale))
+    while bins.at[0] != BINNED:
+        rebin(bins, b.bank.window.codes, t, True)
 
 
 @kernel

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
 from models.encoding import Table
+from models.schema import infer
 from models.types import Mat, ModelError, plain
 
 VALUE_LIMIT = 1e308  # of a number, on every door
 
 
-def tabulate(schema: Mapping[str, str], rows: Any) -> Table:
+def tabulate(schema: Mapping[str, str], rows: Any, *, lenient: bool = False) -> Table:
     """Return the features of rows, grouped by kind.
 
     Parameters
@@ -25,6 +26,8 @@ def tabulate(schema: Mapping[str, str], rows: Any) -> Table:
     rows
         B dicts, where an absent key and None are missing; or a DataFrame, where absent columns,
         None and NaN are.
+    lenient
+        Whether features that the schema does not know are passed over.
 
     Raises
     ------
@@ -37,7 +40,8 @@ def tabulate(schema: Mapping[str, str], rows: Any) -> Table:
     Table(numbers=array([[31.],
            [nan]]), booleans=array([], shape=(2, 0), dtype=float64), categories=[[None, 'PT']])
     """
-    columns = _frame_columns(schema, rows) if hasattr(rows, "columns") else _columns(schema, rows)
+    read = _frame_columns if hasattr(rows, "columns") else _columns
+    columns = read(schema, rows, lenient)
     of_kind: dict[str, list[list[Any]]] = {kind: [] for kind in READ}
     for name, kind in schema.items():
         of_kind[kind].append(_read(name, kind, columns[name]))
@@ -45,20 +49,77 @@ def tabulate(schema: Mapping[str, str], rows: Any) -> Table:
     return Table(_matrix(of_kind["number"], B), _matrix(of_kind["boolean"], B), of_kind["category"])
 
 
-def _columns(schema: Mapping[str, str], rows: Sequence[Any]) -> dict[str, list[Any]]:
+def discover(known: Mapping[str, str], rows: Any, w: Any) -> list[tuple[int, dict[str, str]]]:
+    """Return the features that come up in rows, by the row of their first value.
+
+    Parameters
+    ----------
+    known
+        Feature name to kind; what it has is left out.
+    rows
+        As for `tabulate`.
+    w
+        Importances (B,): a row of weight 0 says nothing of kinds.
+
+    Raises
+    ------
+    ModelError
+        For a value that has no kind.
+
+    Examples
+    --------
+    >>> discover({"age": "number"}, [{"age": 31}, {"vip": True, "job": "cook"}], [1.0, 1.0])
+    [(1, {'vip': 'boolean', 'job': 'category'})]
+    """
+    seen, found = set(known), []
+    for k, row in _with_unknown(known, rows):
+        new = {name: value for name, value in row if name not in seen and value is not None}
+        if new and w[k] > 0.0:
+            found.append((k, {str(name): _kind(name, value) for name, value in new.items()}))
+            seen |= new.keys()
+    return found
+
+
+def _with_unknown(
+    known: Mapping[str, str], rows: Any
+) -> Iterator[tuple[int, Iterable[tuple[Any, Any]]]]:
+    """Yield the rows that may hold unknown features, with the names and values of these."""
+    if hasattr(rows, "columns"):
+        unknown = {name: "" for name in rows.columns if name not in known}
+        columns = _frame_columns(unknown, rows, lenient=True)
+        for k in range(len(rows) if columns else 0):
+            yield k, [(name, column[k]) for name, column in columns.items()]
+        return
+    for k, row in enumerate(rows):
+        if isinstance(row, Mapping) and not row.keys() <= known.keys():
+            yield k, row.items()
+
+
+def _kind(name: Any, value: Any) -> str:
+    kind = infer(plain(value)) if isinstance(name, str) else None
+    if kind is None:
+        raise ModelError(
+            f"features.{name}: {value!r} has no kind; pass a number, true or false, or a text"
+        )
+    return kind
+
+
+def _columns(schema: Mapping[str, str], rows: Sequence[Any], lenient: bool) -> dict[str, list[Any]]:
     for k, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise ModelError(
                 f"rows[{k}]: {row!r} is not a dict of features; pass dicts or a DataFrame"
             )
-        _refuse_unknown(schema, row)
+        if not lenient:
+            _refuse_unknown(schema, row)
     return {name: [row.get(name) for row in rows] for name in schema}
 
 
-def _frame_columns(schema: Mapping[str, str], frame: Any) -> dict[str, list[Any]]:
-    _refuse_unknown(schema, frame.columns)
+def _frame_columns(schema: Mapping[str, str], frame: Any, lenient: bool) -> dict[str, list[Any]]:
+    if not lenient:
+        _refuse_unknown(schema, frame.columns)
     columns = {name: [None] * len(frame) for name in schema}
-    for name in frame.columns:
+    for name in columns.keys() & set(frame.columns):
         missing = frame[name].isna().to_list()
         values = frame[name].to_list()
         columns[name] = [None if gone else v for gone, v in zip(missing, values, strict=True)]

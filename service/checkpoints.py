@@ -124,7 +124,7 @@ def listing(directory: Path) -> Iterator[Path]:
 def _compare(path: Path, header: Mapping[str, Any], configured: Mapping[str, Any]) -> None:
     """Refuse a checkpoint of another model than the configured one, naming every difference."""
     wanted = json.loads(json.dumps(configured))
-    stored = {key: header.get(key) for key in configured}
+    stored = {key: _told(header.get(key)) for key in configured}
     told = "; ".join(_differences(stored, wanted, ""))
     if told:
         raise Incompatible(
@@ -143,6 +143,13 @@ def _differences(stored: Any, wanted: Any, name: str) -> Iterator[str]:
             yield f"{name} has its features in another order"
     elif stored != wanted:
         yield f"{name} is {stored!r} there, {wanted!r} configured"
+
+
+def _told(stored: Any) -> Any:
+    """Leave out of a stored description what was inferred: no configuration has it."""
+    if isinstance(stored, dict) and stored.get("pinned") is not None:
+        return {**stored, "schema": stored["schema"][: stored["pinned"]]}
+    return stored
 
 
 def _by_name(value: Any) -> Any:

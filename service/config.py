@@ -24,6 +24,7 @@ from models.adapters.river_model import RiverModel
 from models.build import check
 from models.labels import labels
 from models.model import encoder_of
+from models.schema import AUTO, REST, checked
 from service.advice import advise
 from service.errors import ConfigError
 from service.layers import PREFIX, Leaf, flatten, read
@@ -175,13 +176,28 @@ class Task(Section):
 class Features(Section):
     """What an event is described by."""
 
-    columns: dict[str, Literal["number", "category", "boolean"]] = Field(
-        alias="schema", min_length=1, description="Every feature's name and kind."
+    columns: dict[str, Literal["number", "category", "boolean", "auto"]] = Field(
+        default={"*": "auto"},
+        alias="schema",
+        min_length=1,
+        description="Every feature's name and kind. `'*': auto` stands for those not named: their "
+        "kinds are inferred from their first values. The word `auto` alone is short for it.",
     )
     unknown: Literal["refuse", "ignore"] = Field(
         default="refuse",
         description="What happens to an event with a feature the schema does not know.",
     )
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _in_words(cls, value: object) -> object:
+        return {REST: AUTO} if value == AUTO else value
+
+    @field_validator("columns")
+    @classmethod
+    def _known(cls, value: dict[str, str]) -> dict[str, str]:
+        checked(value)
+        return value
 
 
 class Snapshots(Section):
@@ -281,9 +297,10 @@ class Settings(BaseSettings):
     )
     kafka: Kafka = Field(default_factory=Kafka)
     task: Task
-    features: Features
+    features: Features = Field(default_factory=Features)
     model: dict[str, Any] | None = Field(
         default=None,
+        validate_default=True,
         description="Rule, bank, loss and seed, the default of the task where it is not set; "
         "`kaboost models` lists kinds and parameters. Or `river` and `params`: a model of the "
         "library River, which has no checkpoint; docs/river.md tells of it.",
@@ -310,6 +327,11 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Take only what is given: `load` has merged the sources and knows every origin."""
         return (init_settings,)
+
+    @field_validator("features", mode="before")
+    @classmethod
+    def _in_a_word(cls, value: object) -> object:
+        return {} if value == AUTO else value
 
     @field_validator("model")
     @classmethod

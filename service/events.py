@@ -2,7 +2,7 @@
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, starmap
 from operator import attrgetter
 from typing import Annotated, Any, Generic, Literal, TypeVar
@@ -12,6 +12,7 @@ import numpy as np
 
 from models.encoding import Table
 from models.labels import Labels
+from models.schema import Schema, checked, infer
 from models.types import Mat, Vec
 from service.errors import ConfigError, EventError
 from service.faults import EPOCH_MS, LIMIT, Instant, Rules, explain, feature_faults, show
@@ -43,24 +44,51 @@ class _Names(msgspec.Struct):
     features: dict[str, msgspec.Raw]
 
 
+class _Joining(Exception):
+    """An event brings features that may join."""
+
+    def __init__(self, found: dict[str, str]) -> None:
+        super().__init__(found)
+        self.found = found
+
+
 class Decoder:
     """Decode by types made once from the schema; what they refuse is looked at slowly."""
 
     def __init__(
         self,
-        schema: Mapping[str, str],
+        schema: Mapping[str, str] | Schema | str,
         labels: Labels,
         unknown: Literal["refuse", "ignore"] = "refuse",
         max_bytes: int = 1_000_000,
     ) -> None:
         self.ignored = 0  # unknown features that were passed over
-        self._rules = Rules(dict(schema), labels, unknown == "ignore", max_bytes)
-        self._groups = [[n for n in schema if schema[n] == kind] for kind in KINDS]
+        self.joining: dict[str, str] = {}  # features, and their kinds, that came up in `taken`
+        self.taken = 0  # values that the last `decode_many` has decoded
+        self._told = schema if isinstance(schema, Schema) else checked(schema)
+        self._passed: set[str] = set()  # features that there is no room for
+        lenient = unknown == "ignore" or self._told.auto
+        self._rules = Rules(self._told.kinds, labels, lenient, max_bytes)
         self._regression = labels.kind == "regression"
         self._codes = {label: float(code) for code, label in enumerate(labels.classes)}
         # 1, 1.0 and true are one key of a dict but three labels: known ones are kept by type.
         self._known: set[tuple[type, object]] = set()
-        self.FeatureType = self._feature_type(forbid=unknown == "refuse")
+        self._make_types()
+
+    def join(self, found: Mapping[str, str]) -> None:
+        """Know features from now on, of the kinds that were inferred."""
+        self._told = self._told.with_inferred(found)
+        self._rules = self._rules._replace(schema=self._told.kinds)
+        self._make_types()
+
+    def pass_over(self, found: Iterable[str]) -> None:
+        """Ignore features from now on, and count them."""
+        self._passed.update(found)
+
+    def _make_types(self) -> None:
+        kinds = self._told.kinds
+        self._groups = [[n for n in kinds if kinds[n] == kind] for kind in KINDS]
+        self.FeatureType = self._feature_type(forbid=not self._rules.ignore_unknown)
         # A strict type goes first where unknown features are ignored, too: it notices them.
         strict = self._feature_type(forbid=True)
         self._strict = self._event_decoder(strict)
@@ -85,11 +113,19 @@ class Decoder:
         return event
 
     def decode_many(self, values: Sequence[bytes | None]) -> tuple[list[Event[Any, Any]], Faults]:
-        """Return the events among many values, and the index and error of every other one."""
+        """Return the events among many values, and the index and error of every other one.
+
+        Where features may join it ends before an event that brings some: `taken` is its index, and
+        `joining` has them. After `join` or `pass_over` it goes on from there.
+        """
         events: list[Event[Any, Any]] = []
         faults: Faults = []
-        for first in range(0, len(values), PIECE):
-            self._decode_piece(values[first : first + PIECE], first, events, faults)
+        self.joining, self.taken = {}, len(values)
+        try:
+            for first in range(0, len(values), PIECE):
+                self._decode_piece(values[first : first + PIECE], first, events, faults)
+        except _Joining as news:
+            self.joining, self.taken = news.found, len(events) + len(faults)
         return events, faults
 
     def _decode_piece(
@@ -207,9 +243,28 @@ class Decoder:
             event = self._lenient.decode(str(value, "utf-8"))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise explain(value, self._rules) from None
-        names = msgspec.json.decode(value, type=_Names).features.keys()
-        self.ignored += len(names - self._rules.schema.keys())
+        features = msgspec.json.decode(value, type=_Names).features
+        unknown = features.keys() - self._rules.schema.keys()
+        if self._told.auto:
+            new = unknown - self._passed
+            found = {name: self._infer(name, features[name]) for name in features if name in new}
+            brought = {name: kind for name, kind in found.items() if kind}
+            if brought and event.weight != 0.0:
+                raise _Joining(brought)
+            unknown &= self._passed
+        self.ignored += len(unknown)
         return event
+
+    def _infer(self, name: str, value: msgspec.Raw) -> str | None:
+        """Return the kind that a feature's first value stands for; null stands for none."""
+        read = msgspec.json.decode(value)
+        kind = infer(read)
+        if kind is None and read is not None:
+            detail = f"{name}: {show(read)} where a number, a boolean, a string or null belongs"
+            raise EventError("feature_type", detail)
+        if kind == "number" and not abs(read) <= LIMIT:
+            raise EventError("not_finite", f"{name}: {show(read)} is beyond {LIMIT:g}; send null")
+        return kind
 
 
 def _missing(kind: Any) -> float | None:

@@ -148,8 +148,7 @@ class Follower:
         model, old = found.model, self.served
         if old and found.header["model"] == old.snapshot.header["model"]:
             return old.door
-        schema = model.encoder.schema
-        decoder = Decoder(schema, model.labels, self._settings.features.unknown)
+        decoder = Decoder(model.encoder.told, model.labels, self._settings.features.unknown)
         return Door(decoder, model.labels, self._settings.api.max_rows)
 
     def _stamp(self, snapshot: Snapshot, learner: Learner) -> Stamp:

@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from models.labels import Labels, labels
+from models.schema import checked
 from service.config import Settings
 from service.events import Decoder
 from service.prediction import Answer, Answers, Door, Prediction, Stamp
@@ -101,7 +102,8 @@ def predict(settings: Settings, known: Labels) -> dict[str, Any]:
 
 def requests(settings: Settings) -> dict[str, Any]:
     """Make example bodies that fit the configured schema."""
-    row = {name: EXAMPLES[kind] for name, kind in settings.features.columns.items()}
+    kinds = checked(settings.features.columns).kinds
+    row = {name: EXAMPLES[kind] for name, kind in kinds.items()}
     missing = dict.fromkeys(row)
     return {
         "one row": {"features": row, "id": "a1"},

@@ -46,6 +46,9 @@ class ModelReport(BaseModel):
     labels: list[bool | int | float | str] = Field(description="Empty for regression.")
     specification: dict[str, Any] = Field(description="Rule, bank, loss, seed, all defaults shown.")
     features: dict[str, str] = Field(description="Every feature and its kind.")
+    inferred: list[str] = Field(
+        description="Features whose kinds were inferred from their first values, in order."
+    )
     offsets: dict[str, int] = Field(description="The next offset of every partition.")
     progressive: dict[str, Losses] = Field(description="The model beside its two baselines.")
     prefix_losses: list[Number | list[Number]] = Field(
@@ -106,6 +109,7 @@ def report_model(served: Served) -> ModelReport:
         labels=list(model.labels.classes),
         specification=model.spec,
         features=dict(model.encoder.schema),
+        inferred=model.encoder.told.inferred,
         offsets=snapshot.header["offsets"],
         progressive=dict(zip(PREDICTORS, losses, strict=True)),
         prefix_losses=nested(model.booster.progress.prefix_losses),

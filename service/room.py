@@ -1,5 +1,6 @@
 """The room: model, baselines and position, moved by batches, published and checkpointed."""
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from confluent_kafka import Message
 
 from models.baselines import Baselines, compare_many
 from models.model import Model
+from models.types import ModelError
 from service import checkpoints, snapshots
 from service.checkpoints import Checkpoint
 from service.config import Settings
@@ -20,6 +22,8 @@ from service.errors import EventError, NotWritten
 from service.events import Decoder, Event
 from service.faults import CODES
 from service.metrics import LearnerMetrics
+
+log = logging.getLogger(__name__)
 
 RETRY = 1.0  # seconds after which a file that could not be written is tried again
 
@@ -46,8 +50,9 @@ class Room:
         self.batch_events = settings.kafka.batch_events  # to hand over in one call at most
         self._settings = settings
         self._metrics = metrics
+        model = state.model
         self._decoder = Decoder(
-            features.columns, state.model.labels, features.unknown, settings.kafka.max_event_bytes
+            model.encoder.told, model.labels, features.unknown, settings.kafka.max_event_bytes
         )
         self._run = checkpoints.current(settings.checkpoints.directory).name
         self._published = -1  # events learned by the newest snapshot of this run
@@ -92,15 +97,35 @@ class Room:
         """
         fresh = self._unread(messages)
         learned, ignored = self.events_learned, self._decoder.ignored
-        events, faults = self._decoder.decode_many(list(map(_VALUE, fresh)))
-        rejected = [(fresh[index], error) for index, error in faults]
-        if events:
-            self._learn(events)
-            self._note_oldest(fresh, events, {index for index, _ in faults})
+        rejected: list[Rejected] = []
+        rest = fresh
+        while rest:
+            events, faults = self._decoder.decode_many(list(map(_VALUE, rest)))
+            rejected += [(rest[index], error) for index, error in faults]
+            taken = self._decoder.taken
+            if events:
+                self._learn(events)
+                self._note_oldest(rest[:taken], events, {index for index, _ in faults})
+            if self._decoder.joining:
+                self._join(self._decoder.joining)
+            rest = rest[taken:]
         self._metrics.learned.inc(self.events_learned - learned)
         self._metrics.ignored.inc(self._decoder.ignored - ignored)
         self._count(messages, rejected)
         return rejected
+
+    def _join(self, found: dict[str, str]) -> None:
+        """Take features that have come up into the model, where it has room for them."""
+        names = sorted(found)
+        try:
+            self.state.model.join(found)
+        except ModelError as err:
+            self._decoder.pass_over(found)
+            log.warning("features ignored", extra={"features": names, "reason": str(err)})
+        else:
+            self._decoder.join(found)
+            log.info("features inferred", extra={"kinds": found})
+            self._show_memory()
 
     def _unread(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Move the positions past some records; return those not read before."""
@@ -212,9 +237,12 @@ class Room:
             self._metrics.rejected.labels(code)
             self._metrics.dead_letters.labels(code)
         self._metrics.checkpoint_failures.labels("not_written")
-        size = sum(array.nbytes for array in model.to_arrays().values())
-        self._metrics.model_memory.set(size)
+        self._show_memory()
         self._metrics.validation.record(self.state.baselines, model.booster.progress)
+
+    def _show_memory(self) -> None:
+        arrays = self.state.model.to_arrays().values()
+        self._metrics.model_memory.set(sum(array.nbytes for array in arrays))
 
     def _kinds(self) -> tuple[str, str, str]:
         spec = self.state.model.spec

@@ -22,7 +22,9 @@ BIGGEST = 3e38  # numbers beyond count as this
 IDLE, WANTED, CUTTING, CODING = 0, 1, 2, 3
 EDGES_AN_EVENT = 3  # features whose edges are made in one event: up to 0.6 ms each
 CODED_AN_EVENT = 1 << 20  # codes that are replaced in one event
+FIRST = 100  # events before the first bins
 EVERY = 100_000  # events from one making of bins to the next, once they are as many
+JOINED_ROWS = 64  # sampled rows after which a feature that has come up late gets bins
 
 
 def keys(X: Mat) -> Keys:
@@ -78,6 +80,11 @@ def encode(edges: Any, x: Any, codes: Any) -> None:
 def note(bins: Any, t: int, x: Any) -> None:
     """Keep the keys x (d,) of event t for later edges: every so many events, and the extremes."""
     d = bins.lowest.shape[0]
+    new = 0
+    for j in range(d):
+        new += (bins.lowest[j] == LARGEST) & (x[j] != LARGEST)
+    if new > 0 and t >= FIRST:
+        _welcome(bins, t)
     for j in range(d):
         k = x[j]
         bins.lowest[j] = min(bins.lowest[j], k)
@@ -88,6 +95,14 @@ def note(bins: Any, t: int, x: Any) -> None:
         row = t // stride % S
         for j in range(d):
             bins.sample[row, j] = x[j]
+
+
+@kernel
+def _welcome(bins: Any, t: int) -> None:
+    """Have bins made soon: a feature has come up that had been missing in all events before t."""
+    soon = t + max(JOINED_ROWS * int(bins.stride[()]), t // 16)
+    bins.joined[()] = t
+    bins.due[()] = min(int(bins.due[()]), soon)
 
 
 @inlined
@@ -309,4 +324,5 @@ def _install(bins: Any, t: int) -> None:
         for b in range(CODES):
             bins.edges[j, b] = bins.fresh[j, b]
     bins.at[0] = IDLE
-    bins.due[()] = min(2 * int(bins.due[()]), int(bins.due[()]) + EVERY)
+    due = int(bins.due[()])
+    bins.due[()] = min(2 * due, due + EVERY, due + 3 * max(due - int(bins.joined[()]), 1))

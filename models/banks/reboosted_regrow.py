@@ -177,7 +177,7 @@ def choose_columns(bank: Any, work: Any, k: int) -> int:
 
 @kernel
 def _varies(bins: Any, j: int) -> bool:
-    return bool(bins.counts[j] > 0 or bins.lost[j] > 0)
+    return bool(bins.counts[j] > 0 or (bins.lost[j] > 0 and bins.lowest[j] <= bins.highest[j]))
 
 
 @kernel

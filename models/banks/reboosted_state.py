@@ -115,6 +115,7 @@ class Bins(NamedTuple):
     sample: Keys  # (S, d)
     stride: Ints  # () every so many events go to the sample
     due: Ints  # () number of the event after which bins are made anew
+    joined: Ints  # () event at which a feature last came up that had been missing till then
     at: Ints  # (4,) step, feature, event, and last event of the re-coding
     fresh: Keys  # (d, 64) edges to come
     fresh_counts: Ints  # (d,)
@@ -297,6 +298,7 @@ def _bins(d: int, S: int) -> Bins:
         sample=np.zeros((S, d), np.int32),
         stride=np.ones((), np.int64),
         due=np.full((), 100, np.int64),
+        joined=np.zeros((), np.int64),
         at=np.zeros(4, np.int64),
         fresh=np.full((d, CODES), largest, np.int32),
         fresh_counts=np.zeros(d, np.int64),

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.baselines import baselines, compare_many
 from models.model import Model
 from service import checkpoints, snapshots
 from service.events import Decoder
@@ -43,19 +42,29 @@ def systems():
     for task, loss in (("binary", "logistic"), ("regression", "squared")):
         trees = {"rule": {"kind": "sgb"}, "bank": TREES, "loss": {"kind": loss}, "seed": 7}
         systems[f"reboosted_trees-{task}"] = (task, trees)
+    systems["reboosted_trees-auto"] = ("binary", systems["reboosted_trees-binary"][1])
     return systems
 
 
 SYSTEMS = systems()
+LATE = 520  # of the events of an inferred schema the first that brings some of the features
 
 
-def schema_of(spec):
+def schema_of(name, spec):
+    if name.endswith("-auto"):
+        return "auto"
     width = 784 if spec["bank"] == CONV else subjects.FEATURES
     return {f"x{j}": "number" for j in range(width)}
 
 
 def stream(task, schema):
     r = np.random.default_rng(3)
+    if schema == "auto":
+        for k in range(EVENTS):
+            x = {"a": round(r.normal(), 3), "colour": "rgb"[r.integers(3)], "seldom": None}
+            x |= {f"late{j}": bool(r.integers(2)) for j in range(9 * (k >= LATE))}
+            yield x, int(x["a"] + x.get("late3", 0) > 0.5)
+        return
     for _ in range(EVENTS):
         x = r.normal(size=len(schema)).round(3)
         z = float(x[0] - 0.5 * x[1] + 0.1 * r.normal())
@@ -85,13 +94,14 @@ def alone(settings, values):
     """The same events learned in this process, in one batch."""
     task, schema = settings.task, settings.features.columns
     model = Model(task.kind, settings.model, schema, task.labels)
-    table, y, w = (decoder := Decoder(schema, model.labels)).tabulate(
-        [decoder.decode(value) for value in values]
-    )
-    seen, scores = baselines(model.labels), model.learn_table(table, y, w)
-    with np.errstate(all="ignore"):
-        said = model.predictions(scores)
-        compare_many(seen, *model.losses_errors(scores, said, y), y, w, model.chances(said))
+    decoder = Decoder(model.encoder.told, model.labels)
+    while values:
+        table, y, w = decoder.tabulate(decoder.decode_many(values)[0])
+        model.learn_table(table, y, w)
+        if decoder.joining:
+            model.join(decoder.joining)
+            decoder.join(decoder.joining)
+        values = values[decoder.taken :]
     return model, table
 
 
@@ -109,7 +119,7 @@ def gauges(settings, name):
 def test_system(name, topic, broker, send, tmp_path):
     """It learns, is killed in the middle, goes on, and serves what it learned."""
     task, spec = SYSTEMS[name]
-    schema = schema_of(spec)
+    schema = schema_of(name, spec)
     settings = settings_for(
         broker.bootstrap, tmp_path, topic, features={"schema": schema}, model=spec,
         task={"kind": task, **({"labels": [0, 1, 2]} if task == "multiclass" else {})},
@@ -135,6 +145,7 @@ def test_system(name, topic, broker, send, tmp_path):
     served = snapshots.newest(settings.snapshots.directory)
 
     assert code == 0
+    assert served.model.describe() == model.describe()
     assert np.isfinite(prefixes).all()
     if spec["bank"] == TREES:  # of each structure at most 32, spread evenly over those there are
         assert 32 < len(edges) <= len(prefixes) <= 32 * len(model.booster.progress.edges)

@@ -163,7 +163,10 @@ REFUSALS: list[tuple[dict[str, Any], list[str]]] = [
     ({"task": {}}, ["task.kind: missing", "set KABOOST_TASK__KIND"]),
     ({"task": {"kind": "multiclass"}}, ["task.labels", "needs the list"]),
     ({"task": {"kind": "binary", "labels": ["a"]}}, ["task.labels = ['a']", "give two"]),
-    ({"features": {}}, ["features.schema: missing", "KABOOST_FEATURES__SCHEMA"]),
+    (
+        {"features": {}, "model": {"bank": "linear"}},
+        ["features: kinds are inferred", "name every feature", "reboosted_trees"],
+    ),
     ({"features": {"schema": {}}}, ["features.schema = {}", "at least one"]),
     ({"features": {"schema": {"a": "int"}}}, ["features.schema.a = 'int'", "'category'"]),
     ({"features": {"schema": {1: "number"}}}, ["features.schema", "key 1", "quotes"]),
@@ -346,7 +349,7 @@ def test_schema_is_json() -> None:
     """The JSON Schema names what is required and refuses unknown keys."""
     schema = json.loads(json.dumps(Settings.model_json_schema()))
 
-    assert schema["required"] == ["task", "features"]
+    assert schema["required"] == ["task"]
     assert schema["additionalProperties"] is False
     assert schema["$defs"]["Api"]["properties"]["port"]["maximum"] == 65535
 

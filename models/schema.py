@@ -1,0 +1,105 @@
+"""Schemas: what kind of thing each feature is, as told or as its first value says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from models.types import ModelError
+
+KINDS = ("number", "boolean", "category")
+AUTO, REST = "auto", "*"  # the word for a kind to be inferred, and what stands for other features
+
+
+class Schema(NamedTuple):
+    """Kinds by feature; the first `pinned` were told, the others inferred in order of sight."""
+
+    kinds: dict[str, str]
+    pinned: int | None  # None where no other feature may come
+
+    @property
+    def auto(self) -> bool:
+        """Whether features that come up later join."""
+        return self.pinned is not None
+
+    @property
+    def inferred(self) -> list[str]:
+        """The features whose kinds were inferred, in order of first sight."""
+        return [] if self.pinned is None else list(self.kinds)[self.pinned :]
+
+    def with_inferred(self, found: Mapping[str, str]) -> Schema:
+        """Return the schema with more features at its end."""
+        return self._replace(kinds={**self.kinds, **found})
+
+
+def checked(given: Mapping[str, str] | str) -> Schema:
+    """Return the schema of a mapping of features to kinds, or of the word `auto`.
+
+    The feature `*` of kind `auto` stands for all that the mapping does not name: their kinds are
+    inferred from their first values.
+
+    Raises
+    ------
+    ModelError
+        For an unknown kind, and for a schema that knows no feature and infers none.
+
+    Examples
+    --------
+    >>> checked({"zip": "category", "*": "auto"})
+    Schema(kinds={'zip': 'category'}, pinned=1)
+    """
+    if isinstance(given, str):
+        given = {REST: given}
+    if not isinstance(given, Mapping):
+        raise ModelError(
+            f"features: {given!r} is no schema; map each feature's name to its kind, or say 'auto'"
+        )
+    kinds = {name: kind for name, kind in given.items() if (name, kind) != (REST, AUTO)}
+    auto = len(kinds) < len(given)
+    if not kinds and not auto:
+        raise ModelError(
+            "features: the schema is empty; name at least one feature and its kind, or say 'auto'"
+        )
+    for name, kind in kinds.items():
+        if kind not in KINDS:
+            near = get_close_matches(str(kind), KINDS, 1, 0.0)[0]
+            known = ", ".join(KINDS)
+            hint = f"; to infer kinds write {REST!r}: {AUTO}" if kind == AUTO else ""
+            raise ModelError(
+                f"features.{name}: kind {kind!r} is not one of {known}; did you mean {near!r}?"
+                f"{hint}"
+            )
+    return Schema(kinds, len(kinds) if auto else None)
+
+
+def infer(value: object) -> str | None:
+    """Return the kind of a feature whose first value is this; None where it does not say.
+
+    Examples
+    --------
+    >>> infer(True), infer(3), infer("PT"), infer(None)
+    ('boolean', 'number', 'category', None)
+    """
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    return "category" if isinstance(value, str) else None
+
+
+def of_kind(kinds: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """Return the names of the numbers, the booleans and the categories, in the order of the
+    schema.
+    """
+    return (tuple(name for name, of in kinds.items() if of == kind) for kind in KINDS)
+
+
+def described(schema: Schema) -> dict[str, Any]:
+    """Return the schema as plain JSON values: pairs, because sorted JSON loses the order."""
+    return {"schema": [list(pair) for pair in schema.kinds.items()], "pinned": schema.pinned}
+
+
+def from_description(description: Mapping[str, Any]) -> Schema:
+    """Return the schema that `described` described; one that infers nothing may leave that out."""
+    return Schema(dict(description["schema"]), description.get("pinned"))

@@ -1,0 +1,184 @@
+"""Schemas that infer kinds, and models whose features come up as the stream goes on."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models import Model, ModelError
+from models.columns import Columns, roomy
+from models.rows import discover
+from models.schema import checked, infer
+from tests.models.test_rows import Frame
+
+TREES = {"kind": "reboosted_trees", "max_memory": 12, "structures": [{"trees": 6, "leaves": 8}]}
+SPEC = {"bank": TREES, "seed": 3}
+
+
+def rows(count, late=300):
+    """A number, a category and a boolean that is often missing; from `late` on ten more numbers."""
+    r = np.random.default_rng(5)
+    found, labels = [], []
+    for k in range(count):
+        x = {"a": float(r.normal()), "city": "xyz"[r.integers(3)]}
+        if r.random() < 0.3:
+            x["vip"] = bool(r.random() < 0.5)
+        if k >= late:
+            x |= {f"n{j}": float(r.normal()) for j in range(10)}
+        found.append(x)
+        labels.append(int(x["a"] + (x["city"] == "x") + 2.0 * x.get("n7", 0.0) > 0.3))
+    return found, labels
+
+
+def state(model):
+    return {name: array.tobytes() for name, array in model.to_arrays().items()}
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (True, "boolean"), (0, "number"), (1e308, "number"), ("", "category"), (None, None),
+        ([1], None),
+    ],
+)  # fmt: skip
+def test_kind_of_a_first_value(value, kind):
+    """JSON's own types; null and what has none say nothing."""
+    assert kind == infer(value)
+
+
+def test_words_for_inferring():
+    """`auto`, the star beside pins, and what neither can be."""
+    assert checked("auto") == checked({"*": "auto"}) == ({}, 0)
+    assert checked({"zip": "category", "*": "auto"}) == ({"zip": "category"}, 1)
+    assert checked({"zip": "category"}) == ({"zip": "category"}, None)
+    for wrong in ({}, "automatic", {"zip": "auto"}, None):
+        with pytest.raises(ModelError, match="features"):
+            checked(wrong)
+
+
+def test_other_banks_say_what_to_do():
+    """Columns of a fixed number cannot grow."""
+    with pytest.raises(ModelError, match=r"reboosted_trees alone.*name every feature"):
+        Model("binary", {"bank": "linear"}, "auto")
+
+
+def test_discovery_in_frames_is_that_in_dicts():
+    """A frame's NaN is a dict's absent key; rows of weight 0 say nothing."""
+    frame = Frame(a=[1.0, 2.0, 3.0], b=[None, "x", "y"], c=[None, None, True])
+    dicts = [{"a": 1.0}, {"a": 2.0, "b": "x"}, {"a": 3.0, "b": "y", "c": True}]
+    for given_rows in (frame, dicts):
+        assert [(1, {"b": "category"}), (2, {"c": "boolean"})] == discover(
+            {"a": "number"}, given_rows, [1.0, 1.0, 1.0]
+        )
+        assert [(2, {"b": "category", "c": "boolean"})] == discover(
+            {"a": "number"}, given_rows, [1.0, 0.0, 1.0]
+        )
+    with pytest.raises(ModelError, match=r"features\.b: \[1\] has no kind"):
+        discover({"a": "number"}, [{"b": [1]}], [1.0])
+
+
+def test_features_that_come_up_are_learned():
+    """They join in order of sight, kinds and all; what came before them is not forgotten."""
+    x, y = rows(900)
+    model = Model("binary", SPEC)
+    said = model.learn_many(x, y)
+    wrong = (said[:, 1] > 0.5) != np.array(y)
+
+    assert list(model.encoder.schema) == [*dict.fromkeys(name for row in x for name in row)]
+    assert (model.encoder.told.inferred, model.encoder.schema["vip"]) == (
+        list(model.encoder.schema), "boolean",
+    )  # fmt: skip
+    assert model.encoder.width == int(model.booster.shape[0]) == roomy(14)
+    assert wrong[200:300].mean() < 0.15
+    assert wrong[300:400].mean() > 0.25  # the new ones decide, and have no bins yet
+    assert wrong[800:].mean() < 0.2
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.integers(1, 200))
+def test_no_trace_of_batches(size):
+    """However the stream is cut, every byte of the state is the same."""
+    x, y = rows(420)
+    whole, cut = Model("binary", SPEC), Model("binary", SPEC)
+    said = whole.learn_many(x, y)
+    parts = [cut.learn_many(x[k : k + size], y[k : k + size]) for k in range(0, len(x), size)]
+
+    np.testing.assert_array_equal(said, np.concatenate(parts))
+    assert state(whole) == state(cut)
+
+
+def test_saved_before_and_continued(tmp_path):
+    """A model saved before features join goes on as if it had never stopped."""
+    x, y = rows(500)
+    whole, part = Model("binary", SPEC), Model("binary", SPEC)
+    whole.learn_many(x, y)
+    part.learn_many(x[:250], y[:250])
+    part.save(tmp_path / "model")
+    again = Model.load(tmp_path / "model")
+    again.learn_many(x[250:], y[250:])
+
+    assert state(whole) == state(again)
+    assert whole.describe() == again.describe()
+
+
+def test_pinned_kinds_stay():
+    """A pin goes before what a value looks like; everything else is inferred."""
+    model = Model("binary", SPEC, {"zip": "category", "*": "auto"})
+    with pytest.raises(ModelError, match=r"features\.zip: 8005 is not a text"):
+        model.learn_one({"zip": 8005}, 1)
+    model.learn_one({"zip": "8005", "a": 1.0}, 1)
+
+    assert model.encoder.schema == {"zip": "category", "a": "number"}
+    assert model.encoder.told.inferred == ["a"]
+
+
+def test_nothing_is_learned_of_rows_that_cannot_be():
+    """A later value of another kind, or no memory: told before the first row is learned."""
+    model = Model("binary", SPEC)
+    before = state(model)
+    with pytest.raises(ModelError, match=r"features\.a: 'b' is not a number"):
+        model.learn_many([{"a": 1.0}, {"a": "b"}], [0, 1])
+    with pytest.raises(ModelError, match="max_memory"):
+        model.learn_many([{f"x{j}": 1.0 for j in range(3000)}], [0])
+
+    assert before == state(model)
+    assert not model.encoder.schema
+
+
+def test_predictions_pass_over_what_is_not_known_yet():
+    """Features that no learned event had say nothing; the prior answers before any event."""
+    model = Model("binary", SPEC)
+    assert model.predict_proba_one({"new": 1.0, "*": "x"}) == {0: 0.5, 1: 0.5}
+    model.learn_many(*rows(150))
+
+    known = {"a": 0.5, "city": "x"}
+    assert model.predict_proba_one(known) == model.predict_proba_one(known | {"new": [1]})
+
+
+def test_classes_widen_together():
+    """One booster a class: all of them take what comes up."""
+    x, y = rows(330, late=310)
+    labels = ["low" if label else "high" for label in y]
+    model = Model("multiclass", SPEC | {"multiclass": "one_vs_rest"}, labels=["low", "high"])
+    said = model.learn_many(x, labels)
+
+    assert {int(one.shape[0]) for one in model.booster.classes} == {model.encoder.width}
+    np.testing.assert_allclose(said.sum(axis=1), 1.0)
+
+
+def test_room_grows_by_a_quarter():
+    """There is always room for one more column, and not much more than needed."""
+    widths = [roomy(n) for n in range(500)]
+
+    assert all(n < width <= max(16, 1.5 * n + 16) for n, width in enumerate(widths))
+    assert widths == sorted(widths)
+    assert len(set(widths)) < 20
+
+
+def test_columns_keep_their_places():
+    """A category that joins has its two columns at the end, and those before stay."""
+    first = Columns("auto").extended({"city": "category", "a": "number"})
+    later = first.extended({"job": "category", "vip": "boolean"})
+
+    assert first.columns == ("city mean label", "city order", "a")
+    assert later.columns == (*first.columns, "job mean label", "job order", "vip")

@@ -1,0 +1,92 @@
+"""Features that nobody declared: how they come up in records, and what requests may say of them."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from models.labels import labels
+from models.model import Model
+from service.config import Settings
+from service.events import Decoder
+from tests.service.learning import until
+from tests.service.serving import Program, publish, refusal
+
+LABELS = labels("binary", ["fine", "fraud"])
+TREES = {"kind": "reboosted_trees", "max_memory": 12, "structures": [{"trees": 6, "leaves": 8}]}
+Start = Callable[..., tuple[Settings, Program]]
+
+
+AUTO = {"age": 31, "country": "PT", "vip": True, "income": None}
+
+
+def test_features_join_by_their_first_values() -> None:
+    """It ends before an event that brings features, and goes on once they have joined."""
+    one = Decoder("auto", LABELS)
+    values = [
+        encoded({}),
+        encoded({"gone": None}),
+        encoded({"x": 1.0}, weight=0),
+        b"{",
+        encoded(AUTO),
+        encoded({"age": "old"}),
+        encoded({"age": 1, "nested": [1]}),
+        encoded({"age": 1, "huge": 10**309}),
+        encoded({"income": 5}),
+    ]
+    before, faults = one.decode_many(values)
+    assert (len(before), [k for k, _ in faults], one.taken) == (3, [3], 4)
+    assert one.joining == {"age": "number", "country": "category", "vip": "boolean"}
+
+    one.join(one.joining)
+    after, faults = one.decode_many(values[4:])
+    assert [(k, err.code, str(err).split(":")[0]) for k, err in faults] == [
+        (1, "feature_type", "age"), (2, "feature_type", "nested"), (3, "not_finite", "huge"),
+    ]  # fmt: skip
+    assert (one.joining, one.taken) == ({"income": "number"}, 4)
+    table, _, _ = one.tabulate(after)
+    assert (table.numbers.tolist(), table.booleans.tolist()) == ([[31.0]], [[1.0]])
+    assert list(map(list, table.categories)) == [["PT"]]
+
+
+def test_features_without_room_are_passed_over() -> None:
+    """What cannot join is ignored and counted from then on, and holds nothing up."""
+    one = Decoder({"age": "number", "*": "auto"}, LABELS)
+    values = [encoded({"age": 1, "x": 2}), encoded({"x": 3, "y": 4})]
+    assert one.decode_many(values) == ([], [])
+    one.pass_over(one.joining)
+    events, faults = one.decode_many(values)
+
+    assert (len(events), faults, one.joining) == (1, [], {"y": "number"})
+    assert one.ignored == 1
+
+
+def encoded(features: dict[str, Any], **keys: Any) -> bytes:
+    return json.dumps({"features": features, "label": "fraud", **keys}).encode()
+
+
+def test_answers_pass_over_what_was_never_learned(serve: Start) -> None:
+    """The prior answers anything; a later snapshot knows what was learned, and says what it took
+    it for.
+    """
+    wanted, program = serve(features={"schema": "auto"}, model={"bank": TREES})
+    model = Model("binary", wanted.model, wanted.features.columns)
+    publish(wanted, model)
+    program.ready()
+    prior = program.predict({"age": 31, "new": [1]})
+    assert program.client.get("/model").json()["features"] == {}
+
+    rows = [{"age": k % 40, "country": "PT"} for k in range(120)]
+    model.learn_many(rows, [k % 2 for k in range(120)])
+    version = publish(wanted, model)
+    until(lambda: program.predict({})["model"]["version"] == version)
+    known = {"age": 31, "country": "PT"}
+    shown = program.client.get("/model").json()
+    answer = program.predict(known | {"new": [1]})
+
+    assert prior["probability"] == 0.5
+    assert shown["features"] == {"age": "number", "country": "category"}
+    assert shown["inferred"] == ["age", "country"]
+    assert answer["probability"] == model.predict_proba_one(known)[1]
+    assert program.metric("kaboost_predict_features_ignored_total") == 3
+    told = refusal(program.client.post("/predict", json={"features": {"age": "old"}}))
+    assert "#/features/age" in str(told)
