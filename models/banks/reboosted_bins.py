@@ -25,6 +25,7 @@ CODED_AN_EVENT = 1 << 20  # codes that are replaced in one event
 FIRST = 100  # events before the first bins
 EVERY = 100_000  # events from one making of bins to the next, once they are as many
 JOINED_ROWS = 64  # sampled rows after which a feature that has come up late gets bins
+JOINED_SHARE = 16  # but no more often than with a sixteenth more events: re-coding them costs
 
 
 def keys(X: Mat) -> Keys:
@@ -100,9 +101,15 @@ def note(bins: Any, t: int, x: Any) -> None:
 @kernel
 def _welcome(bins: Any, t: int) -> None:
     """Have bins made soon: a feature has come up that had been missing in all events before t."""
-    soon = t + max(JOINED_ROWS * int(bins.stride[()]), t // 16)
     bins.joined[()] = t
-    bins.due[()] = min(int(bins.due[()]), soon)
+    if bins.at[0] == IDLE:  # else they are being made: `_install` sees to it
+        bins.due[()] = min(int(bins.due[()]), t + _soon(bins, t))
+
+
+@kernel
+def _soon(bins: Any, t: int) -> int:
+    """Return the events until a feature that comes up at t is in enough rows of the sample."""
+    return max(JOINED_ROWS * int(bins.stride[()]), t // JOINED_SHARE)
 
 
 @inlined
@@ -324,5 +331,10 @@ def _install(bins: Any, t: int) -> None:
         for b in range(CODES):
             bins.edges[j, b] = bins.fresh[j, b]
     bins.at[0] = IDLE
-    due = int(bins.due[()])
-    bins.due[()] = min(2 * due, due + EVERY, due + 3 * max(due - int(bins.joined[()]), 1))
+    due, joined = int(bins.due[()]), int(bins.joined[()])
+    if joined >= due:
+        bins.due[()] = max(joined + _soon(bins, joined), t + 1)
+    elif joined > 0:
+        bins.due[()] = max(min(2 * due, due + EVERY, due + 3 * (due - joined)), t + 1)
+    else:
+        bins.due[()] = min(2 * due, due + EVERY)

@@ -1,0 +1,192 @@
+"""Who else learns the streams of `bench/quality.py`: on the same events, each predicted before it
+is learned, for so many seconds of CPU time.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from bench.streams import Stream
+
+Run = Callable[[Stream, float], np.ndarray]  # scores of as many events as the time allows
+SURE = 1e-6  # no probability counts as closer to 0 or 1: a peer may be as sure as it likes
+CLASSIFIERS = {
+    "River ARF(10)": ("river.forest", "ARFClassifier", {"n_models": 10, "seed": 0}),
+    "River SRP(10)": ("river.ensemble", "SRPClassifier", {"n_models": 10, "seed": 0}),
+    "River AMF(10)": ("river.forest", "AMFClassifier", {"n_estimators": 10, "seed": 0}),
+    "River Hoeffding tree": ("river.tree", "HoeffdingAdaptiveTreeClassifier", {"seed": 0}),
+}
+REGRESSORS = {
+    "River ARF(10)": ("river.forest", "ARFRegressor", {"n_models": 10, "seed": 0}),
+    "River SRP(10)": ("river.ensemble", "SRPRegressor", {"n_models": 10, "seed": 0}),
+    "River AMF(10)": ("river.forest", "AMFRegressor", {"n_estimators": 10, "seed": 0}),
+    "River Hoeffding tree": ("river.tree", "HoeffdingAdaptiveTreeRegressor", {"seed": 0}),
+}
+
+
+def of(stream: Stream) -> Iterator[tuple[str, Run]]:
+    """Yield the peers that can learn a stream."""
+    yield "prior", prior
+    yield "last label", last_label
+    for name, where in (REGRESSORS if stream.regression else CLASSIFIERS).items():
+        yield name, river(*where)
+    if not stream.regression:
+        yield "River BOLE", bole
+        yield "River ALMA", alma
+        yield "VW --boosting 10", wabbit
+    yield "LightGBM at doubling sizes", lightgbm(lambda t: t in DOUBLING, None)
+    yield "LightGBM each 5,000 on 20,000", lightgbm(lambda t: t % 5_000 == 0, 20_000)
+
+
+DOUBLING = {250 * 2**k for k in range(20)}
+
+
+def prior(stream: Stream, seconds: float) -> np.ndarray:
+    """Say the mean label so far, or its log-odds."""
+    n = np.arange(len(stream.y))
+    sums = np.cumsum(stream.y) - stream.y
+    if stream.regression:
+        return np.divide(sums, np.maximum(n, 1))
+    return np.log((sums + 1.0) / (n - sums + 1.0))
+
+
+def last_label(stream: Stream, seconds: float) -> np.ndarray:
+    """Say the label before, or the log-odds of what followed it so far."""
+    if stream.regression:
+        return np.r_[0.0, stream.y[:-1]]
+    seen, last, scores = np.ones((2, 2)), 0, np.zeros(len(stream.y))
+    for k, y in enumerate(stream.y.astype(int).tolist()):
+        scores[k] = math.log(seen[last, 1] / seen[last, 0])
+        seen[last, y] += 1.0
+        last = y
+    return scores
+
+
+def progressive(stream: Stream, seconds: float, step: Callable[[Any, Any], float]) -> np.ndarray:
+    """Let `step` predict and learn events, as dicts without what is missing, until time is up."""
+    names, columns = list(stream.columns), [c.tolist() for c in stream.columns.values()]
+    scores: list[float] = []
+    start = time.process_time()
+    for values, y in zip(zip(*columns, strict=True), stream.y.tolist(), strict=True):
+        x = {name: v for name, v in zip(names, values, strict=True) if v == v}
+        scores.append(step(x, y))
+        if len(scores) % 100 == 0 and time.process_time() - start > seconds:
+            break
+    return np.array(scores)
+
+
+def odds(p: float) -> float:
+    """Return the log-odds of a probability."""
+    p = min(max(p, SURE), 1.0 - SURE)
+    return math.log(p / (1.0 - p))
+
+
+def river(module: str, kind: str, params: dict[str, Any]) -> Run:
+    """Let an estimator of River learn."""
+
+    def run(stream: Stream, seconds: float) -> np.ndarray:
+        return learn_river(
+            stream, seconds, getattr(importlib.import_module(module), kind)(**params)
+        )
+
+    return run
+
+
+def learn_river(stream: Stream, seconds: float, model: Any) -> np.ndarray:
+    """Let one of River's estimators learn."""
+
+    def step(x: Any, y: float) -> float:
+        if stream.regression:
+            said = model.predict_one(x) or 0.0
+            model.learn_one(x, y)
+            return float(said)
+        said = model.predict_proba_one(x).get(True, None)
+        model.learn_one(x, y > 0)
+        return 0.0 if said is None else odds(said)
+
+    return progressive(stream, seconds, step)
+
+
+def bole(stream: Stream, seconds: float) -> np.ndarray:
+    """Boosting-like online ensemble of Hoeffding trees."""
+    ensemble, drift, tree = (
+        importlib.import_module(f"river.{n}") for n in ("ensemble", "drift", "tree")
+    )
+    base = drift.DriftRetrainingClassifier(
+        model=tree.HoeffdingTreeClassifier(), drift_detector=drift.binary.DDM()
+    )
+    return learn_river(stream, seconds, ensemble.BOLEClassifier(model=base, n_models=10, seed=0))
+
+
+def alma(stream: Stream, seconds: float) -> np.ndarray:
+    """ALMA on standardised numbers; it gives no probabilities: its sign counts as one of 0.9."""
+    preprocessing, linear, compose = (
+        importlib.import_module(f"river.{n}") for n in ("preprocessing", "linear_model", "compose")
+    )
+    numbers = compose.SelectType(float) | preprocessing.StandardScaler()
+    texts = compose.SelectType(str) | preprocessing.OneHotEncoder()
+    model = (numbers + texts) | linear.ALMAClassifier()
+
+    def step(x: Any, y: float) -> float:
+        said = model.predict_one(x)
+        model.learn_one(x, y > 0)
+        return odds(0.9 if said else 0.1)
+
+    return progressive(stream, seconds, step)
+
+
+def wabbit(stream: Stream, seconds: float) -> np.ndarray:
+    """Vowpal Wabbit's boosting of ten learners."""
+    space = importlib.import_module("vowpalwabbit").Workspace(
+        "--quiet --boosting 10 --link logistic --loss_function logistic"
+    )
+
+    def step(x: Any, y: float) -> float:
+        words = (
+            f"{n}:{v!r}" if isinstance(v, float) else f"{n}={v.replace(' ', '_')}"
+            for n, v in x.items()
+        )
+        row = "| " + " ".join(word.replace("|", "_") for word in words)
+        said = float(space.predict(row))
+        space.learn(f"{1 if y > 0 else -1} {row}")
+        return odds(said if 0.0 <= said <= 1.0 else 0.5 + 0.4 * said)
+
+    return progressive(stream, seconds, step)
+
+
+def lightgbm(due: Callable[[int], bool], window: int | None) -> Run:
+    """Retrain a batch booster on what was seen, whenever it is due: what most users would do."""
+
+    def run(stream: Stream, seconds: float) -> np.ndarray:
+        library = importlib.import_module("lightgbm")
+        X = np.column_stack([coded(values) for values in stream.columns.values()])
+        texts = [j for j, kind in enumerate(stream.kinds.values()) if kind == "category"]
+        make = library.LGBMRegressor if stream.regression else library.LGBMClassifier
+        scores = prior(stream, seconds)
+        times = [t for t in range(1, len(X)) if due(t)]
+        start = time.process_time()
+        for t, until in zip(times, [*times[1:], len(X)], strict=True):
+            if time.process_time() - start > seconds:
+                return scores[:t]
+            first = 0 if window is None else max(0, t - window)
+            if stream.regression or 0 < stream.y[first:t].sum() < t - first:
+                model = make(n_jobs=1, verbosity=-1, seed=0)
+                model.fit(X[first:t], stream.y[first:t], categorical_feature=texts or "auto")
+                found = model.predict(X[t:until], raw_score=True)
+                scores[t:until] = found
+        return scores
+
+    return run
+
+
+def coded(values: np.ndarray) -> np.ndarray:
+    """Return numbers as they are, and texts by their place among all."""
+    if values.dtype.kind == "f":
+        return values
+    return np.unique(values, return_inverse=True)[1].astype(float)
