@@ -1,0 +1,54 @@
+"""What reboosted trees promise of whole streams: nothing is learned where nothing is to learn, and
+what has changed is followed, early and late.
+"""
+
+import numpy as np
+import pytest
+
+from models import Model
+from models.booster import learn_many
+from models.build import build
+
+SPEC = {"bank": "reboosted_trees", "loss": "logistic"}
+
+
+def losses(X, y, seed=0):
+    """The log-loss of every event before it was learned."""
+    s = learn_many(build({**SPEC, "seed": seed}, X.shape[1]), X, y)[:, 0]
+    return np.logaddexp(0.0, np.where(y > 0, -s, s))
+
+
+def test_no_label_leaks():
+    """Labels that nothing foretells cost what a coin costs, or a little more."""
+    r = np.random.default_rng(1)
+    X, y = r.standard_normal((160_000, 10)), (r.random(160_000) < 0.5).astype(float)
+
+    assert losses(X, y).mean() > np.log(2.0) - 0.001
+
+
+def test_no_label_leaks_through_categories():
+    """Nor do mean labels of a category of many values tell an event its own label."""
+    r = np.random.default_rng(2)
+    y = (r.random(20_000) < 0.5).astype(int)
+    rows = [{"user": f"u{k}"} for k in r.integers(0, 5_000, len(y))]
+    said = Model("binary", SPEC, {"user": "category"}).learn_many(rows, y)
+
+    assert -np.log(said[np.arange(len(y)), y]).mean() > np.log(2.0) - 0.001
+
+
+@pytest.mark.parametrize("at", [4_000, 100_000])
+def test_an_abrupt_drift_is_followed(at):
+    """1,500 events after the answer has turned round, the loss is within a tenth of what it was."""
+    before, after = [], []
+    for seed in range(3):
+        r = np.random.default_rng(seed)
+        X = r.standard_normal((at + 3_000, 10))
+        turned = np.where(np.arange(len(X)) < at, 1.0, -1.0)
+        y = turned * (X[:, 0] + 0.5 * X[:, 1] - 0.2) > 0.0
+        y = (y ^ (r.random(len(y)) < 0.05)).astype(float)
+        lost = losses(X, y, seed)
+        before.append(lost[at - 2_000 : at].mean())
+        after.append(lost[at + 1_500 : at + 3_000].mean())
+        assert lost[at : at + 200].mean() > 1.3 * before[-1]  # or there was nothing to follow
+
+    assert np.mean(after) < 1.1 * np.mean(before)
