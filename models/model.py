@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from models import intervals as residual_intervals
 from models import labels as task_labels
 from models.booster import learn_many, losses, predictions, score_many, widen
 from models.build import BANKS, build, check, from_arrays, normalise_spec, serving_arrays, to_arrays
 from models.columns import Columns
 from models.encoding import Encoder, Table
 from models.format import Arrays, FormatError, pack, unpack
+from models.intervals import Intervals, watch_many
 from models.labels import Label
 from models.losses import has_probability
 from models.rows import discover, tabulate
@@ -81,6 +83,7 @@ class Model:
             self.labels = self.labels._replace(least=0.0)
         self.encoder = encoder_of(self.spec)(features)
         self.booster = build(self.spec, self.encoder.width, self.labels.m, task=task)
+        self.intervals = _intervals(task)
         self.serving_only = False
 
     @property
@@ -111,7 +114,10 @@ class Model:
             raise ModelError(
                 "model: its arrays only serve; load a checkpoint or a saved model to learn"
             )
-        return learn_many(self.booster, self.encoder.learn_many(table, w, y), y, w)
+        scores = learn_many(self.booster, self.encoder.learn_many(table, w, y), y, w)
+        if self.intervals is not None:
+            watch_many(self.intervals, self.predictions(scores), y, w)
+        return scores
 
     def predict_table(self, table: Table) -> Mat:
         """Return the scores (B, m) of B events; nothing changes."""
@@ -130,6 +136,26 @@ class Model:
         both[:, 1] = linked[:, 0]
         both[:, 0] = 1.0 - both[:, 1]
         return both
+
+    def intervals_around(self, said: Vec, level: float) -> Mat:
+        """Return low and high (B, 2) around predictions (B,), so that `level` of all labels lie
+        inside; infinite before 20 events.
+
+        Raises
+        ------
+        ModelError
+            For a classification, whose probabilities say it, and for a level below 0.5 or above
+            0.99.
+        """
+        if self.intervals is None:
+            raise ModelError(
+                "interval: classes have none, their probabilities say how sure the model is; "
+                "leave it out"
+            )
+        found = residual_intervals.bounds(self.intervals, said, level)
+        if self.labels.least == 0.0:  # counts
+            np.maximum(found, 0.0, out=found)
+        return found
 
     @cached_property
     def probable(self) -> bool:
@@ -263,16 +289,44 @@ class Model:
             raise ModelError(f"task: {what} has no probabilities; call predict_many")
         return self.predictions(self.predict_table(self._tabulate(rows)))
 
+    def predict_interval_one(self, x: Mapping[str, Any], level: float = 0.9) -> tuple[float, float]:
+        """Return low and high, between which labels for features `x` lie with that probability."""
+        low, high = self.predict_interval_many([x], level)[0].tolist()
+        return low, high
+
+    def predict_interval_many(self, rows: Any, level: float = 0.9) -> Mat:
+        """Return low and high (B, 2), between which a label lies with probability `level`.
+
+        The share holds over the stream, also after a drift, not for every single kind of row.
+        Before 20 events both ends are infinite.
+
+        Raises
+        ------
+        ModelError
+            For a classification, and for a level below 0.5 or above 0.99.
+
+        Examples
+        --------
+        >>> model = Model("regression", features={"x": "number"})
+        >>> said = model.learn_many([{"x": k % 7} for k in range(500)], [k % 7 for k in range(500)])
+        >>> low, high = model.predict_interval_one({"x": 3}, 0.9)
+        >>> low < 3.0 < high
+        True
+        """
+        said = self.predictions(self.predict_table(self._tabulate(rows)))
+        return self.intervals_around(said, level)
+
     # The state, and a file of it.
 
     def to_arrays(self) -> Arrays:
         """Return every array of the state by its dotted name; no copy."""
-        return {**to_arrays(self.booster), **self.encoder.to_arrays()}
+        return {**to_arrays(self.booster), **self.encoder.to_arrays(), **self._interval_arrays()}
 
     def serving_arrays(self) -> Arrays:
         """Return the arrays that a prediction needs, and what the rule shows of itself; no copy."""
         shown = {f"shown.{name}": values for name, values in reveal(self.booster.rule).items()}
-        return {**serving_arrays(self.booster), **self.encoder.to_arrays(), **shown}
+        own = {**serving_arrays(self.booster), **self.encoder.to_arrays()}
+        return {**own, **self._interval_arrays(), **shown}
 
     def describe(self) -> dict[str, Any]:
         """Return what the arrays alone do not say, as plain JSON values."""
@@ -298,7 +352,9 @@ class Model:
         model = cls(description["task"], description["spec"], schema, description["labels"] or None)
         model.encoder = type(model.encoder).from_arrays(schema, arrays)
         model.booster = from_arrays(model.spec, arrays)
-        names = model.to_arrays()
+        names = {**to_arrays(model.booster), **model.encoder.to_arrays()}
+        if model.intervals is not None:
+            model.intervals = residual_intervals.from_arrays(arrays)
         model.serving_only = not all(
             name in arrays and arrays[name].flags.writeable for name in names
         )
@@ -341,11 +397,19 @@ class Model:
         tabulate(told.kinds, rows, lenient=True)
         check(self.spec, Columns(told).width, self.labels.m)
 
+    def _interval_arrays(self) -> Arrays:
+        return {} if self.intervals is None else residual_intervals.to_arrays(self.intervals)
+
     def _encode_labels(self, y: Any) -> Vec:
         try:
             return np.array([self.labels.encode(plain(label)) for label in y], dtype=np.float64)
         except ValueError as error:
             raise ModelError(str(error)) from error
+
+
+def _intervals(task: str) -> Intervals | None:
+    """Return what numbers get and classes do not."""
+    return residual_intervals.intervals() if task == "regression" else None
 
 
 def _check_weights(w: Any) -> Vec:

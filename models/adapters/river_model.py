@@ -16,6 +16,7 @@ from models import labels as task_labels
 from models.adapters import river_spec
 from models.encoding import Encoder, Table
 from models.format import Arrays
+from models.intervals import intervals, watch_many
 from models.labels import Label
 from models.model import Model
 from models.types import LOSS_LIMIT, WEIGHT_LIMIT, Mat, ModelError, Vec
@@ -93,6 +94,7 @@ class RiverModel(Model):
         self.failed_at = 0  # index of the event being learned, in the last table
         self.turn: AbstractContextManager[Any] = nullcontext()  # held around each event
         self.serving_only = False
+        self.intervals = intervals() if task == "regression" else None
         self.booster: Any = _Booster(Seen(np.zeros((), np.int64), np.zeros(0), np.zeros(0)))
         self._names = [_names(features, kind) for kind in ("number", "boolean", "category")]
         C = len(self.labels.classes)
@@ -123,6 +125,8 @@ class RiverModel(Model):
                 scores[k] = self._score(x)
                 if w[k] > 0.0:
                     self._learn(x, y[k], min(float(w[k]), WEIGHT_LIMIT))
+                    if self.intervals is not None:
+                        watch_many(self.intervals, scores[k], y[k : k + 1], w[k : k + 1])
         return scores
 
     def predict_table(self, table: Table) -> Mat:
