@@ -10,10 +10,16 @@ from models.labels import Labels, labels
 from models.schema import checked
 from service.config import Settings
 from service.events import Decoder
-from service.prediction import Answer, Answers, Door, Prediction, Stamp
+from service.prediction import LEAST, MOST, Answer, Answers, Door, Interval, Prediction, Stamp
 from service.problems import MEDIA_TYPE, Problem
 
 REF = "#/components/schemas/"
+INTERVAL = {
+    "type": ["number", "null"],
+    "minimum": LEAST,
+    "maximum": MOST,
+    "description": "Ask for intervals that hold this share of labels.",
+}
 EXAMPLES: dict[str, Any] = {"number": 1.5, "category": "a", "boolean": True}
 REFUSALS = {
     400: "The body is not JSON.",
@@ -80,12 +86,16 @@ def components(door: Door, settings: Settings) -> dict[str, Any]:
         "properties": {"instances": instances},
         "required": ["instances"],
     }
+    schemas["Asked"] = {"title": "Asked", "allOf": [{"$ref": f"{REF}Row"}]}
+    if settings.task.kind == "regression":
+        schemas["Asked"]["properties"] = {"interval": INTERVAL}
+        schemas["Rows"]["properties"]["interval"] = INTERVAL
     return schemas
 
 
 def predict(settings: Settings, known: Labels) -> dict[str, Any]:
     """Describe `POST /predict`."""
-    body = {"anyOf": [{"$ref": f"{REF}Row"}, {"$ref": f"{REF}Rows"}]}
+    body = {"anyOf": [{"$ref": f"{REF}Asked"}, {"$ref": f"{REF}Rows"}]}
     answer = {"anyOf": [{"$ref": f"{REF}Answer"}, {"$ref": f"{REF}Answers"}]}
     refusals = {str(status): refusal(status) for status in REFUSALS}
     return {
@@ -105,17 +115,22 @@ def requests(settings: Settings) -> dict[str, Any]:
     kinds = checked(settings.features.columns).kinds
     row = {name: EXAMPLES[kind] for name, kind in kinds.items()}
     missing = dict.fromkeys(row)
-    return {
+    made: dict[str, Any] = {
         "one row": {"features": row, "id": "a1"},
         "many rows": {"instances": [row, {}]},
         "many rows with ids": {"instances": [{"features": row, "id": "a1"}, {"features": missing}]},
     }
+    if settings.task.kind == "regression":
+        made["one row and its interval"] = {"features": row, "interval": 0.9}
+    return made
 
 
 def answers(known: Labels) -> dict[str, Any]:
     """Make example answers as the task words them."""
     stamp = Stamp("kaboost", 412, 45_312, "2026-11-20T10:00:00Z", cold_start=False, stale=False)
     said: dict[str, Any] = {"prediction": 1.58, "score": 1.58}
+    if not known.classes:
+        said["interval"] = Interval(0.9, 0.71, 2.64)
     if known.classes:
         rest = 0.17 / (len(known.classes) - 1)
         shares = dict.fromkeys(map(known.text, known.classes), rest)

@@ -3,12 +3,13 @@
 import json
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from starlette.exceptions import HTTPException
 
+from models.intervals import LEVELS
 from models.labels import Labels
 from models.model import Model
 from service.errors import NotReady, RequestError
@@ -16,6 +17,9 @@ from service.events import Decoder
 from service.faults import show
 
 TOO_DEEP = "nested too deeply to be read"
+LEAST, MOST = LEVELS[0], LEVELS[-1]
+NO_LEVEL = f"where a level from {LEAST} to {MOST} belongs, such as 0.9"
+CLASSES = "a classification has no intervals, its probabilities say how sure it is; leave it out"
 EITHER = "send either features, for one row, or instances, for many"
 
 
@@ -30,6 +34,14 @@ class Stamp(msgspec.Struct, frozen=True):
     stale: bool
 
 
+class Interval(msgspec.Struct, frozen=True):
+    """Where labels lie that often: null is no bound, before enough events were learned."""
+
+    level: float
+    low: float | None
+    high: float | None
+
+
 class Prediction(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What the model says of one row; probabilities of a classification only, and null for a loss
     that has none.
@@ -39,6 +51,7 @@ class Prediction(msgspec.Struct, kw_only=True, omit_defaults=True):
     probability: float | UnsetType | None = UNSET
     probabilities: dict[str, float] | UnsetType | None = UNSET
     score: float
+    interval: Interval | UnsetType = UNSET
     id: str | UnsetType = UNSET
 
 
@@ -62,6 +75,10 @@ class Rows(NamedTuple):
     ids: list[str | None]
     single: bool
     ignored: int  # features that the schema does not know
+    level: float | None  # of the intervals that are asked for
+
+
+Level = Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
 
 
 class _Head(msgspec.Struct):
@@ -88,6 +105,7 @@ class Door:
                 ("features", features | UnsetType, UNSET),
                 ("id", str | None, None),
                 ("instances", list[msgspec.Raw] | UnsetType, UNSET),
+                ("interval", Level | None, None),
             ],
         )
         self.Row = row
@@ -112,9 +130,12 @@ class Door:
             request = self._body(text)
             if (request.features is UNSET) is (request.instances is UNSET):
                 raise RequestError([("#", EITHER)])
+            level = request.interval
+            if level is not None and self._classes:
+                self._refuse(body)
             if request.instances is UNSET:
-                return Rows([request.features], [request.id], True, self._ignored(text))
-            return self._many(request.instances)
+                return Rows([request.features], [request.id], True, self._ignored(text), level)
+            return self._many(request.instances, level)
         except msgspec.ValidationError as err:
             self._refuse(body, err)
         except (msgspec.DecodeError, UnicodeDecodeError) as err:
@@ -138,6 +159,10 @@ class Door:
                 {"prediction": value, "score": row[0]}
                 for value, row in zip(values.tolist(), scores, strict=True)
             ]
+        if rows.level is not None:
+            found = model.intervals_around(values, rows.level).tolist()
+            for each, ends in zip(said, found, strict=True):
+                each["interval"] = Interval(rows.level, *map(_finite, ends))
         for each, name in zip(said, rows.ids, strict=True):
             if name is not None:
                 each["id"] = name
@@ -160,11 +185,12 @@ class Door:
             detail = f"{rows} instances, api.max_rows is {self._max_rows}: send them in parts"
             raise HTTPException(413, detail)
 
-    def _many(self, instances: list[msgspec.Raw]) -> Rows:
+    def _many(self, instances: list[msgspec.Raw], level: float | None) -> Rows:
         self._count(len(instances))
         rows = [self._row(raw) for raw in instances]
         ignored = sum(map(self._ignored, instances))
-        return Rows([row.features for row in rows], [row.id for row in rows], False, ignored)
+        features, ids = [row.features for row in rows], [row.id for row in rows]
+        return Rows(features, ids, False, ignored, level)
 
     def _row(self, raw: msgspec.Raw) -> Any:
         """Read `{"features": {...}, "id"}`, or bare features: one of them may have that name."""
@@ -181,7 +207,9 @@ class Door:
         features = self._names(row).features if self._is_wrapped(row) else self._bare(row)
         return len(features.keys() - self._known)
 
-    def _refuse(self, body: bytes | bytearray, err: msgspec.ValidationError) -> NoReturn:
+    def _refuse(
+        self, body: bytes | bytearray, err: msgspec.ValidationError | None = None
+    ) -> NoReturn:
         """Look again, slowly, and raise every fault with its place."""
         request = _parse(body)
         faults = list(self._faults(request))
@@ -194,6 +222,7 @@ class Door:
             return
         if ("features" in request) is ("instances" in request):
             yield "#", EITHER
+        yield from self._level_faults(request.get("interval"))
         if "features" in request:
             yield from self._row_faults(request, "#")
         elif not isinstance(instances := request.get("instances", []), list):
@@ -204,6 +233,15 @@ class Door:
                 wrapped = isinstance(row, dict) and isinstance(row.get("features"), dict)
                 find = self._row_faults if wrapped else self._decoder.faults
                 yield from find(row, f"#/instances/{index}")
+
+    def _level_faults(self, level: object) -> Iterator[tuple[str, str]]:
+        if level is None:
+            return
+        number = isinstance(level, int | float) and not isinstance(level, bool)
+        if self._classes:
+            yield "#/interval", CLASSES
+        elif not (number and LEAST <= level <= MOST):  # type: ignore[operator] # a number
+            yield "#/interval", f"{show(level)} {NO_LEVEL}"
 
     def _row_faults(self, row: dict[str, object], pointer: str) -> Iterator[tuple[str, str]]:
         yield from self._decoder.faults(row["features"], f"{pointer}/features")
@@ -221,6 +259,10 @@ def _parse(body: bytes | bytearray) -> object:
         raise HTTPException(400, TOO_DEEP) from err
     except msgspec.DecodeError as err:
         raise HTTPException(400, f"not JSON: {err}") from err
+
+
+def _finite(end: float) -> float | None:
+    return end if math.isfinite(end) else None
 
 
 def _read_int(digits: str) -> int | float:

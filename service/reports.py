@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.baselines import PREDICTORS
-from models.types import Mat
+from models.intervals import LEVELS
+from models.types import Mat, Vec
 from models.verbs import reveal
 from service.follower import Learner, Served
 
@@ -29,6 +30,13 @@ class Bin(BaseModel):
     weight: float = Field(description="How many events, weighted by importance.")
     said: float = Field(description="Their mean probability.")
     happened: float = Field(description="The share of positive ones among them.")
+
+
+class Coverage(BaseModel):
+    """How many labels of late the intervals of one level held."""
+
+    level: float = Field(description="What was promised.")
+    coverage: Number = Field(description="Of about the last thousand, weighted by importance.")
 
 
 class ModelReport(BaseModel):
@@ -64,6 +72,9 @@ class ModelReport(BaseModel):
     )
     reliability: list[Bin] = Field(
         description="Of two classes: events by their probability, in the bins that hold some."
+    )
+    intervals: list[Coverage] = Field(
+        description="Of a regression: share of labels inside, by level; empty for classes."
     )
     latent: dict[str, list[Number | list[Number]]] | None = Field(
         description="Of rule latent: how the spaces correlate, and how much each one says."
@@ -120,8 +131,15 @@ def report_model(served: Served) -> ModelReport:
             for weight, said, happened in zip(*seen.reliability, strict=True)
             if weight > 0.0
         ],
+        intervals=[] if model.intervals is None else coverages(model.intervals.coverage),
         latent={name: nested(shown) for name, shown in reveal(model.booster.rule).items()} or None,
     )
+
+
+def coverages(shares: Vec) -> list[Coverage]:
+    """Pair the tracked levels with the shares of labels inside, (8,)."""
+    pairs = zip(LEVELS, numbers(shares), strict=True)
+    return [Coverage(level=level, coverage=share) for level, share in pairs]
 
 
 def report_learner(learner: Learner) -> LearnerReport:
