@@ -10,6 +10,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric, SummaryMetricFamil
 from prometheus_client.registry import Collector
 
 from models.baselines import PREDICTORS, Baselines
+from models.intervals import LEVELS, Intervals
 from models.progressive import Progress
 from models.reliability import Reliability
 from models.types import Vec
@@ -29,6 +30,7 @@ class _Figures(NamedTuple):
     prefix_losses: Vec  # (N+1,), or (K, N+1) of several structures
     edges: Vec  # (N,), or (K, N)
     reliability: Reliability
+    coverage: Vec  # (8,) by level, none for classes
 
 
 class Validation(Collector):
@@ -40,7 +42,9 @@ class Validation(Collector):
     def __init__(self) -> None:
         self._figures: _Figures | None = None
 
-    def record(self, baselines: Baselines, progress: Progress) -> None:
+    def record(
+        self, baselines: Baselines, progress: Progress, intervals: Intervals | None = None
+    ) -> None:
         """Take the figures of now; a scrape in another thread sees all of them or none."""
         self._figures = _Figures(
             baselines.loss_sum.copy(),
@@ -50,6 +54,7 @@ class Validation(Collector):
             progress.prefix_losses,
             progress.edges,
             Reliability(*map(np.copy, baselines.reliability)),
+            np.full(len(LEVELS), np.nan) if intervals is None else intervals.coverage,
         )
 
     def collect(self) -> Iterator[Metric]:
@@ -62,6 +67,7 @@ class Validation(Collector):
             yield _spread("kaboost_prefix_loss", _PREFIX, "prefix", now.prefix_losses, first=0)
             yield _spread("kaboost_weak_learner_edge", _EDGE, "learner", now.edges, first=1)
             yield from _reliable(now.reliability)
+            yield _covered(now.coverage)
 
 
 class LearnerMetrics(NamedTuple):
@@ -238,6 +244,7 @@ _ERROR = "Progressive error over about the last thousand events."
 _PREFIX = "Progressive loss of the first so many weak learners together."
 _EDGE = "Edge of a weak learner over guessing nothing."
 _CALIBRATION = "Mean gap between probabilities and what happened, over 15 bins, decayed."
+_COVERAGE = "Share of labels inside their prediction interval, of about the last thousand."
 _RELIABILITY = {
     "said": "Mean probability of the events in one of 15 bins of probability.",
     "happened": "Share of positive events among them.",
@@ -285,6 +292,13 @@ def _reliable(now: Reliability) -> Iterator[Metric]:
         for b in filled:
             family.add_metric([str(b + 1)], float(sums[b] / now.weight[b]))
         yield family
+
+
+def _covered(coverage: Vec) -> Metric:
+    family = GaugeMetricFamily("kaboost_interval_coverage", _COVERAGE, labels=["level"])
+    for level, value in _known(LEVELS, coverage):
+        family.add_metric([str(level)], value)
+    return family
 
 
 def _known(keys: Iterable[Any], values: Vec) -> Iterator[tuple[Any, float]]:

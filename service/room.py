@@ -218,7 +218,7 @@ class Room:
         self._metrics.consumed.inc(len(messages))
         for _, error in rejected:
             self._metrics.rejected.labels(error.code).inc()
-        self._metrics.validation.record(self.state.baselines, self.state.model.booster.progress)
+        self._record()
 
     def _note_oldest(
         self, messages: Sequence[Message], events: list[Event[Any, Any]], faulty: set[int]
@@ -231,14 +231,18 @@ class Room:
 
     def _show(self) -> None:
         """Set what stays as it is while the process lives."""
-        model = self.state.model
         self._metrics.model_info.labels(self._settings.name, *self._kinds()).set(1)
         for code in CODES:  # at 0, or the first of a kind is no increase for Prometheus
             self._metrics.rejected.labels(code)
             self._metrics.dead_letters.labels(code)
         self._metrics.checkpoint_failures.labels("not_written")
         self._show_memory()
-        self._metrics.validation.record(self.state.baselines, model.booster.progress)
+        self._record()
+
+    def _record(self) -> None:
+        model = self.state.model
+        seen, progress = self.state.baselines, model.booster.progress
+        self._metrics.validation.record(seen, progress, model.intervals)
 
     def _show_memory(self) -> None:
         arrays = self.state.model.to_arrays().values()

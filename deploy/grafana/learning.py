@@ -65,6 +65,17 @@ PROBABILITIES = [
         ours("kaboost_calibration_error"),
     ),
 ]
+INTERVALS = [
+    lines(
+        About(
+            "Labels inside their interval",
+            "percentunit",
+            "Share of labels inside the prediction interval of each level, over about a thousand "
+            "events; regression only. Below the level for long: the noise is growing all the time.",
+        ),
+        Query(ours("kaboost_interval_coverage"), "{{level}}"),
+    ),
+]
 STREAM = [
     lines(
         About(
@@ -212,6 +223,7 @@ FILES = [
 ROWS: Rows = {
     "Does boosting pay?": BOOSTING,
     "Are probabilities honest?": PROBABILITIES,
+    "Are intervals honest?": INTERVALS,
     "What comes in": STREAM,
     "How fast it learns": WORK,
     "What is on disk": FILES,

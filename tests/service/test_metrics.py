@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from models import Model
 from models.baselines import Baselines, baselines
+from models.intervals import LEVELS
 from models.reliability import check_many
 from service.config import Settings
 from service.metrics import Validation, api_metrics, learner_metrics
@@ -56,6 +57,7 @@ kaboost_weak_learner_edge{learner}
 kaboost_reliability_said{bin}
 kaboost_reliability_happened{bin}
 kaboost_calibration_error
+kaboost_interval_coverage{level}
 """
 API = """
 kaboost_predict_duration_seconds
@@ -103,7 +105,7 @@ def test_the_names_are_those_of_the_interface() -> None:
     validation = Validation()
     model, seen = taught()
     seen.loss_recent[:], seen.error_recent[:], seen.recent_weight[...] = 1.0, 1.0, 2.0
-    validation.record(seen, model.booster.progress)
+    validation.record(seen, model.booster.progress, model.intervals)
     assert set(VALIDATION.split()) == {
         "".join([family.name, *(f"{{{label}}}" for label in family.samples[0].labels)])
         for family in validation.collect()
@@ -122,6 +124,22 @@ def test_reliability_is_a_pair_of_figures_a_bin() -> None:
     assert figures['kaboost_reliability_happened{bin="14"}'] == pytest.approx(0.75, abs=1e-3)
     assert figures["kaboost_calibration_error"] == pytest.approx(0.15, abs=1e-3)
     assert 1 == sum(name.startswith("kaboost_reliability_said") for name in figures)
+
+
+def test_coverage_is_a_figure_a_level() -> None:
+    """Eighty events had intervals: what they held, at all eight levels; nothing of classes."""
+    validation = Validation()
+    model, seen = taught()
+    assert model.intervals is not None
+    validation.record(seen, model.booster.progress, model.intervals)
+    found = [line for line in exposed(validation) if line.startswith("kaboost_interval_coverage{")]
+    validation.record(seen, model.booster.progress)
+
+    assert [f'kaboost_interval_coverage{{level="{level}"}}' for level in LEVELS] == [
+        line.split()[0] for line in found
+    ]
+    assert model.intervals.coverage.tolist() == [float(line.split()[1]) for line in found]
+    assert [] == [line for line in exposed(validation) if line.startswith("kaboost_interval_cov")]
 
 
 def test_the_progressive_loss_goes_on_from_the_state() -> None:
