@@ -248,7 +248,7 @@ def test_numbers_of_rows_labels_and_weights_must_agree():
     ("arguments", "message"),
     [
         ({"features": None}, "features: None"),
-        ({"features": "auto"}, "features: 'auto'"),
+        ({"features": "auto", "spec": {"bank": "linear"}}, "features: kinds are inferred"),
         ({"features": {"a": "numbr"}}, "features.a"),
         ({"features": SCHEMA, "task": "multiclass"}, "task.labels: missing"),
         ({"features": SCHEMA, "task": "ranking"}, "task"),
