@@ -8,6 +8,7 @@ import importlib
 import math
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -142,10 +143,9 @@ def alma(stream: Stream, seconds: float) -> np.ndarray:
 
 
 def wabbit(stream: Stream, seconds: float) -> np.ndarray:
-    """Vowpal Wabbit's boosting of ten learners."""
-    space = importlib.import_module("vowpalwabbit").Workspace(
-        "--quiet --boosting 10 --link logistic --loss_function logistic"
-    )
+    """Vowpal Wabbit's boosting of ten learners, whose score goes by the logistic loss."""
+    words = "--quiet --boosting 10 --alg logistic"
+    space = importlib.import_module("vowpalwabbit").Workspace(words)
 
     def step(x: Any, y: float) -> float:
         words = (
@@ -155,7 +155,7 @@ def wabbit(stream: Stream, seconds: float) -> np.ndarray:
         row = "| " + " ".join(word.replace("|", "_") for word in words)
         said = float(space.predict(row))
         space.learn(f"{1 if y > 0 else -1} {row}")
-        return odds(said if 0.0 <= said <= 1.0 else 0.5 + 0.4 * said)
+        return said
 
     return progressive(stream, seconds, step)
 
@@ -171,7 +171,7 @@ def lightgbm(due: Callable[[int], bool], window: int | None) -> Run:
         scores = prior(stream, seconds)
         times = [t for t in range(1, len(X)) if due(t)]
         start = time.process_time()
-        for t, until in zip(times, [*times[1:], len(X)], strict=True):
+        for t, until in pairwise([*times, len(X)]):
             if time.process_time() - start > seconds:
                 return scores[:t]
             first = 0 if window is None else max(0, t - window)
