@@ -107,9 +107,9 @@ def learn_river(stream: Stream, seconds: float, model: Any) -> np.ndarray:
             said = model.predict_one(x) or 0.0
             model.learn_one(x, y)
             return float(said)
-        said = model.predict_proba_one(x).get(True, None)
+        said = model.predict_proba_one(x)
         model.learn_one(x, y > 0)
-        return 0.0 if said is None else odds(said)
+        return odds(said.get(True, 0.0)) if said else 0.0
 
     return progressive(stream, seconds, step)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from models.banks.reboosted_state import (
@@ -18,7 +19,10 @@ from models.types import SQUARE, ModelError, Param, Part
 
 LINKS = {"logistic": 1, "poisson": 2}
 LOSSES = ("squared", "logistic", "absolute", "quantile", "huber", "poisson")
-RATES = (0.7, 0.1, 0.4, 1.0, 0.0)  # of the leaf learners; the first takes AdaGrad's steps
+RATES = {  # where the specification says none, and the largest
+    "leaf_rates": ((0.7, 0.1, 0.4, 1.0, 0.0), 2.0),  # the first takes AdaGrad's steps
+    "label_lags": ((1.0, 0.5, 0.2, 0.05, 0.01), 1.0),
+}
 RANGES = {  # of what a structure can be told
     "window": (0, 262_144),
     "trees": (1, 1_000),
@@ -42,12 +46,37 @@ def setup(full: Mapping[str, Any]) -> Setup:
     own = full["bank"]
     return Setup(
         structures=structures(own["structures"]),
-        rates=RATES,
+        rates=rates("leaf_rates", own["leaf_rates"]),
+        lag_rates=rates("label_lags", own["label_lags"]),
         budget=own["budget"],
         memory=int(own["max_memory"] * 1e6),
         events=LONGEST,
         link=LINKS.get(full["loss"]["kind"], 0),
     )
+
+
+def rates(name: str, given: Any) -> tuple[float, ...]:
+    """Return the five rates of a list, or the default ones.
+
+    Raises
+    ------
+    ModelError
+        It is no list of five numbers from 0 on, or one is too large.
+    """
+    default, most = RATES[name]
+    if given is None:
+        return default
+    fits = isinstance(given, list | tuple) and len(given) == len(default)
+    if not fits or not all(_is_number(one) and 0 <= one <= most for one in given):
+        raise ModelError(
+            f"bank.{name}: {given!r:.80} is no list of {len(default)} numbers from 0 to {most:g}; "
+            f"the default is {list(default)}"
+        )
+    return tuple(map(float, given))
+
+
+def _is_number(given: Any) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)
 
 
 def structures(given: Any) -> tuple[Structure, ...]:
@@ -125,6 +154,18 @@ REBOOSTED_TREES = Part(
     "Hu et al. 2017, Algorithm 1 with follow-the-leader trees; specification of reboosted trees",
     (
         Param("budget", 4000.0, "work an event on new trees, in nanoseconds", 100.0, 1e6),
+        Param(
+            "leaf_rates",
+            None,
+            "rates of the five leaf learners: AdaGrad's, three constant ones, and one that stands still",
+            check=partial(rates, "leaf_rates"),
+        ),
+        Param(
+            "label_lags",
+            None,
+            "rates of the five decayed label means that stand beside the features",
+            check=partial(rates, "label_lags"),
+        ),
         Param("calibrate", True, "correct probabilities by how they turned out"),
         Param(
             "max_memory",

@@ -183,14 +183,12 @@ def _(part: Window | Bins | Work | Pace) -> tuple[str, ...]:
     return part._fields
 
 
-LAG_RATES = (1.0, 0.5, 0.2, 0.05, 0.01)
-
-
 class Setup(NamedTuple):
     """What the sizes of the state follow from."""
 
     structures: tuple[Structure, ...]
-    rates: tuple[float, ...]
+    rates: tuple[float, ...]  # of the leaf learners
+    lag_rates: tuple[float, ...]
     budget: float
     memory: int  # bytes
     events: int  # the longest window
@@ -350,7 +348,7 @@ def _plan(setup: Setup, d: int, R: int) -> Plan:
         least_h=of("least_h", np.float64),
         lam=of("lam", np.float64),
         rates=np.array(setup.rates),
-        lag_rates=np.array(LAG_RATES),
+        lag_rates=np.array(setup.lag_rates),
         budget=np.array(setup.budget),
         link=np.array(setup.link, np.int64),
     )

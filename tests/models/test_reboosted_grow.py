@@ -19,7 +19,9 @@ def made(leaves, depth, n, d):
     one = STRUCTURES[0]._replace(
         trees=1, leaves=leaves, depth=depth, least_rows=n, least_h=2.0, lam=1.5
     )
-    setup = Setup((one,), (0.7, 0.1, 0.4, 1.0, 0.0), 4000.0, 10**8, 8192, 0)
+    setup = Setup(
+        (one,), (0.7, 0.1, 0.4, 1.0, 0.0), (1.0, 0.5, 0.2, 0.05, 0.01), 4000.0, 10**8, 8192, 0
+    )
     empty = bank(setup, d, 1)
     return empty, works(setup, empty.plan, d)[0]
 
