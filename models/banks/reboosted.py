@@ -157,7 +157,7 @@ REBOOSTED_TREES = Part(
         Param(
             "leaf_rates",
             None,
-            "rates of the five leaf learners: AdaGrad's, three constant ones, and one that stands still",
+            "of the five leaf learners: AdaGrad's, three constant ones, one that stands still",
             check=partial(rates, "leaf_rates"),
         ),
         Param(
