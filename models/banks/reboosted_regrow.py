@@ -11,10 +11,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from models.banks.reboosted_grow import BINS, LEAVES, NODES, finish, grow, plant
+from models.banks.reboosted_grow import (
+    BINS,
+    LEAVES,
+    LEFT,
+    NODES,
+    START,
+    STOP,
+    finish,
+    grow,
+    plant,
+)
 from models.banks.reboosted_hist import pack
 from models.banks.reboosted_leaves import replant
-from models.banks.reboosted_state import MISSING
+from models.banks.reboosted_state import COVER, MISSING
 from models.banks.reboosted_walk import raise_prefix
 from models.draws import uniform
 from models.verbs import bend, kernel, point
@@ -329,12 +339,22 @@ def _plant_tree(bank: Any, work: Any, k: int) -> None:
     for n in range(work.at[LEAVES], work.said.shape[0]):
         work.said[n] = 0.0
     replant(trees.rows, i, work.said)
+    _cover(work, trees.rows[i])
     _remember(bank, work, k)
     pace.cursor[k] = (i + 1) % trees.nodes.shape[0]
     pace.grown[k] += 1
     pace.leaves[k] = work.at[LEAVES]
     work.at[STEP] = IDLE
     pace.busy[k] = 0
+
+
+@kernel
+def _cover(work: Any, rows: Any) -> None:
+    """Note in every leaf's row (leaves, 8) how many events it was grown from: explanations ask."""
+    for n in range(work.at[NODES]):
+        if work.nodes[n, LEFT] == 0:
+            leaf = (work.keys[n] >> 16) & 0xFFFF
+            rows[leaf, COVER] = work.nodes[n, STOP] - work.nodes[n, START]
 
 
 @kernel

@@ -18,8 +18,8 @@ Bytes = NDArray[np.uint8]
 Keys = NDArray[np.int32]  # of floats: models/banks/reboosted_bins.py
 Rows = NDArray[np.float32]  # leaf rows are many: half the memory, twice as many in the cache
 
-LANES = 8  # float32 in a leaf row: value, five leaf learners' offsets, AdaGrad's root and sum
-VALUE, ROOT, SQUARES = 0, 6, 7  # places in a leaf row
+LANES = 8  # float32 in a leaf row: value, four leaf learners' offsets, events, AdaGrad's root, sum
+VALUE, COVER, ROOT, SQUARES = 0, 5, 6, 7  # places in a leaf row
 CODES = 64  # codes of a feature: up to 62 for numbers, the last one for what is missing
 MISSING = CODES - 1
 MOST_CUTS = CODES - 3  # halved, the codes of numbers still leave one for what is missing
@@ -65,7 +65,7 @@ class Trees(NamedTuple):
     """
 
     nodes: Ints  # (N, M) M = 2 leaves - 1
-    rows: NDArray[np.float32]  # (N, leaves, 8) what a leaf says and its offsets
+    rows: NDArray[np.float32]  # (N, leaves, 8) what a leaf says, its offsets, its share of events
 
 
 class Work(NamedTuple):
