@@ -55,9 +55,11 @@ from models.build import (  # noqa: E402
     serving_arrays,
     to_arrays,
 )
+from models.explain import explain_many  # noqa: E402
 from models.fit import fit  # noqa: E402
 from models.losses import LOSSES  # noqa: E402
 from models.model import Model  # noqa: E402
+from models.reboosted_explain import export_trees  # noqa: E402
 from models.types import ModelError  # noqa: E402
 
 __all__ = [
@@ -70,6 +72,8 @@ __all__ = [
     "ModelError",
     "Regressor",
     "build",
+    "explain_many",
+    "export_trees",
     "fit",
     "from_arrays",
     "learn_many",

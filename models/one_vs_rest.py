@@ -19,6 +19,7 @@ from models.booster import (
     score_many,
     widen,
 )
+from models.explain import Explanation, explain_many, gains
 from models.losses import Softmax, has_probability
 from models.progressive import Progress
 from models.types import Ints, Mat, Mat3, ModelError, Vec, floats
@@ -150,6 +151,17 @@ def _(booster: OneVsRest, scores: Mat, y: ArrayLike) -> Vec:
     return np.asarray(
         sum(losses(one, scores[:, k : k + 1], labels == k) for k, one in enumerate(bare))
     )
+
+
+@explain_many.register
+def _(booster: OneVsRest, X: ArrayLike) -> Explanation:
+    found = [explain_many(one, X) for one in booster.classes]
+    return Explanation(*(np.concatenate(each, axis=1) for each in zip(*found, strict=True)))
+
+
+@gains.register
+def _(booster: OneVsRest) -> Vec:
+    return np.asarray(np.sum([gains(one) for one in booster.classes], axis=0))
 
 
 def _labels(booster: OneVsRest, y: ArrayLike) -> Vec:

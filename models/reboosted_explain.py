@@ -1,0 +1,144 @@
+"""Reboosted trees explained: the linear part of their score, and its trees as plain values.
+
+What is served is a mixture of averages of the structures' scores. Its linear part weighs every
+score by what the filters and the average give it, each times its share of the mixture: a sum of
+trees, which is explained by features. For numbers it is all there is; for log-odds, mixing by
+probability, clipping and calibration come on top. A score whose mean is beyond where scores are
+clipped, because its leaf learner has diverged, is the same for all events and no part of the sum.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from models.aggregate import LARGEST, favour
+from models.banks.reboosted_bins import BIGGEST, key, number
+from models.banks.reboosted_shap import (
+    Sheet,
+    explain_trees,
+    mean_scores,
+    sheet,
+    survey,
+    weigh_cuts,
+)
+from models.banks.reboosted_state import Reboosted
+from models.booster import score_many
+from models.explain import Explanation, explain_many, gains
+from models.reboosted import ReboostedTrees, rows_of
+from models.reboosted_event import NUMBERS, lay_row
+from models.types import Mat, Vec
+from models.verbs import kernel
+
+
+class Linear(NamedTuple):
+    """The linear part: constant + sum over k, e of weights times what the trees of k say to e."""
+
+    weights: Mat  # (K, 5)
+    constant: float
+
+
+def linear(booster: ReboostedTrees) -> Linear:
+    """Return the linear part of the served score."""
+    s, bank = booster.stack, booster.bank
+    n, S = bank.plan.rates.size * len(bank.trees), len(s.weights)
+    average, mix = np.empty(n), np.empty(S + 1)
+    favour(s.score_losses, n, average)
+    favour(s.mix_losses, S + 1, mix)
+    weights = mix[:S] @ s.weights[:, :n] + mix[S] * average
+    constant = float(mix[:S] @ s.weights[:, n])
+    if bank.plan.link == NUMBERS:
+        mean, typical = float(booster.scale.mean), math.sqrt(float(booster.scale.noise))
+        constant = constant * typical + mean * (1.0 - float(weights.sum()))
+        kept = np.ones(n, bool)
+    else:
+        scores = _mean_scores(bank)
+        kept = abs(scores) < LARGEST
+        constant += LARGEST * float(weights[~kept] @ np.sign(scores[~kept]))
+    weights = np.where(kept, weights, 0.0).reshape(len(bank.trees), -1)
+    return Linear(weights, constant + float(weights.sum(axis=1) @ bank.y0))
+
+
+def _mean_scores(bank: Reboosted) -> Vec:
+    """Return the mean score (n,) of every structure's leaf learners."""
+    scores = np.repeat(bank.y0[:, None], bank.plan.rates.size, axis=1)
+    for trees, own in zip(bank.trees, scores, strict=True):
+        mean_scores(trees.rows, own)
+    return scores.ravel()
+
+
+@explain_many.register
+def _(booster: ReboostedTrees, X: ArrayLike) -> Explanation:
+    keys = rows_of(booster, X)
+    B, d = len(keys), keys.shape[1] + booster.bank.lags.size
+    weights, constant = linear(booster)
+    laid = np.empty((B, 2 * d), np.int32)
+    _lay(booster.bank.lags, keys, laid)
+    phi, said, base, s = np.zeros((B, d)), np.full(B, constant), constant, _sheet(booster)
+    for trees, own in zip(booster.bank.trees, weights, strict=True):
+        base += explain_trees(trees, own, laid, s, (phi, said))
+    scores = score_many(booster, np.asarray(X, np.float64))
+    return Explanation(np.full((B, 1), base), phi[:, None], scores - said[:, None], scores)
+
+
+@gains.register
+def _(booster: ReboostedTrees) -> Vec:
+    found, s = np.zeros(int(booster.shape[0]) + booster.bank.lags.size), _sheet(booster)
+    for trees, own in zip(booster.bank.trees, linear(booster)[0], strict=True):
+        weigh_cuts(trees, own, s, found)
+    return found
+
+
+def export_trees(booster: ReboostedTrees) -> dict[str, Any]:
+    """Return the linear part as plain values: `base` and `trees`, whose answers it sums up.
+
+    Columns are those of X, then the label lags, all as float32. A tree is lists over its nodes, as
+    SHAP's TreeExplainer takes them: at a cut x <= threshold goes left, and so does a missing x
+    where `missing_left` says so; a leaf has no children, -1.
+
+    Examples
+    --------
+    >>> import models
+    >>> booster = models.build({"bank": "reboosted_trees", "loss": "squared"}, 2)
+    >>> exported = export_trees(booster)
+    >>> exported["base"], len(exported["trees"]), exported["trees"][0]["children_left"]
+    (0.0, 308, [-1])
+    """
+    weights, base = linear(booster)
+    s, d = _sheet(booster), int(booster.shape[0]) + booster.bank.lags.size
+    trees = [
+        _plain(nodes, rows, own, d, s)
+        for structure, own in zip(booster.bank.trees, weights, strict=True)
+        for nodes, rows in zip(structure.nodes, structure.rows, strict=True)
+    ]
+    return {"base": base, "trees": trees}
+
+
+def _plain(nodes: Any, rows: Any, weights: Vec, d: int, s: Sheet) -> dict[str, list[Any]]:
+    count = survey(nodes, rows, weights, d, s)
+    used, own = nodes[:count], np.arange(count)
+    left, features, cuts = used & 0xFFFF, used >> 16 & 0xFFFF, used >> 32
+    leaf = left == own
+    cuts = np.minimum(cuts, key(BIGGEST))  # beyond it only what is missing goes right
+    return {
+        "children_left": np.where(leaf, -1, left).tolist(),
+        "children_right": np.where(leaf, -1, left + 1).tolist(),
+        "features": np.where(leaf, -1, features % d).tolist(),
+        "thresholds": [0.0 if end else number(cut) for end, cut in zip(leaf, cuts, strict=True)],
+        "missing_left": (~leaf & (features >= d)).tolist(),
+        "values": s.value[:count].tolist(),
+        "covers": s.cover[:count].tolist(),
+    }
+
+
+def _sheet(booster: ReboostedTrees) -> Sheet:
+    return sheet(max(structure.nodes.shape[1] for structure in booster.bank.trees))
+
+
+@kernel
+def _lay(lags: Vec, keys: Any, laid: Any) -> None:
+    for r in range(keys.shape[0]):
+        lay_row(lags, keys[r], laid[r])

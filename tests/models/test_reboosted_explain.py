@@ -1,0 +1,287 @@
+"""Explanations of reboosted trees: Shapley values of the linear part, and what stands beside it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import shap
+
+import models
+from models.banks.reboosted_bins import BIGGEST, key
+from models.banks.reboosted_bins import keys as keys_of
+from models.banks.reboosted_shap import explain_trees, sheet
+from models.banks.reboosted_state import Trees
+from models.explain import explain_many, gains
+from models.reboosted_explain import export_trees, linear
+from tests.models.test_reboosted import LOSSES, SMALL, build, learned, plainly, stream
+from tests.naive.shapley import expected, shapley
+
+
+def full_rows(booster, X):
+    """The columns that exported trees look at: float32, then the label lags."""
+    lags = np.tile(booster.bank.lags, (len(X), 1))
+    return np.clip(np.hstack([X, lags]), -BIGGEST, BIGGEST).astype(np.float32).astype(float)
+
+
+def oracle(exported, rows):
+    """What shap's TreeExplainer says of exported trees, by the path that rows take."""
+    trees = [
+        {
+            "children_left": np.array(one["children_left"]),
+            "children_right": np.array(one["children_right"]),
+            "children_default": np.where(
+                one["missing_left"], one["children_left"], one["children_right"]
+            ),
+            "features": np.array(one["features"]),
+            "thresholds": np.array(one["thresholds"]),
+            "values": np.array(one["values"])[:, None],
+            "node_sample_weight": np.array(one["covers"]),
+        }
+        for one in exported["trees"]
+    ]
+    told = {"trees": trees, "base_offset": exported["base"], "tree_output": "raw_value"}
+    explainer = shap.TreeExplainer(
+        told | {"internal_dtype": np.float64, "input_dtype": np.float64},
+        feature_perturbation="tree_path_dependent",
+    )
+    return float(np.ravel(explainer.expected_value)[0]), explainer.shap_values(rows)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_equals_shap(loss):
+    """Contributions and base are those of shap's TreeExplainer on the exported trees."""
+    booster = learned(2000, loss=loss)
+    X, _ = stream(200, loss=loss, seed=9)
+    X[:, 3] = np.where(np.arange(200) % 7, X[:, 3], np.inf)
+    found = explain_many(booster, X)
+    base, phi = oracle(export_trees(booster), full_rows(booster, X))
+
+    assert abs(phi).max() > 0.01
+    np.testing.assert_allclose(found.base[:, 0], base, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.contributions[:, 0], phi, rtol=1e-7, atol=1e-9)
+
+
+def test_equals_shap_where_missing_decides():
+    """Cuts that part only what is missing are exported as what they are."""
+    r = np.random.default_rng(4)
+    X = r.normal(size=(2000, 5))
+    gone = r.random(2000) < 0.3
+    X[gone, 0] = np.nan
+    booster = build()
+    models.learn_many(booster, X, gone ^ (X[:, 1] > 0.0))
+    found = explain_many(booster, X[:100])
+    _, phi = oracle(export_trees(booster), full_rows(booster, X[:100]))
+
+    assert abs(phi[:, 0]).mean() > 0.1
+    np.testing.assert_allclose(found.contributions[:, 0], phi, rtol=1e-7, atol=1e-9)
+
+
+def test_equals_all_sets_of_features():
+    """Contributions are the mean marginal values over all orders of the features, by definition."""
+    booster = learned(2000)
+    X, _ = stream(12, seed=9)
+    exported, rows = export_trees(booster), full_rows(booster, X)
+    phi = [sum(np.array(shapley(one, x)) for one in exported["trees"]) for x in rows]
+    base = exported["base"] + sum(expected(one, rows[0], set()) for one in exported["trees"])
+    found = explain_many(booster, X)
+
+    np.testing.assert_allclose(found.base[:, 0], base, atol=1e-12)
+    np.testing.assert_allclose(found.contributions[:, 0], phi, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_adds_up(loss):
+    """Base, contributions and mixing come to the served score; with numbers nothing is mixed in."""
+    X, y = stream(2500, loss=loss)
+    y = y if loss in ("logistic", "poisson") else 40.0 * y + 300.0
+    booster = build(loss=loss)
+    models.learn_many(booster, X[:2000], y[:2000])
+    found = explain_many(booster, X[2000:])
+    whole = found.base + found.contributions.sum(axis=2) + found.mixing
+
+    assert (found.scores == models.predict_many(booster, X[2000:])).all()
+    np.testing.assert_allclose(whole, found.scores, rtol=0.0, atol=1e-9)
+    if loss == "logistic":
+        assert 1e-3 < abs(found.mixing).max() < 1.0
+    elif loss == "poisson":
+        assert abs(found.mixing).mean() < 0.1
+    else:
+        np.testing.assert_allclose(found.mixing, 0.0, atol=1e-9)
+
+
+def test_exported_trees_say_the_linear_part():
+    """The exported trees sum up to what the contributions explain."""
+    booster = learned(2000)
+    X, _ = stream(50, seed=9)
+    exported, rows = export_trees(booster), full_rows(booster, X)
+    everything = set(range(rows.shape[1]))
+    said = [sum(expected(one, x, everything) for one in exported["trees"]) for x in rows]
+    found = explain_many(booster, X)
+
+    np.testing.assert_allclose(
+        found.scores[:, 0] - found.mixing[:, 0], exported["base"] + np.array(said), atol=1e-12
+    )
+
+
+def test_weights_are_those_of_the_mixture():
+    """Before any loss the linear part is the plain mean of all scores."""
+    weights, _ = linear(build())
+
+    np.testing.assert_allclose(weights, np.full((2, 5), 0.1), atol=1e-15)
+
+
+def test_covers_count_the_events_of_each_tree():
+    """A tree's root covers the rows it was grown from, an inner node what its children do."""
+    booster = learned(2000)
+    exported = export_trees(booster)
+    last = int(booster.bank.pace.cursor[0]) - 1
+    work, covers = booster.works[0], exported["trees"][last]["covers"]
+
+    assert covers[0] == work.at[1] > 100
+    assert min(covers) >= 1.0
+    for one in exported["trees"]:
+        for left, right, cover in zip(
+            one["children_left"], one["children_right"], one["covers"], strict=True
+        ):
+            assert left < 0 or cover == one["covers"][left] + one["covers"][right]
+
+
+def node(threshold, feature, left):
+    """A cut as trees hold it."""
+    return (key(threshold) << 32) + (feature << 16) + left
+
+
+def leaf(number, place):
+    """A leaf as trees hold it."""
+    return (2147483647 << 32) + (number << 16) + place
+
+
+def grown(nodes, values, covers):
+    """A structure of one tree."""
+    rows = np.zeros((1, len(values), 8), np.float32)
+    rows[0, :, 0], rows[0, :, 5] = values, covers
+    return Trees(np.array([nodes]), rows)
+
+
+def explained(trees, x):
+    """What the kernel says of one row of a structure whose learners weigh 1 in all."""
+    d = len(x)
+    keys = keys_of(np.array([x]))
+    laid = np.hstack([keys, np.where(keys == 2147483647, -2147483647, keys)]).astype(np.int32)
+    phi, said = np.zeros((1, d)), np.zeros(1)
+    base = explain_trees(
+        trees, np.array([0.0, 0.0, 0.0, 0.0, 1.0]), laid, sheet(trees.nodes.shape[1]), (phi, said)
+    )
+    return base, phi[0], said[0]
+
+
+def test_equal_features_get_equal_shares():
+    """Symmetry: `x0 and x1` with equal covers owes as much to one as to the other; x2 adds none."""
+    nodes = [node(0.0, 0, 1), leaf(0, 1), node(0.0, 1, 3), leaf(1, 3), leaf(2, 4)]
+    trees = grown(nodes, [0.0, 0.0, 4.0], [20.0, 10.0, 10.0])
+    base, phi, said = explained(trees, [1.0, 1.0, 1.0])
+
+    assert (1.0, 4.0) == (base, said)
+    np.testing.assert_allclose(phi, [1.5, 1.5, 0.0], atol=1e-14)
+
+
+def test_the_deepest_tree_is_exact():
+    """Eight points integrate the polynomial of sixteen features on one way without an error."""
+    D, r = 16, np.random.default_rng(3)
+    values, covers = r.normal(size=D + 1), 32.0 ** np.arange(D, -1, -1)  # few go on
+    nodes = [node(0.0, 0, 1)]  # at each cut the left child is a leaf and the right one goes on
+    for k in range(D):
+        going = node(0.0, k + 1, 2 * k + 3) if k + 1 < D else leaf(D, 2 * k + 2)
+        nodes += [leaf(k, 2 * k + 1), going]
+    trees = grown(nodes, values, covers)
+    x = np.ones(D)
+    _, phi, _ = explained(trees, x)
+    total = np.cumsum(covers[::-1])[::-1]
+    exported = {"base": 0.0, "trees": [chain(D, trees.rows[0, :, 0], covers, total)]}
+    _, told = oracle(exported, x[None, :])
+
+    np.testing.assert_allclose(phi, told[0], atol=1e-11)
+
+
+def chain(D, values, covers, total):
+    """The same tree as exported ones are."""
+    one = {name: [] for name in ("children_left", "children_right", "features", "thresholds")}
+    one |= {"missing_left": [], "values": [], "covers": []}
+    for n in range(2 * D + 1):
+        inner = n % 2 == 0 and n < 2 * D
+        k = n // 2
+        one["children_left"].append(n + 1 if inner else -1)
+        one["children_right"].append(n + 2 if inner else -1)
+        one["features"].append(k if inner else -1)
+        one["thresholds"].append(0.0)
+        one["missing_left"].append(False)
+        one["values"].append(0.0 if inner else float(values[k]))
+        one["covers"].append(float(total[k] if inner else covers[k]))
+    return one
+
+
+def test_a_constant_feature_adds_nothing():
+    """Dummy: what never varies is cut nowhere and gets exactly 0."""
+    X, y = stream(2000)
+    X[:, 4] = 7.0
+    booster = build()
+    models.learn_many(booster, X, y)
+
+    assert (explain_many(booster, X[:50]).contributions[:, 0, 4] == 0.0).all()
+    assert gains(booster)[4] == 0.0
+
+
+def test_gains_put_what_matters_first():
+    """Variance that cuts explain: most by the features that make the label, as the trees tell."""
+    booster = learned(3000)
+    found, told = gains(booster), np.zeros(10)
+    for one in export_trees(booster)["trees"]:
+        values, covers = np.array(one["values"]), np.array(one["covers"])
+        for left, right, j in zip(
+            one["children_left"], one["children_right"], one["features"], strict=True
+        ):
+            if left >= 0:
+                p, q = covers[left] / covers[0], covers[right] / covers[0]
+                told[j] += p * q / (p + q) * (values[left] - values[right]) ** 2
+
+    np.testing.assert_allclose(found, told, rtol=1e-9)
+    assert set(np.argsort(-found)[:3]) == {0, 1, 2}
+
+
+def test_a_snapshot_explains_the_same():
+    """Serving arrays, read-only, are all that an explanation needs."""
+    booster = learned(2000)
+    spec = {"bank": {"kind": "reboosted_trees", "structures": SMALL}, "loss": "logistic"}
+    kept = {name: array.copy() for name, array in models.serving_arrays(booster).items()}
+    for array in kept.values():
+        array.flags.writeable = False
+    served = models.from_arrays(spec, kept)
+    X, _ = stream(20, seed=9)
+
+    for mine, theirs in zip(explain_many(booster, X), explain_many(served, X), strict=True):
+        assert mine.tobytes() == theirs.tobytes()
+    assert gains(booster).tobytes() == gains(served).tobytes()
+
+
+def test_compiled_equals_plain():
+    """Compiled and plain Python explain to the same bits."""
+    program = (
+        "from tests.models import test_reboosted as t; from models.explain import *;"
+        "b = t.learned(); e = explain_many(b, t.stream(5, seed=9)[0]);"
+        "print(e.contributions.tobytes().hex(), gains(b).tobytes().hex())"
+    )
+    booster = learned()
+    found = explain_many(booster, stream(5, seed=9)[0])
+
+    assert plainly("-c", program).split() == [
+        found.contributions.tobytes().hex(),
+        gains(booster).tobytes().hex(),
+    ]
+
+
+def test_other_banks_are_refused():
+    """A bank without trees says which one can be explained."""
+    booster = models.build({"bank": "linear", "loss": "squared"}, 2)
+    for ask in (lambda: explain_many(booster, np.zeros((1, 2))), lambda: gains(booster)):
+        with pytest.raises(models.ModelError, match="bank: reboosted_trees"):
+            ask()
