@@ -69,11 +69,12 @@ class Columns(Encoder):
 
     def __init__(self, schema: Mapping[str, str] | Schema | str, state: Any = None) -> None:
         super().__init__(schema, state)
-        places, at = {}, 0
+        self.places: dict[str, int] = {}  # the first column of each feature
+        at = 0
         for name in _order(self.told):
-            places[name], at = at, at + WIDTHS[self.schema[name]]
+            self.places[name], at = at, at + WIDTHS[self.schema[name]]
         self._numbers, self._booleans, self._categories = (
-            np.array([places[name] for name in names], np.int64)
+            np.array([self.places[name] for name in names], np.int64)
             for names in (self.numbers, self.booleans, self.categories)
         )
 

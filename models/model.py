@@ -17,10 +17,12 @@ from models.booster import learn_many, losses, predictions, score_many, widen
 from models.build import BANKS, build, check, from_arrays, normalise_spec, serving_arrays, to_arrays
 from models.columns import Columns
 from models.encoding import Encoder, Table
+from models.explain import REFUSAL, explain_many, gains
 from models.format import Arrays, FormatError, pack, unpack
 from models.intervals import Intervals, watch_many
 from models.labels import Label
 from models.losses import has_probability
+from models.reasons import Reason, Share, reasons, shares
 from models.rows import discover, tabulate
 from models.schema import AUTO, Schema, described, from_description
 from models.types import Ints, Mat, ModelError, Vec, plain
@@ -211,6 +213,35 @@ class Model:
         positive: Ints = (probabilities[:, 1] >= 0.5).astype(np.int64)
         return positive if self.task == "binary" else probabilities.argmax(axis=1)
 
+    @property
+    def explicable(self) -> bool:
+        """Whether scores can be explained: those of reboosted trees can."""
+        return isinstance(self.encoder, Columns)
+
+    def explain_table(self, table: Table) -> list[list[Reason]]:
+        """Return why each of B events gets its scores, (B, m); nothing changes.
+
+        Raises
+        ------
+        ModelError
+            For a bank whose scores cannot be explained; the message names one that can.
+        """
+        encoder = self._columns()
+        return reasons(encoder, explain_many(self.booster, encoder.encode_many(table)))
+
+    def importance(self) -> list[Share]:
+        """Return features and label lags by how much they matter to the model as it stands.
+
+        A share is that of the variance which all cuts by a feature explain, over the events that
+        each tree was grown from, in what the trees add to the score now.
+
+        Raises
+        ------
+        ModelError
+            For a bank without trees to ask; the message names one that has.
+        """
+        return shares(self._columns(), gains(self.booster))
+
     # What people call: dicts or a DataFrame, labels as they are.
 
     def learn_one(self, x: Mapping[str, Any], y: Any, w: float = 1.0) -> None:
@@ -316,6 +347,37 @@ class Model:
         said = self.predictions(self.predict_table(self._tabulate(rows)))
         return self.intervals_around(said, level)
 
+    def explain_one(self, x: Mapping[str, Any], label: Label | None = None) -> Reason:
+        """Return why features `x` get their score; see `explain_many`."""
+        return self.explain_many([x], label)[0]
+
+    def explain_many(self, rows: Any, label: Label | None = None) -> list[Reason]:
+        """Return why events get their scores.
+
+        Parameters
+        ----------
+        rows
+            B dicts, or a DataFrame.
+        label
+            Of several classes the one whose score is meant; the predicted one of each event where
+            left out.
+
+        Raises
+        ------
+        ModelError
+            For a bank whose scores cannot be explained, and a label that there is none of.
+        """
+        found = self.explain_table(self._tabulate(rows))
+        if self.task != "multiclass":
+            return [one for (one,) in found]
+        if label is not None:
+            (chosen,) = self._encode_labels([label]).astype(np.int64)
+            return [each[chosen] for each in found]
+        scores = np.array([[one.score for one in each] for each in found])
+        return [
+            each[k] for each, k in zip(found, self.choose(self.predictions(scores)), strict=True)
+        ]
+
     # The state, and a file of it.
 
     def to_arrays(self) -> Arrays:
@@ -399,6 +461,11 @@ class Model:
 
     def _interval_arrays(self) -> Arrays:
         return {} if self.intervals is None else residual_intervals.to_arrays(self.intervals)
+
+    def _columns(self) -> Columns:
+        if not isinstance(self.encoder, Columns):
+            raise ModelError(REFUSAL)
+        return self.encoder
 
     def _encode_labels(self, y: Any) -> Vec:
         try:
