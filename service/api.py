@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -23,7 +24,15 @@ from service.exposition import CONTENT_TYPE, expose
 from service.follower import Follower, Served
 from service.metrics import ApiMetrics
 from service.observing import Observed
-from service.reports import ModelReport, Readiness, report_learner, report_model
+from service.prediction import Rows
+from service.reports import (
+    ImportanceReport,
+    ModelReport,
+    Readiness,
+    report_importance,
+    report_learner,
+    report_model,
+)
 
 PREDICT = "/predict"
 LARGE = 65_536  # bytes of a body that takes milliseconds: a thread hop of 0.1 ms is little to it
@@ -49,12 +58,16 @@ class Predict:
         self._metrics = parts.metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request: a small one on the loop, a large one beside it."""
+        """Answer one request: a small one on the loop, a large one or its reasons beside it."""
         started = perf_counter()
         try:
             body = await read_body(scope, receive, self._limits)
-            large = len(body) > LARGE
-            response = await asyncio.to_thread(self._answer, body) if large else self._answer(body)
+            if len(body) > LARGE:
+                response = await asyncio.to_thread(lambda: self._answer(*self._read(body)))
+            else:
+                served, rows = self._read(body)
+                answer = partial(self._answer, served, rows)
+                response = await asyncio.to_thread(answer) if rows.explain else answer()
         except (HTTPException, RequestError, NotReady) as error:
             response = problems.problem(error, scope["path"])
         except ClientDisconnect:
@@ -62,9 +75,11 @@ class Predict:
         await response(scope, receive, send)
         self._metrics.predict_duration.observe(perf_counter() - started)
 
-    def _answer(self, body: bytearray) -> Response:
+    def _read(self, body: bytearray) -> tuple[Served, Rows]:
         served = current(self._follower)  # read once: a swap in between cannot mix two versions
-        rows = served.door.read(body)
+        return served, served.door.read(body)
+
+    def _answer(self, served: Served, rows: Rows) -> Response:
         answer = served.door.answer(rows, served.snapshot.model, served.stamp)
         self._metrics.predictions.inc(len(rows.features))
         self._metrics.features_ignored.inc(rows.ignored)
@@ -128,6 +143,11 @@ def add_state(app: FastAPI, parts: Parts) -> None:
     async def model() -> ModelReport:
         """Describe the model that answers: specification, features, losses, offsets."""
         return report_model(current(parts.follower))
+
+    @app.get("/model/importance", responses=openapi.NO_IMPORTANCE)
+    def importance() -> ImportanceReport:
+        """Tell how much every feature matters to the model that answers."""
+        return report_importance(current(parts.follower))
 
     @app.get("/healthz/live")
     async def live() -> dict[str, str]:

@@ -29,6 +29,7 @@ REFUSALS = {
     422: "The body does not fit: every fault is listed with its JSON pointer.",
     503: "There is no snapshot to answer from yet.",
 }
+EXPLAIN = "Whether answers say why; of the bank reboosted_trees only."
 TEXT: dict[int | str, dict[str, Any]] = {
     200: {"description": "Prometheus' text format.", "content": {"text/plain": {}}}
 }
@@ -43,6 +44,9 @@ def refusal(status: int) -> dict[str, Any]:
 
 
 NOT_READY: dict[int | str, dict[str, Any]] = {503: refusal(503)}
+NO_IMPORTANCE = NOT_READY | {
+    422: refusal(422) | {"description": "The bank that answers has no trees to ask."}
+}
 
 
 def install(app: FastAPI, settings: Settings) -> None:
@@ -80,16 +84,18 @@ def components(door: Door, settings: Settings) -> dict[str, Any]:
         told["default"] = None  # what decodes an absent number says nan, which JSON does not know
     rows = {"anyOf": [{"$ref": f"{REF}Row"}, {"$ref": f"{REF}Features"}]}
     instances = {"type": "array", "items": rows, "maxItems": settings.api.max_rows}
+    explain = {"type": "boolean", "default": False, "description": EXPLAIN}
     schemas["Rows"] = {
         "title": "Rows",
         "type": "object",
-        "properties": {"instances": instances},
+        "properties": {"instances": instances, "explain": explain},
         "required": ["instances"],
     }
-    schemas["Asked"] = {"title": "Asked", "allOf": [{"$ref": f"{REF}Row"}]}
+    asked = {"explain": explain}
     if settings.task.kind == "regression":
-        schemas["Asked"]["properties"] = {"interval": INTERVAL}
-        schemas["Rows"]["properties"]["interval"] = INTERVAL
+        asked["interval"] = schemas["Rows"]["properties"]["interval"] = INTERVAL
+    row = {"$ref": f"{REF}Row"}
+    schemas["Asked"] = {"title": "Asked", "allOf": [row], "properties": asked}
     return schemas
 
 

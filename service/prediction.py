@@ -9,6 +9,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from starlette.exceptions import HTTPException
 
+from models.encoding import Table
+from models.explain import REFUSAL
 from models.intervals import LEVELS
 from models.labels import Labels
 from models.model import Model
@@ -42,9 +44,20 @@ class Interval(msgspec.Struct, frozen=True):
     high: float | None
 
 
+class Explanation(msgspec.Struct, frozen=True):
+    """Why a score is what it is: base, contributions, label lags and mixing add up to it."""
+
+    score: float
+    base: float
+    contributions: dict[str, float]
+    label_lags: dict[str, float]
+    mixing: float
+    recent_label_parts: dict[str, float]
+
+
 class Prediction(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What the model says of one row; probabilities of a classification only, and null for a loss
-    that has none.
+    that has none; explanations when asked for, those of every class where there are several.
     """
 
     prediction: bool | int | float | str
@@ -53,6 +66,8 @@ class Prediction(msgspec.Struct, kw_only=True, omit_defaults=True):
     score: float
     interval: Interval | UnsetType = UNSET
     id: str | UnsetType = UNSET
+    explanation: Explanation | UnsetType = UNSET
+    explanations: dict[str, Explanation] | UnsetType = UNSET
 
 
 class Answer(Prediction, kw_only=True, omit_defaults=True):
@@ -76,6 +91,7 @@ class Rows(NamedTuple):
     single: bool
     ignored: int  # features that the schema does not know
     level: float | None  # of the intervals that are asked for
+    explain: bool  # whether answers say why
 
 
 Level = Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
@@ -106,6 +122,7 @@ class Door:
                 ("id", str | None, None),
                 ("instances", list[msgspec.Raw] | UnsetType, UNSET),
                 ("interval", Level | None, None),
+                ("explain", bool, False),
             ],
         )
         self.Row = row
@@ -134,8 +151,10 @@ class Door:
             if level is not None and self._classes:
                 self._refuse(body)
             if request.instances is UNSET:
-                return Rows([request.features], [request.id], True, self._ignored(text), level)
-            return self._many(request.instances, level)
+                ignored = self._ignored(text)
+                ids = [request.id]
+                return Rows([request.features], ids, True, ignored, level, request.explain)
+            return self._many(request.instances, level, request.explain)
         except msgspec.ValidationError as err:
             self._refuse(body, err)
         except (msgspec.DecodeError, UnicodeDecodeError) as err:
@@ -145,7 +164,8 @@ class Door:
 
     def answer(self, rows: Rows, model: Model, stamp: Stamp) -> bytes:
         """Predict the rows and write the answer."""
-        found = model.predict_table(self._decoder.tabulate_features(rows.features))
+        table = self._decoder.tabulate_features(rows.features)
+        found = model.predict_table(table)
         values, scores = model.predictions(found), found.tolist()
         if not all(math.isfinite(sum(row)) for row in scores):
             raise NotReady(f"version {stamp.version} predicts what is no number: it has diverged")
@@ -166,9 +186,22 @@ class Door:
         for each, name in zip(said, rows.ids, strict=True):
             if name is not None:
                 each["id"] = name
+        if rows.explain:
+            self._explain(said, model, table)
         if rows.single:
             return msgspec.json.encode(Answer(**said[0], model=stamp))
         return msgspec.json.encode(Answers([Prediction(**each) for each in said], stamp))
+
+    def _explain(self, said: list[dict[str, Any]], model: Model, table: Table) -> None:
+        """Say with every prediction why; of several classes those of all, and the predicted one."""
+        if not model.explicable:
+            raise RequestError([("#/explain", REFUSAL)])
+        for each, found in zip(said, model.explain_table(table), strict=True):
+            reasons = [Explanation(**reason._asdict()) for reason in found]
+            each["explanation"] = reasons[0]
+            if len(reasons) > 1:
+                each["explanation"] = reasons[self._classes.index(each["prediction"])]
+                each["explanations"] = dict(zip(self._texts, reasons, strict=True))
 
     def _classify(self, shares: list[float], chosen: int, scores: list[float]) -> dict[str, Any]:
         """Word one prediction; a binary task is asked for its positive class, the second."""
@@ -185,12 +218,12 @@ class Door:
             detail = f"{rows} instances, api.max_rows is {self._max_rows}: send them in parts"
             raise HTTPException(413, detail)
 
-    def _many(self, instances: list[msgspec.Raw], level: float | None) -> Rows:
+    def _many(self, instances: list[msgspec.Raw], level: float | None, explain: bool) -> Rows:
         self._count(len(instances))
         rows = [self._row(raw) for raw in instances]
         ignored = sum(map(self._ignored, instances))
         features, ids = [row.features for row in rows], [row.id for row in rows]
-        return Rows(features, ids, False, ignored, level)
+        return Rows(features, ids, False, ignored, level, explain)
 
     def _row(self, raw: msgspec.Raw) -> Any:
         """Read `{"features": {...}, "id"}`, or bare features: one of them may have that name."""
@@ -223,6 +256,8 @@ class Door:
         if ("features" in request) is ("instances" in request):
             yield "#", EITHER
         yield from self._level_faults(request.get("interval"))
+        if not isinstance(wanted := request.get("explain", False), bool):
+            yield "#/explain", f"{show(wanted)} where true or false belongs"
         if "features" in request:
             yield from self._row_faults(request, "#")
         elif not isinstance(instances := request.get("instances", []), list):

@@ -7,9 +7,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.baselines import PREDICTORS
+from models.explain import REFUSAL
 from models.intervals import LEVELS
 from models.types import Mat, Vec
 from models.verbs import reveal
+from service.errors import RequestError
 from service.follower import Learner, Served
 
 Number = float | None  # null where nothing was seen yet
@@ -81,6 +83,26 @@ class ModelReport(BaseModel):
     )
 
 
+class Importance(BaseModel):
+    """How much one feature or label lag matters by and large."""
+
+    name: str
+    kind: str = Field(description="feature or label lag")
+    share: float = Field(description="Of the variance that all cuts of the trees explain.")
+    recent_label_part: Number = Field(
+        description="Of a category's share: what comes by the mean label of its values of late."
+    )
+
+
+class ImportanceReport(BaseModel):
+    """What matters to the model that answers now, in falling order."""
+
+    version: int = Field(description="Of the snapshot; it only grows.")
+    events_learned: int
+    snapshot_time: str
+    importance: list[Importance]
+
+
 class LearnerReport(BaseModel):
     """What is known of the learner."""
 
@@ -140,6 +162,19 @@ def coverages(shares: Vec) -> list[Coverage]:
     """Pair the tracked levels with the shares of labels inside, (8,)."""
     pairs = zip(LEVELS, numbers(shares), strict=True)
     return [Coverage(level=level, coverage=share) for level, share in pairs]
+
+
+def report_importance(served: Served) -> ImportanceReport:
+    """Tell what matters to the model that is served, or why that cannot be told."""
+    model, stamp = served.snapshot.model, served.stamp
+    if not model.explicable:
+        raise RequestError([("#", REFUSAL)])
+    return ImportanceReport(
+        version=stamp.version,
+        events_learned=stamp.events_learned,
+        snapshot_time=stamp.snapshot_time,
+        importance=[Importance(**share._asdict()) for share in model.importance()],
+    )
 
 
 def report_learner(learner: Learner) -> LearnerReport:
