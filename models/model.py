@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from models import intervals as residual_intervals
 from models import labels as task_labels
+from models.banks.reboosted import rates
 from models.booster import learn_many, losses, predictions, score_many, widen
 from models.build import BANKS, build, check, from_arrays, normalise_spec, serving_arrays, to_arrays
 from models.columns import Columns
@@ -227,7 +228,8 @@ class Model:
             For a bank whose scores cannot be explained; the message names one that can.
         """
         encoder = self._columns()
-        return reasons(encoder, explain_many(self.booster, encoder.encode_many(table)))
+        found = explain_many(self.booster, encoder.encode_many(table))
+        return reasons(encoder, self._lag_rates(), found)
 
     def importance(self) -> list[Share]:
         """Return features and label lags by how much they matter to the model as it stands.
@@ -240,7 +242,8 @@ class Model:
         ModelError
             For a bank without trees to ask; the message names one that has.
         """
-        return shares(self._columns(), gains(self.booster))
+        columns = self._columns()
+        return shares(columns, self._lag_rates(), gains(self.booster))
 
     # What people call: dicts or a DataFrame, labels as they are.
 
@@ -446,6 +449,9 @@ class Model:
         return cls.from_arrays(
             header["model"], {name: array.copy() for name, array in arrays.items()}
         )
+
+    def _lag_rates(self) -> Sequence[float]:
+        return rates("label_lags", self.spec["bank"].get("label_lags"))
 
     def _tabulate(self, rows: Any) -> Table:
         return tabulate(self.encoder.schema, rows, lenient=self.encoder.told.auto)

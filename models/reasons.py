@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from models.banks.reboosted_state import LAG_RATES
 from models.columns import WIDTHS, Columns
 from models.explain import Explanation
 from models.types import Vec
-
-LAGS = tuple(f"label lag {rate:g}" for rate in LAG_RATES)
 
 
 class Reason(NamedTuple):
@@ -37,22 +34,26 @@ class Share(NamedTuple):
     recent_label_part: float | None = None  # of a category's share: by its mean label
 
 
-def reasons(encoder: Columns, found: Explanation) -> list[list[Reason]]:
-    """Return the reasons of every event (B) and output (m) by the names of the features."""
+def reasons(encoder: Columns, rates: Sequence[float], found: Explanation) -> list[list[Reason]]:
+    """Return the reasons of every event (B) and output (m) by the names of the features; label lags
+    are named by their rates (5,).
+    """
     B, m = found.scores.shape
-    return [[_reason(encoder, found, (r, c)) for c in range(m)] for r in range(B)]
+    return [[_reason(encoder, rates, found, (r, c)) for c in range(m)] for r in range(B)]
 
 
-def _reason(encoder: Columns, found: Explanation, place: tuple[int, int]) -> Reason:
+def _reason(
+    encoder: Columns, rates: Sequence[float], found: Explanation, place: tuple[int, int]
+) -> Reason:
     score, base, mixing = (float(each[place]) for each in (found.scores, found.base, found.mixing))
-    contributions, lags, parts = _named(encoder, found.contributions[place])
+    contributions, lags, parts = _named(encoder, rates, found.contributions[place])
     return Reason(score, base, contributions, lags, mixing, parts)
 
 
-def shares(encoder: Columns, gains: Vec) -> list[Share]:
+def shares(encoder: Columns, rates: Sequence[float], gains: Vec) -> list[Share]:
     """Return features and label lags in falling order of their gains (d + 5,)."""
     total = float(gains.sum())
-    features, lags, parts = _named(encoder, gains / total if total > 0.0 else gains)
+    features, lags, parts = _named(encoder, rates, gains / total if total > 0.0 else gains)
     listed = [Share(name, "feature", share, parts.get(name)) for name, share in features.items()]
     listed += [Share(name, "label lag", share) for name, share in lags.items()]
     return sorted(listed, key=lambda one: -one.share)
@@ -61,7 +62,7 @@ def shares(encoder: Columns, gains: Vec) -> list[Share]:
 Named = tuple[dict[str, float], dict[str, float], dict[str, float]]
 
 
-def _named(encoder: Columns, values: Vec) -> Named:
+def _named(encoder: Columns, rates: Sequence[float], values: Vec) -> Named:
     """Name the values (d + 5,) of columns: features, label lags, and the parts of categories that
     come by the mean label.
     """
@@ -73,4 +74,5 @@ def _named(encoder: Columns, values: Vec) -> Named:
         whole[name] = sum(told[first : first + WIDTHS[kind]])
         if kind == "category":
             parts[name] = told[first]
-    return whole, dict(zip(LAGS, told[encoder.width :], strict=True)), parts
+    lags = (f"label lag {rate:g}" for rate in rates)
+    return whole, dict(zip(lags, told[encoder.width :], strict=True)), parts

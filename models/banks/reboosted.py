@@ -20,7 +20,7 @@ from models.types import SQUARE, ModelError, Param, Part
 LINKS = {"logistic": 1, "poisson": 2}
 LOSSES = ("squared", "logistic", "absolute", "quantile", "huber", "poisson")
 RATES = {  # where the specification says none, and the largest
-    "leaf_rates": ((0.7, 0.1, 0.4, 1.0, 0.0), 2.0),  # the first takes AdaGrad's steps
+    "leaf_rates": ((0.7, 0.1, 0.4, 1.0), 2.0),  # the first takes AdaGrad's steps
     "label_lags": ((1.0, 0.5, 0.2, 0.05, 0.01), 1.0),
 }
 RANGES = {  # of what a structure can be told
@@ -46,7 +46,7 @@ def setup(full: Mapping[str, Any]) -> Setup:
     own = full["bank"]
     return Setup(
         structures=structures(own["structures"]),
-        rates=rates("leaf_rates", own["leaf_rates"]),
+        rates=(*rates("leaf_rates", own["leaf_rates"]), 0.0),  # the last one keeps still
         lag_rates=rates("label_lags", own["label_lags"]),
         budget=own["budget"],
         memory=int(own["max_memory"] * 1e6),
@@ -56,20 +56,22 @@ def setup(full: Mapping[str, Any]) -> Setup:
 
 
 def rates(name: str, given: Any) -> tuple[float, ...]:
-    """Return the five rates of a list, or the default ones.
+    """Return the rates of a list, or the default ones.
 
     Raises
     ------
     ModelError
-        It is no list of five numbers from 0 on, or one is too large.
+        It is no list of as many numbers in their range.
     """
     default, most = RATES[name]
     if given is None:
         return default
     fits = isinstance(given, list | tuple) and len(given) == len(default)
-    if not fits or not all(_is_number(one) and 0 <= one <= most for one in given):
+    fits = fits and all(_is_number(one) and 0 <= one <= most for one in given)
+    if not fits or (name == "label_lags" and len(set(given)) < len(given)):
+        what = "different numbers" if name == "label_lags" else "numbers"
         raise ModelError(
-            f"bank.{name}: {given!r:.80} is no list of {len(default)} numbers from 0 to {most:g}; "
+            f"bank.{name}: {given!r:.80} is no list of {len(default)} {what} from 0 to {most:g}; "
             f"the default is {list(default)}"
         )
     return tuple(map(float, given))
@@ -157,7 +159,7 @@ REBOOSTED_TREES = Part(
         Param(
             "leaf_rates",
             None,
-            "of the five leaf learners: AdaGrad's, three constant ones, one that stands still",
+            "of the leaf learners: AdaGrad's, and three constant ones; a fifth keeps still",
             check=partial(rates, "leaf_rates"),
         ),
         Param(

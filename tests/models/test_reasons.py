@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import models
-from models.reasons import LAGS
+from models.banks.reboosted import rates
 from tests.models.test_reboosted import SMALL
 
+LAGS = tuple(f"label lag {rate:g}" for rate in rates("label_lags", None))
 SCHEMA = {
     "plan": "category",
     "age": "number",

@@ -328,24 +328,24 @@ def test_prefixes_that_are_none_are_nothing():
 @pytest.mark.parametrize(
     ("told", "says"),
     [
-        ({"leaf_rates": [0.1]}, r"bank\.leaf_rates: \[0\.1\] is no list of 5 numbers from 0 to 2"),
-        ({"leaf_rates": [0.7, 0.1, 0.4, 3.0, 0]}, "from 0 to 2"),
+        ({"leaf_rates": [0.1]}, r"bank\.leaf_rates: \[0\.1\] is no list of 4 numbers from 0 to 2"),
+        ({"leaf_rates": [0.7, 0.1, 0.4, 3.0]}, "from 0 to 2"),
         ({"label_lags": [1, 1, 1, 1, True]}, "from 0 to 1"),
         ({"label_lags": "fast"}, r"bank\.label_lags: 'fast' is no list"),
     ],
 )
 def test_rates_are_checked(told, says):
-    """Five numbers in their range, and what the default is."""
+    """As many numbers as there are, in their range, and what the default is."""
     with pytest.raises(models.ModelError, match=says):
         build(**told)
 
 
 def test_rates_are_used():
     """Leaves that stand still leave every offset 0; a lag of rate 1 is the last label."""
-    still = build(leaf_rates=[0, 0, 0, 0, 0], label_lags=[1, 0.5, 0, 0, 0])
+    still = build(leaf_rates=[0, 0, 0, 0], label_lags=[1, 0.5, 0.1, 0.2, 0])
     X, y = stream(300)
     models.learn_many(still, X, y)
 
-    assert all(not one.rows[:, :, 1:6].any() for one in still.bank.trees)
+    assert all(not one.rows[:, :, 1:5].any() for one in still.bank.trees)
     assert still.bank.lags[0] == 0.5 + 0.5 * np.sign(y[-1] - 0.5)
-    assert still.bank.lags[2] == 0.0
+    assert still.bank.lags[4] == 0.0
