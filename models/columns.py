@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from models.encoding import Encoder, Table
 from models.schema import Schema, of_kind
+from models.texts import BUCKETS
+from models.times import SHOWN, mark_shown
 from models.types import LABEL_LIMIT, Ints, Mat, Vec
 from models.values import MISSING, NEW
 from models.verbs import kernel
@@ -19,7 +21,14 @@ from models.verbs import kernel
 SLOTS = 4_096  # values of one category that have a mean of their own; the others share by hash
 PRIOR = 10.0  # events that the mean of all labels counts for in a value's mean
 MEMORY = 2_000.0  # events that a value's mean remembers, so that it follows a drift
-WIDTHS = {"number": 1, "boolean": 1, "category": 2}  # columns of a feature
+SHOWS: dict[str, tuple[str, ...]] = {  # columns of a feature, by what follows its name
+    "number": ("",),
+    "boolean": ("",),
+    "category": (" mean label", " order"),
+    "datetime": tuple(f" {shown}" for shown in SHOWN),
+    "text": tuple(f" words{i + 1}" for i in range(BUCKETS)),
+}
+WIDTHS = {kind: len(shown) for kind, shown in SHOWS.items()}
 
 
 class ColumnsState(NamedTuple):
@@ -37,12 +46,13 @@ class Columns(Encoder):
 
     A number is itself, a boolean 0 or 1, NaN where missing. A category is two columns: the mean
     label of its value so far, drawn to the mean of all labels while it is rare (target statistics
-    in stream order, so that no event sees its own label), and the order of its first sight.
+    in stream order, so that no event sees its own label), and the order of its first sight. A
+    datetime is three columns, hour, weekday and month, a text the counts of its words by hash.
 
     Parameters
     ----------
     schema
-        Feature name to kind: `number`, `boolean` or `category`.
+        Feature name to kind: `number`, `boolean`, `category`, `datetime` or `text`.
     state
         Arrays to go on from; a fresh state without.
 
@@ -73,9 +83,9 @@ class Columns(Encoder):
         at = 0
         for name in _order(self.told):
             self.places[name], at = at, at + WIDTHS[self.schema[name]]
-        self._numbers, self._booleans, self._categories = (
+        self._numbers, self._booleans, self._categories, self._times, self._texts = (
             np.array([self.places[name] for name in names], np.int64)
-            for names in (self.numbers, self.booleans, self.categories)
+            for names in of_kind(self.schema)
         )
 
     @property
@@ -108,8 +118,7 @@ class Columns(Encoder):
         """Return the names of the columns of an encoded vector, without room for others."""
         named: list[str] = []
         for name in _order(told):
-            category = told.kinds[name] == "category"
-            named += [f"{name} mean label", f"{name} order"] if category else [name]
+            named += [name + shown for shown in SHOWS[told.kinds[name]]]
         return tuple(named)
 
     def fill(self, table: Table, codes: Ints, w: Vec | None, y: Vec | None) -> Mat:
@@ -119,6 +128,10 @@ class Columns(Encoder):
         X = np.full((len(table.numbers), self.width), np.nan)
         X[:, self._numbers] = table.numbers
         X[:, self._booleans] = table.booleans
+        if self.times:
+            mark_shown(table.times, X, self._times)
+        for texts, place in zip(table.texts, self._texts.tolist(), strict=True):
+            self.buckets.count(texts, X, place)
         if w is None:
             _encode(self.state, codes, X, self._categories)
         else:
@@ -128,8 +141,8 @@ class Columns(Encoder):
 
 
 def _order(told: Schema) -> Iterable[str]:
-    """Return the features in the order of their columns: numbers, booleans, categories; that of
-    the schema where features may join, so that those before them stay in place.
+    """Return the features in the order of their columns: kind by kind; that of the schema where
+    features may join, so that those before them stay in place.
     """
     return told.kinds if told.auto else chain(*of_kind(told.kinds))
 

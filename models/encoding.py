@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.schema import Schema, checked, of_kind
+from models.texts import BUCKETS, Buckets, draw_together
+from models.times import SHOWN, mark_cycles
 from models.types import Ints, Mat, ModelError, Vec
 from models.values import MEMO, MISSING, Values
 from models.verbs import kernel
@@ -19,6 +21,8 @@ SCORE_LIMIT = 1e6  # of the encoded number, in standard deviations
 OTHERS = 8  # codes 1..8: values that came when all codes were taken, by hash
 SEEN = 23  # codes 9..31: the first distinct values, in order of first sight
 CODES = 1 + OTHERS + SEEN  # columns of one category; code 0 is missing
+CYCLES = 2 * len(SHOWN)  # columns of one datetime: a sine and a cosine each
+NONE = np.empty((0, 0))
 
 
 class Table(NamedTuple):
@@ -27,6 +31,8 @@ class Table(NamedTuple):
     numbers: Mat  # (B, n) NaN where missing, otherwise finite
     booleans: Mat  # (B, b) 1.0 or 0.0, NaN where missing
     categories: Sequence[Sequence[str | None]]  # c columns of B values
+    times: Mat = NONE  # (B, t) seconds of the wall clock since 1970, NaN where missing
+    texts: Sequence[Sequence[str | None]] = ()  # columns of B texts
 
 
 class EncoderState(NamedTuple):
@@ -45,7 +51,7 @@ class Encoder:
     Parameters
     ----------
     schema
-        Feature name to kind: `number`, `boolean` or `category`.
+        Feature name to kind: `number`, `boolean`, `category`, `datetime` or `text`.
     state
         Arrays to go on from; a fresh state without.
 
@@ -78,9 +84,11 @@ class Encoder:
                 "as they are; name every feature and its kind, or take that bank"
             )
         self.schema = self.told.kinds
-        self.numbers, self.booleans, self.categories = of_kind(self.schema)
+        groups = of_kind(self.schema)
+        self.numbers, self.booleans, self.categories, self.times, self.texts = groups
         self.state = self.fresh(len(self.numbers), len(self.categories)) if state is None else state
         self.columns = self.columns_of(self.told)
+        self.buckets = Buckets()
         room = MEMO // max(1, len(self.categories))
         self._values = [
             Values(self.state.keys[i], self.state.known[i : i + 1], self.shared, room)
@@ -148,7 +156,7 @@ class Encoder:
             For an array that is missing or does not fit the schema.
         """
         told = schema if isinstance(schema, Schema) else checked(schema)
-        numbers, _, categories = of_kind(told.kinds)
+        numbers, _, categories, _, _ = of_kind(told.kinds)
         fresh = cls.fresh(len(numbers), len(categories))
         found = {name: arrays.get(f"encoder.{name}") for name in fresh._fields}
         for name, expected in fresh._asdict().items():
@@ -171,10 +179,17 @@ class Encoder:
     @staticmethod
     def columns_of(told: Schema) -> tuple[str, ...]:
         """Return the names of the columns of an encoded vector."""
-        numbers, booleans, categories = of_kind(told.kinds)
+        numbers, booleans, categories, times, texts = of_kind(told.kinds)
         codes = ["missing"]
         codes += [f"other{i + 1}" for i in range(OTHERS)] + [f"seen{i + 1}" for i in range(SEEN)]
-        return (*numbers, *booleans, *(f"{name}={code}" for name in categories for code in codes))
+        turns = [f"{wave} of {shown}" for shown in SHOWN for wave in ("sine", "cosine")]
+        return (
+            *numbers,
+            *booleans,
+            *(f"{name}={code}" for name in categories for code in codes),
+            *(f"{name} {turn}" for name in times for turn in turns),
+            *(f"{name} words{i + 1}" for name in texts for i in range(BUCKETS)),
+        )
 
     def fill(self, table: Table, codes: Ints, w: Vec | None, y: Vec | None) -> Mat:
         """Return X (B, d) of events with slots (c, B); with weights (B,), the state learns them."""
@@ -187,7 +202,19 @@ class Encoder:
             _mark_booleans(table.booleans, X, len(self.numbers))
         if self.categories:
             _mark_codes(codes, X, len(self.numbers) + len(self.booleans))
+        if self.times or self.texts:
+            self._mark_told(table, X)
         return X
+
+    def _mark_told(self, table: Table, X: Mat) -> None:
+        """Fill the last columns of X (B, d): what datetimes and texts stand for."""
+        words = self.width - BUCKETS * len(self.texts)
+        if self.times:
+            mark_cycles(table.times, X, words - CYCLES * len(self.times))
+        for i, texts in enumerate(table.texts):
+            self.buckets.count(texts, X, words + i * BUCKETS)
+        if self.texts:
+            draw_together(X, words)
 
 
 @kernel
@@ -248,7 +275,7 @@ def _mark_booleans(booleans: Mat, X: Mat, first: int) -> None:
 @kernel
 def _mark_codes(codes: Ints, X: Mat, first: int) -> None:
     # A value at first sight has no column: it would learn from one event a value, and wildly.
-    X[:, first:] = 0.0
+    X[:, first : first + codes.shape[0] * CODES] = 0.0
     for i in range(codes.shape[0]):
         for k in range(codes.shape[1]):
             slot = codes[i, k]

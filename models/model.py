@@ -53,8 +53,9 @@ class Model:
     spec
         Model specification; None is the default model of the task.
     features
-        Feature name to `number`, `boolean` or `category`; or `auto`, which infers the kind of every
-        feature from its first value, as `"*": "auto"` does for those that a mapping does not name.
+        Feature name to `number`, `boolean`, `category`, `datetime` or `text`; or `auto`, which
+        infers one of the first three from a feature's first value, as `"*": "auto"` does for those
+        that a mapping does not name.
     labels
         Classes, the negative one first for binary. None is 0 and 1 (or false and true) there,
         and refused for multiclass.

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from models.encoding import Table
-from models.schema import infer
+from models.schema import KINDS, infer
+from models.times import is_moment, wall_seconds
 from models.types import Mat, ModelError, plain
 
 VALUE_LIMIT = 1e308  # of a number, on every door
@@ -36,17 +37,23 @@ def tabulate(schema: Mapping[str, str], rows: Any, *, lenient: bool = False) -> 
 
     Examples
     --------
-    >>> tabulate({"age": "number", "country": "category"}, [{"age": 31}, {"country": "PT"}])
-    Table(numbers=array([[31.],
-           [nan]]), booleans=array([], shape=(2, 0), dtype=float64), categories=[[None, 'PT']])
+    >>> table = tabulate({"age": "number", "country": "category"}, [{"age": 31}, {"country": "PT"}])
+    >>> table.numbers.tolist(), table.categories
+    ([[31.0], [nan]], [[None, 'PT']])
     """
     read = _frame_columns if hasattr(rows, "columns") else _columns
     columns = read(schema, rows, lenient)
-    of_kind: dict[str, list[list[Any]]] = {kind: [] for kind in READ}
+    of_kind: dict[str, list[list[Any]]] = {kind: [] for kind in KINDS}
     for name, kind in schema.items():
         of_kind[kind].append(_read(name, kind, columns[name]))
     B = len(rows)
-    return Table(_matrix(of_kind["number"], B), _matrix(of_kind["boolean"], B), of_kind["category"])
+    return Table(
+        numbers=_matrix(of_kind["number"], B),
+        booleans=_matrix(of_kind["boolean"], B),
+        categories=of_kind["category"],
+        times=wall_seconds(of_kind["datetime"], B),
+        texts=of_kind["text"],
+    )
 
 
 def discover(known: Mapping[str, str], rows: Any, w: Any) -> list[tuple[int, dict[str, str]]]:
@@ -137,7 +144,7 @@ def _refuse_unknown(schema: Mapping[str, str], names: Any) -> None:
 def _read(name: str, kind: str, values: Sequence[Any]) -> list[Any]:
     read = READ[kind]
     try:
-        return [read(plain(value)) for value in values]
+        return [read(value if kind == "datetime" else plain(value)) for value in values]
     except ValueError as error:
         raise ModelError(f"features.{name}: {error}") from error
 
@@ -160,16 +167,33 @@ def _boolean(value: Any) -> float:
     return float(value)
 
 
-def _category(value: Any) -> str | None:
+def _text(value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{value!r} is not a text; pass one, or None where it is missing")
     return value
 
 
+def _moment(value: Any) -> str | None:
+    """Return a date and time as a text; whatever can write itself so is one."""
+    written = value
+    if isinstance(value, np.datetime64):
+        written = str(value.astype("datetime64[s]"))
+    elif hasattr(value, "isoformat"):
+        written = value.isoformat()[:19]  # without an offset, which no clock shows
+    if written is not None and not (isinstance(written, str) and is_moment(written)):
+        raise ValueError(
+            f"{value!r} is not a date and time; pass a datetime, or a text such as "
+            "'2026-11-20T10:00:00+01:00', or None where it is missing"
+        )
+    return written
+
+
 READ: dict[str, Callable[[Any], Any]] = {
     "number": _number,
     "boolean": _boolean,
-    "category": _category,
+    "category": _text,
+    "datetime": _moment,
+    "text": _text,
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from models.types import ModelError
 
-KINDS = ("number", "boolean", "category")
+KINDS = ("number", "boolean", "category", "datetime", "text")  # the last two only when told
 AUTO, REST = "auto", "*"  # the word for a kind to be inferred, and what stands for other features
 
 
@@ -89,9 +89,7 @@ def infer(value: object) -> str | None:
 
 
 def of_kind(kinds: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """Return the names of the numbers, the booleans and the categories, in the order of the
-    schema.
-    """
+    """Return the names of the features of each of `KINDS`, in the order of the schema."""
     return (tuple(name for name, of in kinds.items() if of == kind) for kind in KINDS)
 
 

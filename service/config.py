@@ -44,6 +44,7 @@ RESERVED = {
 }
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Port = Annotated[int, Field(ge=1, le=65_535)]
+Kind = Literal["number", "category", "boolean", "datetime", "text", "auto"]
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 
 
@@ -176,7 +177,7 @@ class Task(Section):
 class Features(Section):
     """What an event is described by."""
 
-    columns: dict[str, Literal["number", "category", "boolean", "auto"]] = Field(
+    columns: dict[str, Kind] = Field(
         default={"*": "auto"},
         alias="schema",
         min_length=1,

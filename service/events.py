@@ -13,6 +13,7 @@ import numpy as np
 from models.encoding import Table
 from models.labels import Labels
 from models.schema import Schema, checked, infer
+from models.times import PATTERN, wall_seconds
 from models.types import Mat, Vec
 from service.errors import ConfigError, EventError
 from service.faults import EPOCH_MS, LIMIT, Instant, Rules, explain, feature_faults, show
@@ -23,7 +24,14 @@ Millis = Annotated[float, msgspec.Meta(ge=EPOCH_MS[0], le=EPOCH_MS[1])]
 PIECE = 100  # events decoded in one go
 LITERAL = 2**62  # msgspec has types of smaller integers only
 TOGETHER = 1_000_000  # bytes that are checked in one go: as text they may be four times as many
-KINDS: dict[str, Any] = {"number": Number, "boolean": bool, "category": str}
+Moment = Annotated[str, msgspec.Meta(pattern=PATTERN)]
+KINDS: dict[str, Any] = {
+    "number": Number,
+    "boolean": bool,
+    "category": str,
+    "datetime": Moment,
+    "text": str,
+}
 
 F = TypeVar("F")
 L = TypeVar("L")
@@ -182,13 +190,17 @@ class Decoder:
     def tabulate_features(self, features: Sequence[Any]) -> Table:
         """Return the features of B instances of `FeatureType`, grouped by kind."""
         rows = map(msgspec.structs.astuple, features)
-        n, b, c = map(len, self._groups)
+        n, b, c, t, v = map(len, self._groups)
         B = len(features)
-        if not b + c:  # no column to take out: the rows one after another are the matrix
+        if not b + c + t + v:  # no column to take out: the rows one after another are the matrix
             return Table(_pack(list(rows), n), np.empty((B, 0)), [])
-        columns = list(zip(*rows, strict=True)) or [()] * (n + b + c)
+        columns = list(zip(*rows, strict=True)) or [()] * (n + b + c + t + v)
         numbers, booleans = _pack(columns[:n], B).T, _pack(columns[n : n + b], B).T
-        return Table(numbers.copy("C"), booleans.copy("C"), columns[n + b :])
+        table = Table(numbers.copy("C"), booleans.copy("C"), columns[n + b : n + b + c])
+        if not t + v:
+            return table
+        times, texts = columns[n + b + c : n + b + c + t], columns[n + b + c + t :]
+        return table._replace(times=wall_seconds(times, B), texts=texts)
 
     def faults(self, obj: object, pointer: str) -> list[tuple[str, str]]:
         """List all that is wrong with one features object, each with its JSON pointer."""
@@ -269,7 +281,7 @@ class Decoder:
 
 def _missing(kind: Any) -> float | None:
     """Return what stands for an absent feature: what its column is made of, if it can."""
-    return None if kind is str else math.nan
+    return math.nan if kind in (Number, bool) else None
 
 
 def _pack(rows: list[tuple[Any, ...]], width: int) -> Mat:

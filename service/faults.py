@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from models.labels import Labels
+from models.times import is_moment
 from service.errors import EventError
 
 # Of several faults the first in this order names the code.
@@ -44,7 +45,7 @@ class Fault(NamedTuple):
 class Rules(NamedTuple):
     """What an event must keep to."""
 
-    schema: Mapping[str, str]  # feature to number, boolean or category
+    schema: Mapping[str, str]  # feature to kind
     labels: Labels
     ignore_unknown: bool
     max_bytes: int
@@ -210,6 +211,11 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "number": (_is_number, "a number"),
     "boolean": (lambda value: isinstance(value, bool), "true or false"),
     "category": (lambda value: isinstance(value, str), "a string"),
+    "datetime": (
+        lambda value: isinstance(value, str) and is_moment(value),
+        'a date and time such as "2026-11-20T10:00:00+01:00"',
+    ),
+    "text": (lambda value: isinstance(value, str), "a string"),
 }
 _CHECKS: dict[str, Callable[[object, Rules], Iterator[Fault]]] = {
     "features": _features_faults,

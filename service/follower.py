@@ -6,9 +6,8 @@ import threading
 import time
 from typing import NamedTuple
 
-import numpy as np
-
 from models.encoding import Table
+from models.rows import tabulate
 from service import snapshots
 from service.config import Settings
 from service.events import Decoder
@@ -169,8 +168,4 @@ class Follower:
 
 def empty(snapshot: Snapshot, rows: int) -> Table:
     """Make rows of nothing but missing values."""
-    kinds = list(snapshot.model.encoder.schema.values())
-    numbers, booleans = (
-        np.full((rows, kinds.count(kind)), np.nan) for kind in ("number", "boolean")
-    )
-    return Table(numbers, booleans, [[None] * rows for _ in range(kinds.count("category"))])
+    return tabulate(snapshot.model.encoder.schema, [{}] * rows)

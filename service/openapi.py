@@ -20,7 +20,13 @@ INTERVAL = {
     "maximum": MOST,
     "description": "Ask for intervals that hold this share of labels.",
 }
-EXAMPLES: dict[str, Any] = {"number": 1.5, "category": "a", "boolean": True}
+EXAMPLES: dict[str, Any] = {
+    "number": 1.5,
+    "boolean": True,
+    "category": "a",
+    "datetime": "2026-11-20T10:00:00+01:00",
+    "text": "a few words",
+}
 REFUSALS = {
     400: "The body is not JSON.",
     408: "The body took too long to arrive.",

@@ -19,6 +19,7 @@ from models.format import Arrays
 from models.intervals import intervals, watch_many
 from models.labels import Label
 from models.model import Model
+from models.times import SHOWN, shown_many
 from models.types import LOSS_LIMIT, WEIGHT_LIMIT, Mat, ModelError, Vec
 
 SURE = 1e-15  # a probability is kept between this and 1 - this, as River's own LogLoss does
@@ -26,6 +27,15 @@ NO_FILE = (
     "model: a River model can only be pickled, which Kaboost does not; learn its events again, or "
     "take one of Kaboost's own models"
 )
+
+
+MADE_UP: dict[str, tuple[Any, Any]] = {  # two values of each kind
+    "number": (1.0, 2.5),
+    "boolean": (True, False),
+    "category": ("a", "b"),
+    "datetime": ("2026-11-20T10:00:00", "2027-01-01"),
+    "text": ("one word", "another"),
+}
 
 
 class Seen(NamedTuple):
@@ -46,7 +56,8 @@ class RiverModel(Model):
 
     It is no booster: it has no arrays, so `save`, `load` and whatever else needs them refuse.
     River gets the features of an event as they are, those that are missing left out: numbers as
-    floats, booleans, categories as texts. Labels are False and True for a binary task, class
+    floats, booleans, categories and texts as texts, a missing text as an empty one; of a datetime
+    hour, weekday and month, as numbers. Labels are False and True for a binary task, class
     indices for several classes, numbers for a regression.
 
     Parameters
@@ -56,7 +67,7 @@ class RiverModel(Model):
     spec
         What `river_spec.normalise` takes.
     features
-        Feature name to `number`, `boolean` or `category`.
+        Feature name to `number`, `boolean`, `category`, `datetime` or `text`.
     labels
         As for `Model`.
 
@@ -96,7 +107,6 @@ class RiverModel(Model):
         self.serving_only = False
         self.intervals = intervals() if task == "regression" else None
         self.booster: Any = _Booster(Seen(np.zeros((), np.int64), np.zeros(0), np.zeros(0)))
-        self._names = [_names(features, kind) for kind in ("number", "boolean", "category")]
         C = len(self.labels.classes)
         self._keys: list[Any] = [False, True] if task == "binary" else list(range(C))
 
@@ -174,10 +184,8 @@ class RiverModel(Model):
             When the estimator cannot take what events will bring.
         """
         twin = RiverModel(self.task, self.spec, self.encoder.schema, self.classes_ or None)
-        full: dict[str, Any] = {"number": 1.0, "boolean": True, "category": "a"}
-        other: dict[str, Any] = {"number": 2.5, "boolean": False, "category": "b"}
         kinds = self.encoder.schema.items()
-        rows = [{name: each[kind] for name, kind in kinds} for each in (full, other)] + [{}]
+        rows = [{name: MADE_UP[kind][k] for name, kind in kinds} for k in (0, 1)] + [{}]
         labels: Sequence[Any] = self.classes_ or (0.0, 1.0)
         try:
             for label in [*labels, *labels]:
@@ -224,16 +232,23 @@ class RiverModel(Model):
 
     def _rows(self, table: Table, B: int) -> list[dict[str, Any]]:
         """Return the features of B events by name, without those that are missing."""
-        numbers, booleans, categories = self._names
+        encoder = self.encoder
+        times = [f"{name} {shown}" for name in encoder.times for shown in SHOWN]
         rows: list[dict[str, Any]] = [{} for _ in range(B)]
         for k, values in enumerate(table.numbers.tolist()):
-            rows[k].update((n, v) for n, v in zip(numbers, values, strict=True) if v == v)
+            rows[k].update((n, v) for n, v in zip(encoder.numbers, values, strict=True) if v == v)
         for k, values in enumerate(table.booleans.tolist()):
-            rows[k].update((n, v == 1.0) for n, v in zip(booleans, values, strict=True) if v == v)
-        for name, column in zip(categories, table.categories, strict=True):
+            known = zip(encoder.booleans, values, strict=True)
+            rows[k].update((n, v == 1.0) for n, v in known if v == v)
+        for k, values in enumerate(shown_many(table.times).tolist() if times else ()):
+            rows[k].update((n, v) for n, v in zip(times, values, strict=True) if v == v)
+        for name, column in zip(encoder.categories, table.categories, strict=True):
             for row, value in zip(rows, column, strict=True):
                 if value is not None:
                     row[name] = value
+        for name, column in zip(encoder.texts, table.texts, strict=True):
+            for row, value in zip(rows, column, strict=True):
+                row[name] = value or ""  # what counts words fails where there is nothing to read
         return rows
 
     def _learn(self, x: dict[str, Any], y: float, w: float) -> None:
@@ -271,10 +286,8 @@ class RiverModel(Model):
 
     def _hint(self) -> str:
         kinds = set(self.encoder.schema.values())
+        if "text" in kinds:
+            return "; it is given texts as they are: begin steps with feature_extraction.BagOfWords"
         if "category" in kinds and not any(s["on"] == "category" for s in self.spec["steps"]):
             return "; where it takes no texts set one_hot: true beside river"
         return "; River's documentation tells what it takes"
-
-
-def _names(schema: Mapping[str, str], kind: str) -> list[str]:
-    return [name for name, each in schema.items() if each == kind]
