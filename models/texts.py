@@ -41,11 +41,9 @@ class Buckets(dict[str, int]):
 
         A word is a run of letters, digits and underscores, in whichever case.
         """
-        parts = [b"" if text is None else self._read(text) for text in texts]
-        sizes = np.fromiter(map(len, parts), np.int64, len(parts))
-        gone = np.fromiter((text is None for text in texts), np.bool_, len(parts))
-        sizes[gone] = -1
-        _tally(np.frombuffer(bytearray().join(parts), np.uint8), sizes, X, first)
+        parts = [None if text is None else self._read(text) for text in texts]
+        sizes = np.array([-1 if part is None else len(part) for part in parts], np.int64)
+        _tally(np.frombuffer(bytearray().join(filter(None, parts)), np.uint8), sizes, X, first)
 
     def _read(self, text: str) -> bytes:
         return bytes(map(self.__getitem__, _words(text.casefold())))

@@ -58,7 +58,8 @@ def wall_seconds(columns: Sequence[Sequence[str | None]], B: int) -> Mat:
     for j, texts in enumerate(columns):
         heads = [text[:_KEPT].upper() if text else "" for text in texts]
         moments = np.array(heads, "datetime64[s]")
-        seconds[:, j] = np.where(np.isnat(moments), np.nan, moments.astype(np.int64))
+        seconds[:, j] = moments.view(np.int64)
+        seconds[np.isnat(moments), j] = np.nan
     return seconds
 
 

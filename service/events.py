@@ -10,7 +10,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import msgspec
 import numpy as np
 
-from models.encoding import Table
+from models.encoding import NONE, Table
 from models.labels import Labels
 from models.schema import Schema, checked, infer
 from models.times import PATTERN, wall_seconds
@@ -196,11 +196,9 @@ class Decoder:
             return Table(_pack(list(rows), n), np.empty((B, 0)), [])
         columns = list(zip(*rows, strict=True)) or [()] * (n + b + c + t + v)
         numbers, booleans = _pack(columns[:n], B).T, _pack(columns[n : n + b], B).T
-        table = Table(numbers.copy("C"), booleans.copy("C"), columns[n + b : n + b + c])
-        if not t + v:
-            return table
-        times, texts = columns[n + b + c : n + b + c + t], columns[n + b + c + t :]
-        return table._replace(times=wall_seconds(times, B), texts=texts)
+        categories, told = columns[n + b : n + b + c], columns[n + b + c :]
+        times = wall_seconds(told[:t], B) if t else NONE
+        return Table(numbers.copy("C"), booleans.copy("C"), categories, times, told[t:])
 
     def faults(self, obj: object, pointer: str) -> list[tuple[str, str]]:
         """List all that is wrong with one features object, each with its JSON pointer."""

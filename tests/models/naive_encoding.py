@@ -2,6 +2,10 @@
 
 import hashlib
 import math
+import re
+from datetime import datetime
+
+import numpy as np
 
 
 class NaiveEncoder:
@@ -15,10 +19,10 @@ class NaiveEncoder:
         self.values = {name: [] for name in schema}  # of a category, in order of first sight
 
     def encode(self, row):
-        parts = {"number": [], "boolean": [], "category": []}
+        parts = {"number": [], "boolean": [], "category": [], "datetime": [], "text": []}
         for name, kind in self.schema.items():
             parts[kind] += getattr(self, kind)(name, row.get(name))
-        return parts["number"] + parts["boolean"] + parts["category"]
+        return [value for part in parts.values() for value in part]
 
     def learn(self, row, weight):
         encoded = self.encode(row)
@@ -64,6 +68,22 @@ class NaiveEncoder:
             return None  # never seen, and there is room: it gets a code after this event
         digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return 1 + int.from_bytes(digest, "little") % 8
+
+    def datetime(self, name, value):
+        if value is None:
+            return [0.0] * 6
+        clock = datetime.fromisoformat(value).replace(microsecond=0)
+        hour = (clock.hour * 3600 + clock.minute * 60 + clock.second) / 3600
+        shares = (hour / 24, clock.weekday() / 7, clock.month / 12)
+        turns = [2 * math.pi * share for share in shares]
+        return [wave(turn) for turn in turns for wave in (math.sin, math.cos)]
+
+    def text(self, name, value):
+        counts = [0] * 64
+        for word in re.findall(r"\w+", (value or "").casefold()):
+            digest = hashlib.blake2b(word.encode(), digest_size=8).digest()
+            counts[int.from_bytes(digest, "little") % 64] += 1
+        return [float(np.log1p(float(min(count, 255)))) for count in counts]
 
     def register(self, name, value):
         if value not in self.values[name] and len(self.values[name]) < 23:

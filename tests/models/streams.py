@@ -17,7 +17,15 @@ from models.encoding import Encoder
 from models.labels import labels
 from models.rows import tabulate
 
-SCHEMA = {"a": "number", "vip": "boolean", "place": "category", "b": "number", "kind": "category"}
+SCHEMA = {
+    "a": "number",
+    "vip": "boolean",
+    "note": "text",
+    "place": "category",
+    "when": "datetime",
+    "b": "number",
+    "kind": "category",
+}
 CLASSES = {"regression": None, "binary": None, "multiclass": ["x", "y", "z"]}
 LARGE = (1e308, -1e308, 1e150, 1e-300, 5e-324, 0.0, -0.0)
 
@@ -35,6 +43,8 @@ def row(rng):
         "vip": bool(rng.random() < 0.5),
         "place": f"p{rng.integers(40)}",
         "kind": str(rng.choice(["", "é", "\ud800", "long" * 100])),
+        "when": f"{rng.integers(1, 10_000):04}-02-2{rng.integers(9)}T0{rng.integers(10)}:10:59.5Z",
+        "note": " ".join(rng.choice(["Éa", "the", "word", "x" * 200, "\ud800"], rng.integers(9))),
     }
     return {name: value for name, value in full.items() if rng.random() < 0.9}
 

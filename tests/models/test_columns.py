@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from models import columns as own
 from models.columns import MEMORY, PRIOR, Columns
 from models.encoding import Table
+from models.rows import tabulate
 from models.types import ModelError
 from models.values import MEMO
 
@@ -23,6 +24,32 @@ EVENTS = st.lists(
 def table(cities, jobs):
     B = len(cities)
     return Table(np.full((B, 1), 7.0), np.full((B, 1), math.nan), [list(cities), list(jobs)])
+
+
+def test_kinds_stand_one_after_another():
+    """Whatever the schema's order: what was there before datetimes and texts has not moved."""
+    encoder = Columns({"note": "text", "when": "datetime", **SCHEMA})
+    row = {"note": "to be", "when": "2026-11-20T10:30:00", "age": 3, "city": "Faro", "vip": True}
+    X = encoder.encode_many(tabulate(encoder.schema, [row, {}]))
+
+    assert Columns(SCHEMA).columns == encoder.columns[:6]
+    assert ("when hour", "when weekday", "when month") == encoder.columns[6:9]
+    assert [f"note words{i + 1}" for i in range(64)] == list(encoder.columns[9:])
+    np.testing.assert_array_equal([3.0, 1.0, 0.0, -1.0, np.nan, np.nan, 10.5, 4.0, 11.0], X[0, :9])
+    assert 2.0 == X[0, 9:].sum()
+    assert np.isnan(X[1]).all()
+
+
+def test_pinned_kinds_stay_where_they_are():
+    """With features that may join the schema's order is that of the columns."""
+    pinned = Columns({"note": "text", "when": "datetime", "*": "auto"})
+    X = pinned.extended({"a": "number"}).encode_many(
+        tabulate({**pinned.schema, "a": "number"}, [{"a": 5.0, "when": "2026-01-05"}])
+    )
+
+    assert ("note words1", "when hour") == (pinned.columns[0], pinned.columns[64])
+    assert [0.0, 0.0, 1.0, 5.0] == X[0, 64:68].tolist()
+    assert np.isnan(X[0, :64]).all()
 
 
 def size_of(encoder):

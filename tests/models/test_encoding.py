@@ -1,6 +1,7 @@
 """The encoder does what docs/encoding.md says, in any batching, compiled or not."""
 
 import doctest
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,14 +11,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import ModelError, encoding
-from models.encoding import CODES, OTHERS, SEEN, Encoder, Table
+from models.encoding import CODES, CYCLES, OTHERS, SEEN, Encoder, Table
 from models.rows import tabulate
+from models.texts import BUCKETS
 from models.values import MEMO, MEMO_LENGTH, UNSEEN
 from tests.models import streams
 from tests.models.naive_encoding import NaiveEncoder
 
 DOCS = Path(__file__).parents[2] / "docs" / "encoding.md"
-SCHEMA = {"n": "number", "c": "category", "b": "boolean", "m": "number"}
+SCHEMA = {
+    "n": "number",
+    "t": "text",
+    "c": "category",
+    "d": "datetime",
+    "b": "boolean",
+    "m": "number",
+}
+
+
+def written(moment):
+    """Write a moment with its offset, in whole minutes as RFC 3339 has them."""
+    text = moment.isoformat()
+    return text if re.fullmatch(r".{19}(\.\d+)?([+-]\d\d:\d\d)?", text) else text[:19]
+
 
 numbers = st.none() | st.floats(-1e308, 1e308) | st.sampled_from([1e308, -1e308, 1e-300, 0.0, 1.0])
 events = st.fixed_dictionaries(
@@ -27,6 +43,8 @@ events = st.fixed_dictionaries(
         "m": numbers,
         "b": st.none() | st.booleans(),
         "c": st.none() | st.text(max_size=2) | st.integers(0, 40).map(str),
+        "d": st.none() | st.datetimes(timezones=st.none() | st.timezones()).map(written),
+        "t": st.none() | st.text(max_size=9) | st.just("to be, or not to be " * 150),
     },
 )
 streams_of_events = st.lists(st.tuples(events, st.sampled_from([0.0, 1.0, 2.5])), max_size=60)
@@ -184,13 +202,21 @@ def test_memory_is_bounded():
 
 
 def test_columns_name_every_place():
-    """The names are as many as the vector is long: numbers, booleans, then 32 for each category."""
+    """The names are as many as the vector is long: numbers, booleans, 32 for each category, six
+    for each datetime, 64 for each text.
+    """
     encoder = Encoder(SCHEMA)
 
     assert encoder.columns[:3] == ("n", "m", "b")
     assert encoder.columns[3:5] == ("c=missing", "c=other1")
-    assert encoder.columns[-1] == f"c=seen{SEEN}"
-    assert encoder.width == 3 + CODES == encoder.encode_many(tabulate(SCHEMA, [{}])).shape[1]
+    assert encoder.columns[2 + CODES] == f"c=seen{SEEN}"
+    assert encoder.columns[3 + CODES] == "d sine of hour"
+    assert encoder.columns[-1] == f"t words{BUCKETS}"
+    assert (
+        encoder.width
+        == 3 + CODES + CYCLES + BUCKETS
+        == encoder.encode_many(tabulate(SCHEMA, [{}])).shape[1]
+    )
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,8 @@ def row(settings: Settings, draw: np.random.Generator) -> dict[str, Any]:
     """Draw one row that fits the schema, some of it missing."""
     made = {"number": draw.normal, "boolean": lambda: bool(draw.integers(2))}
     made["category"] = lambda: ["PT", "DE", "FR"][draw.integers(3)]
+    made["datetime"] = lambda: f"2026-11-{draw.integers(10, 31)}T{draw.integers(10, 24)}:00:00Z"
+    made["text"] = lambda: " ".join(draw.choice(["a", "few", "words"], draw.integers(9)))
     columns = settings.features.columns.items()
     return {name: made[kind]() for name, kind in columns if draw.random() < 0.9}
 

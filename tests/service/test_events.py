@@ -14,11 +14,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from models.labels import Labels, labels
+from models.times import PATTERN
 from service.errors import ConfigError, EventError
 from service.events import Decoder
 from service.faults import CODES, EPOCH_MS, LIMIT, Rules, faults
 
-SCHEMA = {"age": "number", "country": "category", "vip": "boolean", "income": "number"}
+SCHEMA = {
+    "age": "number",
+    "country": "category",
+    "when": "datetime",
+    "vip": "boolean",
+    "note": "text",
+    "income": "number",
+}
 TASKS = {
     "regression": labels("regression"),
     "binary": labels("binary"),
@@ -149,6 +157,15 @@ REFUSED = {
         raw(features='{"vip": "true"}'),
         raw(features='{"vip": 1e400}'),
         raw(features='{"income": 1e309, "age": "x"}'),
+        raw(features='{"when": "yesterday"}'),
+        raw(features='{"when": "2026-02-29"}'),
+        raw(features='{"when": "2026-11-20T10:00"}'),
+        raw(features='{"when": "2026-11-20T10:00:00Z\\n"}'),
+        raw(features='{"when": ""}'),
+        raw(features='{"when": 1763632800000}'),
+        raw(features='{"when": "x", "when": "2026-11-20"}'),
+        raw(features='{"note": 1}'),
+        raw(features='{"note": ["a", "b"]}'),
         raw(features='{"age": "x", "age": 1}'),
     ],
     "not_finite": [
@@ -171,6 +188,13 @@ GOOD = [
     raw(features='{"age": 0.' + "1" * 5000 + "}"),
     raw(features='{"age": 1, "age": 2}'),
     raw(features='{"country": ""}'),
+    raw(features='{"when": null, "note": null}'),
+    raw(features='{"when": "2026-11-20"}'),
+    raw(features='{"when": "2026-11-20T10:00:00"}'),
+    raw(features='{"when": "2026-11-20t10:00:00.123456789z"}'),
+    raw(features='{"when": "2024-02-29 23:59:59-12:30"}'),
+    raw(features='{"note": ""}'),
+    raw(features='{"note": "\\ud83d\\ude00 ' + "word " * 10_000 + '"}'),
     raw(features='{"country": "\\ud83d\\ude00 \\u0000"}'),
     raw(id='""', timestamp='"2026-11-20T10:00:00Z"', weight="0"),
     raw(timestamp='"2026-11-20T10:00:00.123456789+05:30"'),
@@ -247,8 +271,8 @@ def test_a_batch_becomes_arrays() -> None:
     one = decoder()
     values = [
         event({"income": 2, "age": 1, "vip": True, "country": "PT"}, weight=0),
-        event({"vip": False}, label="fine", weight=2.5),
-        event({"age": None, "country": "ES"}),
+        event({"vip": False, "when": "1970-01-02T03:00:00+09:00"}, label="fine", weight=2.5),
+        event({"age": None, "country": "ES", "note": "a b", "when": "1969-12-31"}),
     ]
 
     table, y, w = one.tabulate([one.decode(json.dumps(value).encode()) for value in values])
@@ -256,6 +280,8 @@ def test_a_batch_becomes_arrays() -> None:
     np.testing.assert_array_equal([[1, 2], [math.nan] * 2, [math.nan] * 2], table.numbers)
     np.testing.assert_array_equal([[1], [0], [math.nan]], table.booleans)
     assert [("PT", None, "ES")] == table.categories
+    np.testing.assert_array_equal([[math.nan], [97_200.0], [-86_400.0]], table.times)
+    assert [(None, None, "a b")] == table.texts
     assert [1, 0, 1] == y.tolist()
     assert [0, 2.5, 1] == w.tolist()
     assert table.numbers.flags.c_contiguous
@@ -267,7 +293,8 @@ def test_an_empty_batch_keeps_its_shape() -> None:
 
     assert (0, 2) == table.numbers.shape
     assert (0, 1) == table.booleans.shape
-    assert [()] == table.categories
+    assert [()] == table.categories == table.texts
+    assert (0, 1) == table.times.shape
     assert (0,) == y.shape == w.shape
 
 
@@ -312,6 +339,11 @@ def test_a_message_names_value_and_remedy_and_is_short() -> None:
     ) as err:
         decoder().decode(raw(features='{"age": "' + "x" * 100_000 + '"}'))
     assert len(err.value.message) < 200
+    with pytest.raises(
+        EventError,
+        match=r'^when: "20\.11\.2026" where a date and time such as "2026-.*" or null belongs$',
+    ):
+        decoder().decode(raw(features='{"when": "20.11.2026"}'))
     with pytest.raises(EventError) as err:
         decoder().decode(raw(label='"' + "x" * 100_000 + '"'))
     assert len(err.value.message) < 400
@@ -364,7 +396,12 @@ def test_the_json_schema_of_the_docs_is_that_of_the_code(value: bytes) -> None:
         "maximum": LIMIT,
     }
     verdict = code(value)
-    if verdict != "timestamp" and value != raw(features='{"age": "x", "age": 1}'):
+    text = value.decode("utf-8", "replace") if value else ""
+    if (
+        verdict != "timestamp"
+        and not ("when" in text and verdict)
+        and value != raw(features='{"age": "x", "age": 1}')
+    ):
         assert fits(json.loads(value, parse_int=float), schema) == (verdict is None)
 
 
@@ -382,6 +419,8 @@ SCALARS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
     st.floats(0.9 * LIMIT, 1.7e308),
     st.sampled_from(["fraud", "fine", "1", "", "2026-11-20T10:00:00Z", "2026-11-20T10:00:00"]),
+    st.from_regex(PATTERN),
+    st.sampled_from(["2026-11-20", "2026-02-30", "2026-11-20T10:00:00\n", "2026-11-20T24:00:00"]),
     st.text(max_size=5),
     st.sampled_from([10**308, 10**308 + 1, 10**309, -(10**400), 1, 0, 2.5, 2, 3]),
 )
@@ -408,6 +447,7 @@ def documents(draw: st.DrawFn) -> bytes:
         ["NaN", "Infinity", "1e400", "-1e400", "1" * 5000, '"\\ud800"', "01", "1E5", "-0", "1e-400"]
     )
     good = {"age": "1.5", "income": "-3", "country": '"PT"', "vip": "true"}
+    good |= {"when": '"2026-11-20T10:00:00.5+01:00"', "note": '"a b"'}
     features = draw(objects([*good, "x"], scalars) | st.just(json.dumps({"age": 1})) | scalars)
     label = draw(st.sampled_from(['"fraud"', "1", "true", "0.0"]) | scalars)
     pairs = [("features", features), ("label", label)]
@@ -442,6 +482,7 @@ def test_an_event_or_an_error_and_the_fast_path_agrees_with_the_slow(
     else:
         table, y, w = one.tabulate([one.decode(value)])
         assert np.all(np.isnan(table.numbers) | (np.abs(table.numbers) <= LIMIT))
+        assert np.all(np.isnan(table.times) | (np.abs(table.times) < 1e12))
         assert np.isfinite(y).all()
         assert np.isfinite(w).all()
         assert (w >= 0).all()
