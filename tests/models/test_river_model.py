@@ -13,6 +13,7 @@ import pytest
 from models.adapters import river_spec
 from models.adapters.river_model import RiverModel
 from models.encoding import Table
+from models.rows import tabulate
 from models.types import ModelError
 
 ROOT = Path(__file__).parents[2]
@@ -131,6 +132,53 @@ def test_features_reach_river_as_they_are() -> None:
 
     assert [{"a": 1.5, "flag": True, "colour": "red"}, {}] == model._rows(table, 2)
     assert model._rows(table, 2)[0]["flag"] is True
+
+
+def test_clocks_and_texts_reach_river() -> None:
+    """A clock as three numbers, a text as it is; of a missing text there is nothing to read."""
+    model = make(TREE, features={"when": "datetime", "note": "text"})
+    rows = [{"when": "2026-11-22T06:30:00Z", "note": "To be"}, {}]
+
+    assert [
+        {"when hour": 6.5, "when weekday": 6.0, "when month": 11.0, "note": "To be"},
+        {"note": ""},
+    ] == model._rows(tabulate(model.encoder.schema, rows), 2)
+
+
+BAG = {"river": "feature_extraction.BagOfWords", "params": {"on": "note"}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"river": "naive_bayes.MultinomialNB", "steps": [BAG]},
+        {**LINEAR, "steps": [{**BAG, "on": "category"}]},
+    ],
+)
+def test_river_counts_words(spec: dict[str, Any]) -> None:
+    """River's own counters of words learn from a declared text."""
+    features = {"note": "text", "when": "datetime", "a": "number"}
+    model = make(spec, features=features)
+    model.rehearse()
+    draw = random.Random(7)
+    rows = [
+        {
+            "note": " ".join(draw.sample(["one", "two", "three", "four", "five"], 2)),
+            "a": draw.random(),
+        }
+        for _ in range(400)
+    ]
+    labels = ["leaves" if "five" in row["note"] else "stays" for row in rows]
+    model.learn_many(rows, labels)
+
+    assert labels == model.predict_many(rows).tolist()
+
+
+def test_what_takes_no_texts_is_told_what_counts_them() -> None:
+    """The refusal names the transformer."""
+    model = make(LINEAR, features={"note": "text"})
+    with pytest.raises(ModelError, match=r"begin steps with feature_extraction\.BagOfWords"):
+        model.rehearse()
 
 
 def test_losses_are_those_of_the_baselines() -> None:
