@@ -75,7 +75,8 @@ def progressive(stream: Stream, seconds: float, step: Callable[[Any, Any], float
     scores: list[float] = []
     start = time.process_time()
     for values, y in zip(zip(*columns, strict=True), stream.y.tolist(), strict=True):
-        x = {name: v for name, v in zip(names, values, strict=True) if v == v}
+        given = (v if v == v else stream.absent for v in values)
+        x = {name: v for name, v in zip(names, given, strict=True) if v == v}
         scores.append(step(x, y))
         if len(scores) % 100 == 0 and time.process_time() - start > seconds:
             break

@@ -27,6 +27,7 @@ class Stream(NamedTuple):
     columns: dict[str, np.ndarray]  # of floats, or of texts for a category
     y: np.ndarray  # 0 or 1, or numbers
     must: float | None = None  # the first figure should not be above
+    absent: float = np.nan  # what peers get for what is missing: nothing, or a number
 
     @property
     def regression(self) -> bool:
@@ -148,7 +149,7 @@ def sparse(name: str, *, mixed: bool) -> Callable[[Path], Iterator[Stream]]:
         X = np.full(tuple(kept["shape"]), np.nan)
         rows = np.repeat(np.arange(len(X)), np.diff(kept["indptr"]))
         X[rows, kept["indices"]] = kept["data"]
-        stream = of_matrix(name, RANKED, X, kept["y"] > 0)
+        stream = of_matrix(name, RANKED, X, kept["y"] > 0)._replace(absent=0.0)
         yield shuffled(stream) if mixed else stream
 
     return read

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from models.labels import Labels, labels
+from models.labels import labels
 from models.times import PATTERN
 from service.errors import ConfigError, EventError
 from service.events import Decoder
@@ -486,16 +485,3 @@ def test_an_event_or_an_error_and_the_fast_path_agrees_with_the_slow(
         assert np.isfinite(y).all()
         assert np.isfinite(w).all()
         assert (w >= 0).all()
-
-
-def test_the_fast_path_takes_microseconds() -> None:
-    """Decoding and tabulating eight features stays far from what per-event Python would cost."""
-    one = Decoder({f"feature_{i}": "number" for i in range(8)}, Labels("binary", (0, 1)))
-    value = json.dumps({"features": {f"feature_{i}": i / 7 for i in range(8)}, "label": 1}).encode()
-    times = []
-    for _ in range(10):
-        begin = time.perf_counter()
-        one.tabulate([one.decode(value) for _ in range(2000)])
-        times.append((time.perf_counter() - begin) / 2000)
-
-    assert min(times) < 10e-6  # 1.3 on an idle machine
