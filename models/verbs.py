@@ -16,13 +16,15 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast
 from numba import njit
 from numba.extending import overload
 
+from models.linking import link_into_callers
 from models.types import Mat, Vec
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # The numpy error model: a division by zero gives inf as in NumPy instead of a branch that stops
-# vectorisation.
-JIT: Any = {"error_model": "numpy", "nogil": True}
+# vectorisation. No C program calls what is compiled here.
+FLAGS: Any = {"error_model": "numpy", "no_cfunc_wrapper": True}
+JIT: Any = {**FLAGS, "nogil": True}
 
 
 def kernel(function: Function) -> Function:
@@ -31,8 +33,9 @@ def kernel(function: Function) -> Function:
     Only a kernel that names NumPy can make arrays; every other one borrows its caller's, and counts
     no references: counting those of a state cost half of an event.
     """
-    options: Any = {"_nrt": "np" in function.__code__.co_names}
-    compiled = njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+    options: Any = {**FLAGS, "_nrt": "np" in function.__code__.co_names}
+    compiled = njit(cache=True, nogil=True, **options)(function)
+    link_into_callers(compiled)
     return cast(Function, compiled)
 
 
@@ -40,10 +43,8 @@ def inlined(function: Function) -> Function:
     """Like `kernel`, but put whole into its callers before types are known: handing over a state
     array by array cost more than many a kernel does.
     """
-    options: Any = {"_nrt": False}
-    compiled = njit(cache=True, nogil=True, error_model="numpy", inline="always", **options)(
-        function
-    )
+    options: Any = {**FLAGS, "_nrt": False}
+    compiled = njit(cache=True, nogil=True, inline="always", **options)(function)
     return cast(Function, compiled)
 
 
