@@ -34,16 +34,23 @@ from models.reboosted_event import (
     LABEL_MOST,
     LOG_ODDS,
     NUMBERS,
+    SEEN_EVERY,
     Desk,
+    Forest,
     Scale,
     answer,
     assess_scores,
     desk,
+    forest_of,
+    grow_trees,
     insert,
+    keep,
+    learn_lags,
     learn_scale,
     learn_stack,
     learn_trees,
     lost_of,
+    noise_of,
     observe_structures,
     out,
     scale,
@@ -53,7 +60,7 @@ from models.reboosted_event import (
     unit_of,
 )
 from models.types import WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, floats
-from models.verbs import encode_labels, inlined, kernel, value
+from models.verbs import encode_labels, kernel, value
 
 
 class ReboostedTrees(NamedTuple):
@@ -150,7 +157,7 @@ def _(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | None =
 def _(booster: ReboostedTrees, full: Mapping[str, Any], d: int) -> ReboostedTrees:
     sizes = setup(full)
     fitting(sizes, d)  # refuses before anything moves
-    _finish(booster)
+    _finish(booster.bank, booster.works, booster.loss, unit_of(booster.scale))
     made, beside = widened(booster.bank, sizes, d)
     shape = np.array([d, 1], np.int64)
     return booster._replace(bank=made, works=beside, shape=shape)
@@ -159,12 +166,9 @@ def _(booster: ReboostedTrees, full: Mapping[str, Any], d: int) -> ReboostedTree
 @score_many.register
 def _(booster: ReboostedTrees, X: Mat) -> Mat:
     scores = np.empty((len(X), 1))
-    served = (booster.bank.plan, booster.bank.trees, booster.bank.y0, booster.bank.lags)
-    _score(
-        Served(*served), (booster.stack, booster.calibration, booster.scale),
-        rows_of(booster, X), _desk(booster),
-        (scores, bool(booster.calibrated)),
-    )  # fmt: skip
+    kind, calibrated = int(booster.bank.plan.link), bool(booster.calibrated)
+    head = (booster.stack, booster.calibration, booster.scale, kind, calibrated)
+    _score(forest_of(booster.bank), head, rows_of(booster, X), _desk(booster), scores)
     return scores
 
 
@@ -173,8 +177,7 @@ def _(booster: ReboostedTrees, X: ArrayLike) -> Mat3:
     rows, a = rows_of(booster, X), _desk(booster)
     K, N = len(booster.bank.trees), booster.learners
     sums = np.empty((len(rows), N + 1, K))
-    served = (booster.bank.plan, booster.bank.trees, booster.bank.y0, booster.bank.lags)
-    _prefixes(Served(*served), rows, a, sums)
+    _prefixes(forest_of(booster.bank), rows, a, sums)
     return sums
 
 
@@ -196,37 +199,46 @@ def _desk(booster: ReboostedTrees) -> Desk:
     return desk(booster.bank, booster.stack, int(booster.shape[0]))
 
 
-class Served(NamedTuple):
-    """What a prediction needs of the bank."""
-
-    plan: Any
-    trees: Any
-    y0: Vec
-    lags: Vec
-
-
 @kernel
 def _learn(b: Any, events: Any, a: Any, scores: Mat) -> None:
+    # States are taken apart here: in the loop, LLVM would go through their 200 arrays at each look.
     rows, Y, weights = events
-    kind = int(b.bank.plan.link[()])
+    bank, works, stack, map_, scale = b.bank, b.works, b.stack, b.calibration, b.scale
+    loss, seen, calibrated = b.loss, b.progress, b.calibrated[()] > 0
+    plan, pace, window, bins = b.bank.plan, b.bank.pace, b.bank.window, b.bank.bins
+    lags, y0, kind = b.bank.lags, b.bank.y0, int(b.bank.plan.link[()])
+    forest = Forest(b.bank.plan.rates, b.bank.plan.depth, b.bank.trees, y0, lags)
     for k in range(rows.shape[0]):
-        y, w = float(Y[k, 0]), float(weights[k])
-        score(b.bank, rows[k], a)
-        mixed = answer(kind, b.stack, b.scale, a)
-        scores[k, 0] = out(kind, b.calibration, mixed, b.calibrated[()] > 0)
+        y, w, t = float(Y[k, 0]), float(weights[k]), int(pace.time[()])
+        score(forest, rows[k], a)
+        mixed = answer(kind, stack, scale, a)
+        scores[k, 0] = out(kind, map_, mixed, calibrated)
         if w > 0.0:
-            _observe(b, y, w, scores[k], Y[k])
-            observe_structures(b.bank, b.loss, y, w, b.progress, a)
+            _observe(seen, loss, w, scores[k], Y[k])
+            keep(window.prefix, t, a.F, pace.cursor)
+            if t % SEEN_EVERY == SEEN_EVERY - 1:
+                observe_structures(plan.eta, loss, (y, w), seen, a)
             if kind == NUMBERS:
-                y = tame(b.scale, y, int(b.bank.pace.time[()]))
-            _teach(b, kind, y, w, mixed, a)
-            schedule(b.bank, b.works, b.loss, unit_of(b.scale), float(b.scale.mean[()]), a)
+                y = tame(scale, y, t)
+            assess_scores(loss, y, scale, kind, a)
+            watch(pace, lost_of(loss, mixed, y, scale, kind), t)
+            learn_filters(stack, loss, y, (min(w, 1e6), noise_of(scale, kind), unit_of(scale)), a)
+            learn_trees(plan, pace, forest.trees, w, float(scale.curve[()]), a)
+            learn_stack(stack, w, a)
+            if kind == LOG_ODDS:
+                calibrate(map_, mixed, 0.5 + 0.5 * y, w)
+            learn_scale(scale, loss, y, kind, t, float(a.z[0]))
+            insert(window, bins, a.x, t, y, w)
+            learn_lags(lags, plan.lag_rates, y, kind)
+            pace.time[()] = t + 1
+            if schedule(plan, pace, window, bins, a.sizes):
+                grow_trees(bank, works, loss, unit_of(scale), float(scale.mean[()]))
 
 
-@inlined
-def _observe(b: Any, y: float, w: float, s: Vec, label: Vec) -> None:
-    seen = b.progress
-    lost = w * min(value(b.loss, s, label), 1e12)
+# A kernel of its own: where a verb is put into a loop, numba takes writes after it for dead code.
+@kernel
+def _observe(seen: Any, loss: Any, w: float, s: Vec, label: Vec) -> None:
+    lost = w * min(value(loss, s, label), 1e12)
     seen.events[()] += 1
     seen.weight_sum[()] += w
     seen.loss_sum[()] += lost
@@ -234,49 +246,30 @@ def _observe(b: Any, y: float, w: float, s: Vec, label: Vec) -> None:
     seen.recent_loss[()] = 0.999 * seen.recent_loss[()] + lost
 
 
-@inlined
-def _teach(b: Any, kind: int, y: float, w: float, mixed: float, a: Any) -> None:
-    """Steps 4 and 5: the stack, the calibration, what is typical, the leaves, the window."""
-    t = int(b.bank.pace.time[()])
-    assess_scores(b.loss, y, b.scale, kind, a)
-    noise = 1.0 if kind != NUMBERS else max(float(b.scale.noise[()]), 1e-12)
-    unit = unit_of(b.scale)
-    watch(b.bank.pace, lost_of(b.loss, mixed, y, b.scale, kind), t)
-    learn_filters(b.stack, b.loss, y, (min(w, 1e6), noise, unit), a)
-    learn_trees(b.bank.plan, b.bank.pace, b.bank.trees, w, float(b.scale.curve[()]), a)
-    learn_stack(b.stack, w, a)
-    if kind == LOG_ODDS:
-        calibrate(b.calibration, mixed, 0.5 + 0.5 * y, w)
-    learn_scale(b.scale, b.loss, y, kind, t, float(a.z[0]))
-    insert(b.bank, y, w, a)
-
-
 @kernel
-def _finish(b: Any) -> None:
+def _finish(bank: Any, works: Any, loss: Any, unit: float) -> None:
     """Bring to an end what is being grown and re-coded."""
-    bins, t = b.bank.bins, int(b.bank.pace.time[()])
-    for k in range(b.bank.y0.shape[0]):
-        while b.bank.pace.busy[k] > 0:
-            regrow(b.bank, b.works[k], k, b.loss, t, unit_of(b.scale))
+    pace, bins, t = bank.pace, bank.bins, int(bank.pace.time[()])
+    for k in range(pace.busy.shape[0]):
+        while pace.busy[k] > 0:
+            regrow(bank, works[k], loss, unit, (k, t))
     while bins.at[0] != BINNED:
-        rebin(bins, b.bank.window.codes, t, True)
+        rebin(bins, bank.window.codes, t, pace.busy)
 
 
 @kernel
-def _score(bank: Any, head: Any, rows: Any, a: Any, goal: Any) -> None:
-    stack, map_, scale = head
-    scores, calibrated = goal
-    kind = int(bank.plan.link[()])
+def _score(forest: Any, head: Any, rows: Any, a: Any, scores: Mat) -> None:
+    stack, map_, scale, kind, calibrated = head
     for k in range(rows.shape[0]):
-        score(bank, rows[k], a)
+        score(forest, rows[k], a)
         scores[k, 0] = out(kind, map_, answer(kind, stack, scale, a), calibrated)
 
 
 @kernel
-def _prefixes(bank: Any, rows: Any, a: Any, sums: Mat3) -> None:
+def _prefixes(forest: Any, rows: Any, a: Any, sums: Mat3) -> None:
     N = sums.shape[1] - 1
     for r in range(rows.shape[0]):
-        score(bank, rows[r], a)
+        score(forest, rows[r], a)
         for k in range(a.sizes.shape[0]):
             for i in range(N + 1):
                 sums[r, i, k] = a.F[k, min(i, a.sizes[k])]

@@ -20,9 +20,9 @@ from models.aggregate import (
     opinions,
     weigh,
 )
+from models.banks.reboosted_bins import FIRST, encode, key, note, rebin, thin
 from models.banks.reboosted_bins import IDLE as BINNED
 from models.banks.reboosted_bins import LARGEST as MISSING_KEY
-from models.banks.reboosted_bins import encode, key, note, rebin, thin
 from models.banks.reboosted_leaves import gather, learn_leaves, stiffen
 from models.banks.reboosted_regrow import begin, origin, regrow, set_pace, share_out
 from models.banks.reboosted_state import LANES
@@ -53,6 +53,16 @@ class Scale(NamedTuple):
     noise: Vec  # () squared Newton step at what the first filter says
     unit: Vec  # () its size
     curve: Vec  # () curvature there
+
+
+class Forest(NamedTuple):
+    """What the trees' answers need of the bank."""
+
+    rates: Vec  # (E,)
+    depth: Ints  # (K,)
+    trees: Any  # (K,)
+    y0: Vec  # (K,)
+    lags: Vec  # (5,)
 
 
 class Desk(NamedTuple):
@@ -100,6 +110,11 @@ def desk(bank: Any, filters: Any, d0: int) -> Desk:
     )  # fmt: skip
 
 
+def forest_of(bank: Any) -> Forest:
+    """Return what the trees' answers need of a bank."""
+    return Forest(bank.plan.rates, bank.plan.depth, bank.trees, bank.y0, bank.lags)
+
+
 @kernel
 def lay_row(lags: Vec, keys: Any, x: Any) -> None:
     """Fill x (2d,) with the keys of an event's features and of the lags."""
@@ -113,14 +128,14 @@ def lay_row(lags: Vec, keys: Any, x: Any) -> None:
 
 
 @inlined
-def score(bank: Any, keys: Any, a: Any) -> None:
+def score(forest: Forest, keys: Any, a: Any) -> None:
     """Fill a.f (n,) with the scores of all structures' leaf learners for the keys (d0,)."""
-    lay_row(bank.lags, keys, a.x)
-    E = bank.plan.rates.shape[0]
+    lay_row(forest.lags, keys, a.x)
+    E = forest.rates.shape[0]
     for k in range(a.sizes.shape[0]):
-        trees = bank.trees[k]
-        walk(trees.nodes, bank.plan.depth[k], a.x, a.leaf[k])
-        gather(trees.rows, a.leaf[k], float(bank.y0[k]), a.F[k], a.total)
+        trees = forest.trees[k]
+        walk(trees.nodes, forest.depth[k], a.x, a.leaf[k])
+        gather(trees.rows, a.leaf[k], float(forest.y0[k]), a.F[k], a.total)
         for e in range(E):
             a.f[k * E + e] = a.total[e]
 
@@ -208,6 +223,12 @@ def tame(scale: Any, y: float, t: int) -> float:
 
 
 @inlined
+def noise_of(scale: Any, link: int) -> float:
+    """Return the variance of residuals that the filters reckon with, never 0."""
+    return 1.0 if link != NUMBERS else max(float(scale.noise[()]), 1e-12)
+
+
+@inlined
 def unit_of(scale: Any) -> float:
     """Return the typical size of a residual, never 0."""
     return max(float(scale.unit[()]), 1e-12)
@@ -239,65 +260,85 @@ def learn_trees(plan: Any, pace: Any, forest: Any, w: float, curve: float, a: An
             pace.squares[k] = 0.0
 
 
-@inlined
-def insert(bank: Any, y: float, w: float, a: Any) -> None:
-    """Put the event into the window, and its label into the lags."""
-    window, t = bank.window, int(bank.pace.time[()])
+@kernel
+def insert(window: Any, bins: Any, x: Any, t: int, y: float, w: float) -> None:
+    """Put event t into the window."""
     R = window.labels.shape[0]
     s = t % R
-    thin(bank.bins, t, R)
-    note(bank.bins, t, a.x)
-    encode(bank.bins.edges, a.x, window.codes[s])
+    thin(bins, t, R)
+    note(bins, t, x)
+    encode(bins.edges, x, window.codes[s])
     window.labels[s], window.weights[s] = y, w
-    seen = 0.5 + 0.5 * y if bank.plan.link[()] == LOG_ODDS else y
-    for j in range(bank.lags.shape[0]):
-        bank.lags[j] += bank.plan.lag_rates[j] * (seen - bank.lags[j])
-    bank.pace.time[()] = t + 1
 
 
 @inlined
-def schedule(bank: Any, works: Any, loss: Any, unit: float, mean: float, a: Any) -> None:
-    """Do this event's part of making bins and growing trees."""
-    pace, bins = bank.pace, bank.bins
-    t, R, K = int(pace.time[()]), bank.window.labels.shape[0], a.sizes.shape[0]
+def learn_lags(lags: Vec, rates: Vec, y: float, link: int) -> None:
+    """Move the decayed means of labels towards y; of labels in {0, 1} where scores are log-odds."""
+    seen = 0.5 + 0.5 * y if link == LOG_ODDS else y
+    for j in range(lags.shape[0]):
+        lags[j] += rates[j] * (seen - lags[j])
+
+
+@inlined
+def schedule(plan: Any, pace: Any, window: Any, bins: Any, sizes: Ints) -> bool:
+    """Do this event's part of making bins; return whether there is one of growing trees."""
+    t = int(pace.time[()])
     if t % OFTEN == 0 or t < EARLY:
-        share_out(bank.plan, pace)
-        set_pace(bank.plan, pace, a.sizes, t, R)
-    idle = True
-    for k in range(K):
-        idle = idle and pace.busy[k] == 0
+        share_out(plan, pace)
+        set_pace(plan, pace, sizes, t, window.labels.shape[0])
     if bins.at[0] != BINNED or t >= bins.due[()]:
-        rebin(bins, bank.window.codes, t, idle)
-    ready = bins.at[0] == BINNED and bins.due[()] > 100
-    for k in range(K):
-        if bins.due[()] == 100:
-            bank.y0[k] = origin(int(bank.plan.link[()]), float(t), _sum_of(bank, mean, t))
-            bank.window.prefix[k, (t - 1) % R] = bank.y0[k]
-            continue
+        rebin(bins, window.codes, t, pace.busy)
+    return earn(pace, bins.due[()] == FIRST)
+
+
+@kernel
+def earn(pace: Any, unbinned: bool) -> bool:
+    """Give every structure an event's credit; return whether one is being regrown or could be."""
+    if unbinned:
+        return True
+    due = False
+    for k in range(pace.credit.shape[0]):
         pace.credit[k] = min(pace.credit[k] + pace.step[k], 2.0)
-        if pace.busy[k] == 0 and ready and pace.credit[k] >= 1.0:
-            begin(bank, works[k], k, t)
-        if pace.busy[k] > 0:
-            regrow(bank, works[k], k, loss, t, unit)
+        due = due or pace.busy[k] > 0 or pace.credit[k] >= 1.0
+    return due
 
 
-@inlined
-def _sum_of(bank: Any, mean: float, t: int) -> float:
-    return t * (2.0 * mean - 1.0 if bank.plan.link[()] == LOG_ODDS else mean)
+@kernel
+def grow_trees(bank: Any, works: Any, loss: Any, unit: float, mean: float) -> None:
+    """Do this event's part of growing trees; before there are bins, start every structure where the
+    labels so far are, `mean` of them.
+    """
+    pace, bins, t = bank.pace, bank.bins, int(bank.pace.time[()])
+    R, link = bank.window.labels.shape[0], int(bank.plan.link[()])
+    ready = bins.at[0] == BINNED and bins.due[()] > FIRST
+    total = t * (2.0 * mean - 1.0 if link == LOG_ODDS else mean)
+    for k in range(pace.busy.shape[0]):
+        if bins.due[()] == FIRST:
+            bank.y0[k] = origin(link, float(t), total)
+            bank.window.prefix[k, (t - 1) % R] = bank.y0[k]
+        elif pace.busy[k] > 0 or (ready and pace.credit[k] >= 1.0):
+            work = works[k]
+            if pace.busy[k] == 0:
+                begin(bank.plan, pace, bins, work, (k, t, R))
+            regrow(bank, work, loss, unit, (k, t))
 
 
-@inlined
-def observe_structures(bank: Any, loss: Any, y: float, w: float, seen: Any, a: Any) -> None:
-    """Put the prefix before the cursor into the window; with every fourth event, for four, record
-    the loss of every prefix of every structure and every tree's edge.
+@kernel
+def keep(prefix: Mat, t: int, F: Mat, cursor: Ints) -> None:
+    """Put every structure's prefix before the cursor into the window prefix (K, R)."""
+    s = t % prefix.shape[1]
+    for k in range(prefix.shape[0]):
+        prefix[k, s] = F[k, cursor[k]]
+
+
+@kernel
+def observe_structures(eta: Vec, loss: Any, event: Any, seen: Any, a: Any) -> None:
+    """With every fourth event, for four, record the loss of every prefix of every structure and
+    every tree's edge.
 
     A tree fits slope / curvature by weighted squares: that is what its edge is a share of.
     """
-    t = int(bank.pace.time[()])
-    s = t % bank.window.labels.shape[0]
-    _keep(bank.window.prefix, s, a.F, bank.pace.cursor)
-    if t % SEEN_EVERY != SEEN_EVERY - 1:
-        return
+    y, w = event
     w *= SEEN_EVERY
     for k in range(a.sizes.shape[0]):
         N = int(a.sizes[k])
@@ -307,15 +348,8 @@ def observe_structures(bank: Any, loss: Any, y: float, w: float, seen: Any, a: A
         _explain(
             seen.edge_total[k, :N], seen.edge_missed[k, :N], seen.recent_edge_total[k, :N],
             seen.recent_edge_missed[k, :N], a.steep[:N], a.bent[:N], a.said[:N], w,
-            1.0 / bank.plan.eta[k],
+            1.0 / eta[k],
         )  # fmt: skip
-
-
-# A kernel of its own: put into the loop with the rest, numba took this write for dead code.
-@kernel
-def _keep(prefix: Mat, s: int, F: Mat, cursor: Ints) -> None:
-    for k in range(prefix.shape[0]):
-        prefix[k, s] = F[k, cursor[k]]
 
 
 @kernel

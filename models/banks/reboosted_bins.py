@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from models.banks.reboosted_state import CODES, MISSING, MOST_CUTS, Keys
-from models.types import Mat
+from models.types import Ints, Mat
 from models.verbs import inlined, kernel
 
 LARGEST = 2147483647  # the key of what is missing
@@ -124,14 +124,15 @@ def thin(bins: Any, t: int, R: int) -> None:
 
 
 @kernel
-def rebin(bins: Any, codes: Any, t: int, idle: bool) -> None:
+def rebin(bins: Any, codes: Any, t: int, busy: Ints) -> None:
     """Do one event's part of making bins anew, if they are due: t events stand in codes (R, d).
 
-    Nothing is begun until no tree is being grown (`idle`), and none is begun before it is done.
+    Nothing is begun until no tree is being grown, busy (K,) being 0, and none is begun before it is
+    done.
     """
     if bins.at[0] == IDLE and t >= bins.due[()]:
         bins.at[0] = WANTED
-    if bins.at[0] == WANTED and idle:
+    if bins.at[0] == WANTED and not busy.any():
         bins.at[0], bins.at[1] = CUTTING, 0
     if bins.at[0] == CUTTING:
         _cut_some(bins, t)

@@ -49,17 +49,20 @@ def plant(work: Any, n: int, columns: int) -> None:
 
 
 @kernel
-def grow(work: Any, plan: Any, k: int, columns: int, room: float) -> Any:
-    """Go on growing for about `room` ns; return what is left of them, and whether it is done."""
+def grow(work: Any, limits: Any, columns: int, room: float) -> Any:
+    """Go on growing for about `room` ns; return what is left of them, and whether it is done.
+
+    `limits` are the largest depth, the smallest hessian of a child, and lam.
+    """
     while room > 0.0:
         if work.at[TASK] == COUNTING:
-            room -= _count(work, plan, k, columns, room)
+            room -= _count(work, limits, columns, room)
         else:
             best = _richest(work)
             room -= LEAF * work.at[NODES]
             if best < 0:
                 return room, True
-            room -= _split(work, plan, k, columns, best)
+            room -= _split(work, limits, columns, best)
     return room, False
 
 
@@ -77,7 +80,7 @@ def _richest(work: Any) -> int:
 
 
 @kernel
-def _count(work: Any, plan: Any, k: int, columns: int, room: float) -> float:
+def _count(work: Any, limits: Any, columns: int, room: float) -> float:
     """Count rows of the smaller child; when all are, look for the cuts of both children."""
     at, node = work.at, work.nodes
     small, large = int(at[SMALL]), int(at[LARGE])
@@ -92,22 +95,23 @@ def _count(work: Any, plan: Any, k: int, columns: int, room: float) -> float:
         if large != small:
             subtract(work.tables[node[large, HELD]], table, columns)
             node[small, HELD] = at[TABLE]
-            _look(work, plan, k, columns, large)
+            _look(work, limits, columns, large)
         else:
             node[0, SUMS] = total(table[0])
-        _look(work, plan, k, columns, small)
+        _look(work, limits, columns, small)
         spent += 3.0 * CELL * columns * work.at[BINS]
     return spent
 
 
 @kernel
-def _look(work: Any, plan: Any, k: int, columns: int, i: int) -> None:
+def _look(work: Any, limits: Any, columns: int, i: int) -> None:
     """Find the best cut of leaf i in its histogram."""
     node, table = work.nodes, work.tables[work.nodes[i, HELD]]
-    how = (work.scale[2], work.scale[3], plan.lam[k], plan.least_h[k])
+    _, least_h, lam = limits
+    how = (work.scale[2], work.scale[3], lam, least_h)
     whole = int(node[i, SUMS])
     work.gains[i] = -1.0
-    if not _can_split(work, plan, k, i):
+    if not _can_split(work, least_h, i):
         return
     best, column = 0, 0
     for j in range(columns):
@@ -120,7 +124,7 @@ def _look(work: Any, plan: Any, k: int, columns: int, i: int) -> None:
 
 
 @kernel
-def _split(work: Any, plan: Any, k: int, columns: int, p: int) -> float:
+def _split(work: Any, limits: Any, columns: int, p: int) -> float:
     """Split leaf p at its best cut; say which child's histogram is to be counted, if one is."""
     node, at = work.nodes, work.at
     column, best = int(node[p, COLUMN]), int(node[p, BEST])
@@ -140,7 +144,7 @@ def _split(work: Any, plan: Any, k: int, columns: int, p: int) -> float:
     at[NODES] += 2
     at[LEAVES] += 1
     rows = float(node[p, STOP] - node[p, START])
-    _arrange(work, plan, k, columns, p)
+    _arrange(work, limits, columns, p)
     return PART * rows
 
 
@@ -152,16 +156,16 @@ def _child(node: Any, i: int, p: int, what: Any) -> None:
 
 
 @kernel
-def _arrange(work: Any, plan: Any, k: int, columns: int, p: int) -> None:
+def _arrange(work: Any, limits: Any, columns: int, p: int) -> None:
     """Hand the parent's histogram to its larger child, and begin the smaller one's."""
-    node, at = work.nodes, work.at
+    node, at, (depth, least_h, _) = work.nodes, work.at, limits
     a = int(node[p, LEFT])
     smaller = node[a, STOP] - node[a, START] <= node[a + 1, STOP] - node[a + 1, START]
     small = a if smaller else a + 1
     large = a + 1 if smaller else a
     full = at[LEAVES] >= (node.shape[0] + 1) // 2
-    full = full or not (_can_split(work, plan, k, a) or _can_split(work, plan, k, a + 1))
-    if full or node[a, DEPTH] >= plan.depth[k] or at[TABLES] >= work.tables.shape[0]:
+    full = full or not (_can_split(work, least_h, a) or _can_split(work, least_h, a + 1))
+    if full or node[a, DEPTH] >= depth or at[TABLES] >= work.tables.shape[0]:
         return
     node[large, HELD] = node[p, HELD]
     at[TASK], at[COUNTED], at[SMALL], at[LARGE] = COUNTING, 0, small, large
@@ -171,10 +175,10 @@ def _arrange(work: Any, plan: Any, k: int, columns: int, p: int) -> None:
 
 
 @kernel
-def _can_split(work: Any, plan: Any, k: int, i: int) -> bool:
+def _can_split(work: Any, least_h: float, i: int) -> bool:
     """Return whether leaf i has the rows and the hessian for two children."""
     h = float(int(work.nodes[i, SUMS]) & LOW) * work.scale[3]
-    return bool(h >= 2.0 * plan.least_h[k] and work.nodes[i, STOP] - work.nodes[i, START] > 1)
+    return bool(h >= 2.0 * least_h and work.nodes[i, STOP] - work.nodes[i, START] > 1)
 
 
 @kernel
@@ -199,15 +203,15 @@ def _part(work: Any, node: Any, cut: Any) -> int:
 
 
 @kernel
-def finish(work: Any, plan: Any, k: int, edges: Any) -> None:
+def finish(work: Any, lam: float, eta: float, edges: Any) -> None:
     """Write the tree down: as it will serve (keys, values), and as the window walks it (cuts)."""
     node = work.nodes
     d = work.columns.shape[0]
     leaf = 0
     for i in range(work.at[NODES]):
         if node[i, LEFT] == 0:
-            G, H, _ = pure(int(node[i, SUMS]), work.scale[2], work.scale[3], plan.lam[k])
-            work.values[i] = -plan.eta[k] * G / (H + plan.lam[k])
+            G, H, _ = pure(int(node[i, SUMS]), work.scale[2], work.scale[3], lam)
+            work.values[i] = -eta * G / (H + lam)
             work.keys[i] = (2147483647 << 32) + (leaf << 16) + i
             work.said[leaf] = work.values[i]
             leaf += 1

@@ -27,6 +27,7 @@ from models.banks.reboosted_leaves import replant
 from models.banks.reboosted_state import COVER, MISSING
 from models.banks.reboosted_walk import raise_prefix
 from models.draws import uniform
+from models.types import Vec
 from models.verbs import bend, kernel, point
 
 # Places in Work.at: the step, rows drawn of n, columns, the window [from, to) and how far it is
@@ -131,16 +132,17 @@ def share_out(plan: Any, pace: Any) -> None:
 
 
 @kernel
-def begin(bank: Any, work: Any, k: int, t: int) -> None:
-    """Start on the next tree of structure k."""
-    at, pace = work.at, bank.pace
-    R = bank.window.labels.shape[0]
-    m = seen(bank.plan, pace, k, t, R)
+def begin(plan: Any, pace: Any, bins: Any, work: Any, now: Any) -> None:
+    """Start on the next tree of structure k after t events, in a window of at most R: `now` is k,
+    t, R.
+    """
+    at, (k, t, R) = work.at, now
+    m = seen(plan, pace, k, t, R)
     at[FROM], at[DONE], at[DRAWN] = t - m, t - m, 0
-    at[ROWS], at[SPAN] = sample_size(bank.plan, k, m), m
-    at[BINS] = bins_of(bank.plan, k, int(at[ROWS]))
+    at[ROWS], at[SPAN] = sample_size(plan, k, m), m
+    at[BINS] = bins_of(plan, k, int(at[ROWS]))
     at[WIDE] = pace.grown[k] % WIDE_EVERY == 0
-    at[COLUMNS] = choose_columns(bank, work, k)
+    at[COLUMNS] = choose_columns(pace.gains[k, : plan.features[k]], pace.state, bins, work)
     pace.chosen[k] = at[COLUMNS]
     pace.credit[k] -= 1.0
     pace.busy[k] = 1
@@ -150,22 +152,22 @@ def begin(bank: Any, work: Any, k: int, t: int) -> None:
 
 
 @kernel
-def choose_columns(bank: Any, work: Any, k: int) -> int:
-    """Fill work.columns with the features this tree looks at; return how many.
+def choose_columns(gains: Vec, state: Any, bins: Any, work: Any) -> int:
+    """Fill work.columns with the features this tree looks at, of those with gains (F,); return how
+    many.
 
     Every 16th tree looks at all. The others take features in falling order of gain until 95 % of it
     are covered, six at least, and each of the rest with probability .1.
     """
-    gains, counts = bank.pace.gains, bank.bins.counts
-    F = int(bank.plan.features[k])
+    F = gains.shape[0]
     total = 0.0
     for j in range(F):
-        total += gains[k, j]
+        total += gains[j]
     wide = work.at[WIDE] > 0 or not total > 0.0
     covered = 0.0
     columns = 0
     for j in range(F):
-        work.won[j] = gains[k, j]
+        work.won[j] = gains[j]
     while not wide and columns < F and (covered < COVERED * total or columns < LEAST):
         top = 0
         for j in range(F):
@@ -177,10 +179,10 @@ def choose_columns(bank: Any, work: Any, k: int) -> int:
         columns += 1
     columns = 0
     for j in range(F):
-        luck = not wide and uniform(bank.pace.state) < LUCK
-        if (wide or luck or work.won[j] < 0.0) and _varies(bank.bins, j):
+        luck = not wide and uniform(state) < LUCK
+        if (wide or luck or work.won[j] < 0.0) and _varies(bins, j):
             work.columns[columns] = j
-            work.narrow[columns] = work.at[BINS] < 64 and counts[j] > 30
+            work.narrow[columns] = work.at[BINS] < 64 and bins.counts[j] > 30
             columns += 1
     return columns
 
@@ -191,36 +193,43 @@ def _varies(bins: Any, j: int) -> bool:
 
 
 @kernel
-def regrow(bank: Any, work: Any, k: int, loss: Any, t: int, unit: float) -> None:
-    """Do one event's piece of work on the tree of structure k that is being grown."""
+def regrow(bank: Any, work: Any, loss: Any, unit: float, now: Any) -> None:
+    """Do one event's piece of work on the tree of structure k that is being grown, after t events:
+    `now` is k, t.
+    """
+    plan, window, pace, y0 = bank.plan, bank.window, bank.pace, bank.y0
+    at, (k, t) = work.at, now
+    prefix, limits = window.prefix[k], (plan.depth[k], plan.least_h[k], plan.lam[k])
     room = PIECE
-    at = work.at
     while room > 0.0 and at[STEP] != IDLE:
         if at[STEP] == CENTRE:
-            room -= _centre(bank, work, k, t)
+            room -= _centre(window.labels, window.weights, work, t)
         elif at[STEP] == RESET:
-            room -= _reset(bank, work, k, t)
+            y0[k] = origin(int(plan.link[()]), float(work.scale[4]), float(work.scale[5]))
+            room -= _reset(prefix, float(y0[k]), work, t)
         elif at[STEP] == DRAW:
-            room -= _draw(bank, work, k, loss, unit, room)
+            room -= _draw(window, prefix, work, pace.state, (loss, unit, room))
         elif at[STEP] == GROW:
-            room, done = grow(work, bank.plan, k, int(at[COLUMNS]), room)
+            room, done = grow(work, limits, int(at[COLUMNS]), room)
             if done:
-                finish(work, bank.plan, k, bank.bins.edges)
+                finish(work, float(plan.lam[k]), float(plan.eta[k]), bank.bins.edges)
                 at[STEP] = RAISE
         else:
-            room -= _raise(bank, work, k, t, room)
+            room -= _raise(window.codes, prefix, work, (t, int(plan.depth[k]), room))
+            if at[DONE] == t:
+                _plant_tree(bank.trees[k], pace, work, k)
 
 
 @kernel
-def _centre(bank: Any, work: Any, k: int, t: int) -> float:
+def _centre(labels: Vec, weights: Vec, work: Any, t: int) -> float:
     """Find where the structure starts: the constant that serves the window best (`origin`)."""
-    R = bank.window.labels.shape[0]
+    R = labels.shape[0]
     first = max(int(work.at[DONE]), t - R)
     last = min(t, first + int(PIECE / SEE))
     for i in range(first, last):
-        w = bank.window.weights[i % R]
+        w = weights[i % R]
         work.scale[4] += w
-        work.scale[5] += w * bank.window.labels[i % R]
+        work.scale[5] += w * labels[i % R]
     work.at[DONE] = last
     if last == t:
         work.at[STEP], work.at[DONE] = RESET, work.at[FROM]
@@ -239,38 +248,35 @@ def origin(link: int, weight: float, total: float) -> float:
 
 
 @kernel
-def _reset(bank: Any, work: Any, k: int, t: int) -> float:
-    R = bank.window.labels.shape[0]
-    y0 = origin(int(bank.plan.link[()]), float(work.scale[4]), float(work.scale[5]))
+def _reset(prefix: Vec, y0: float, work: Any, t: int) -> float:
+    R = prefix.shape[0]
     first = max(int(work.at[DONE]), t - R)
     last = min(t, first + int(PIECE / SEE))
-    row = bank.window.prefix[k]
     for i in range(first, last):
-        row[i % R] = y0
+        prefix[i % R] = y0
     work.at[DONE] = last
     if last == t:
-        bank.y0[k] = y0
         work.at[STEP] = DRAW
     return float((last - first) * SEE)
 
 
 @kernel
-def _draw(bank: Any, work: Any, k: int, loss: Any, unit: float, room: float) -> float:
+def _draw(window: Any, prefix: Vec, work: Any, state: Any, how: Any) -> float:
     """Copy the chosen columns of one event from each of n equal stretches of the window, with slope
     and hessian of the loss at the prefix.
     """
-    at, window = work.at, bank.window
-    R, n, columns = window.labels.shape[0], int(at[ROWS]), int(at[COLUMNS])
+    at, (loss, unit, room) = work.at, how
+    R, n, columns = prefix.shape[0], int(at[ROWS]), int(at[COLUMNS])
     first = int(at[DRAWN])
     cost = COPY + 0.5 * columns
     last = min(n, first + 16 + int(room / cost))
     begins, m = int(at[FROM]) % R, int(at[SPAN])
     stretch = m / n
     for i in range(first, last):
-        place = i if n == m else min(int((i + uniform(bank.pace.state)) * stretch), m - 1)
+        place = i if n == m else min(int((i + uniform(state)) * stretch), m - 1)
         s = begins + place
         s = s - R if s >= R else s
-        work.slopes[i], work.bends[i] = window.prefix[k, s], window.labels[s]
+        work.slopes[i], work.bends[i] = prefix[s], window.labels[s]
         work.weights[i] = window.weights[s]
         _copy_codes(window.codes[s], work, i, (columns, int(at[BINS])))
     _derive(loss, unit, work, (first, last))
@@ -314,25 +320,22 @@ def _copy_codes(codes: Any, work: Any, i: int, how: Any) -> None:
 
 
 @kernel
-def _raise(bank: Any, work: Any, k: int, t: int, room: float) -> float:
-    """Add the new tree to the prefixes in the window, oldest first, and at the end plant it."""
-    window, at = bank.window, work.at
-    R, D = window.labels.shape[0], int(bank.plan.depth[k])
-    first = max(int(at[DONE]), t - R)
+def _raise(codes: Any, prefix: Vec, work: Any, how: Any) -> float:
+    """Add the new tree to the prefixes in the window, oldest first."""
+    t, D, room = how
+    R = prefix.shape[0]
+    first = max(int(work.at[DONE]), t - R)
     last = min(t, first + 64 + int(room / (0.8 * D)))
     s = first % R
     last = min(last, first + R - s)  # up to where the ring begins again
     e = s + last - first
-    raise_prefix(work, D, window.codes[s:e], window.prefix[k, s:e])
-    at[DONE] = last
-    if last == t:
-        _plant_tree(bank, work, k)
+    raise_prefix(work, D, codes[s:e], prefix[s:e])
+    work.at[DONE] = last
     return float((last - first) * 0.8 * D)
 
 
 @kernel
-def _plant_tree(bank: Any, work: Any, k: int) -> None:
-    pace, trees = bank.pace, bank.trees[k]
+def _plant_tree(trees: Any, pace: Any, work: Any, k: int) -> None:
     i = int(pace.cursor[k])
     for n in range(work.at[NODES]):
         trees.nodes[i, n] = work.keys[n]
@@ -340,7 +343,7 @@ def _plant_tree(bank: Any, work: Any, k: int) -> None:
         work.said[n] = 0.0
     replant(trees.rows, i, work.said)
     _cover(work, trees.rows[i])
-    _remember(bank, work, k)
+    _remember(pace.gains[k], work)
     pace.cursor[k] = (i + 1) % trees.nodes.shape[0]
     pace.grown[k] += 1
     pace.leaves[k] = work.at[LEAVES]
@@ -358,11 +361,10 @@ def _cover(work: Any, rows: Any) -> None:
 
 
 @kernel
-def _remember(bank: Any, work: Any, k: int) -> None:
+def _remember(gains: Vec, work: Any) -> None:
     """After a tree that looked at all features: how much each of them gained."""
     if work.at[WIDE] > 0:
-        gains = bank.pace.gains
-        for j in range(gains.shape[1]):
-            gains[k, j] *= KEPT
+        for j in range(gains.shape[0]):
+            gains[j] *= KEPT
         for c in range(work.at[COLUMNS]):
-            gains[k, work.columns[c]] += work.won[c]
+            gains[work.columns[c]] += work.won[c]

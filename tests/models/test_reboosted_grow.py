@@ -26,6 +26,11 @@ def made(leaves, depth, n, d):
     return empty, works(setup, empty.plan, d)[0]
 
 
+def limits(plan):
+    """Largest depth, smallest hessian of a child, and lam of the only structure."""
+    return plan.depth[0], plan.least_h[0], plan.lam[0]
+
+
 def data(n, d, gone):
     """Codes, a share of them missing, with slopes and hessians."""
     r = np.random.default_rng(n + d)
@@ -50,9 +55,9 @@ def test_tree_is_its_twin(leaves, depth, gone, room):
     work.columns[:d], work.at[BINS] = np.arange(d), 64
     pack(work, n)
     plant(work, n, d)
-    while not grow(work, empty.plan, 0, d, room)[1]:
+    while not grow(work, limits(empty.plan), d, room)[1]:
         pass
-    finish(work, empty.plan, 0, empty.bins.edges)
+    finish(work, empty.plan.lam[0], empty.plan.eta[0], empty.bins.edges)
     said = np.zeros(n)
     raise_prefix(work, depth, np.hstack([codes, np.zeros((n, 5), np.uint8)]), said)
 
@@ -71,7 +76,7 @@ def test_walks_agree():
     for t in range(n):
         bins.note(empty.bins, t, rows[t])
     for _ in range(20):
-        bins.rebin(empty.bins, empty.window.codes, n, True)
+        bins.rebin(empty.bins, empty.window.codes, n, empty.pace.busy)
     codes = empty.window.codes[:n]
     work.codes[:n, : d + 5] = codes
     work.slopes[:n], work.bends[:n] = np.nan_to_num(X[:, 0]) + r.normal(size=n), 1.0
@@ -79,8 +84,8 @@ def test_walks_agree():
     work.columns[:d], work.at[BINS] = np.arange(d), 64
     pack(work, n)
     plant(work, n, d)
-    assert grow(work, empty.plan, 0, d, 1e9)[1]
-    finish(work, empty.plan, 0, empty.bins.edges)
+    assert grow(work, limits(empty.plan), d, 1e9)[1]
+    finish(work, empty.plan.lam[0], empty.plan.eta[0], empty.bins.edges)
     said, leaf = np.zeros(n), np.zeros(1, np.int32)
     raise_prefix(work, 5, codes, said)
     for t in range(n):
@@ -117,7 +122,7 @@ def test_codes_count_edges():
     for t in range(R):
         bins.note(b, t, rows[t])
         bins.encode(b.edges, rows[t], window.codes[t])
-        bins.rebin(b, window.codes, t + 1, True)
+        bins.rebin(b, window.codes, t + 1, empty.pace.busy)
 
     assert b.counts[:3].tolist() == [61, 8, 61]
     for j in range(d):
