@@ -85,6 +85,19 @@ def test_linear_models_get_logarithms():
     assert 1 + BUCKETS == encoder.width
 
 
+@pytest.mark.parametrize("kind", [Columns, Encoder])
+def test_every_text_has_its_own_columns(kind):
+    """Two texts, whatever stands between them, are counted one beside the other."""
+    encoder = kind({"note": "text", "when": "datetime", "title": "text", "a": "number"})
+    row = {"note": "one two", "title": "three", "when": "2026-11-20", "a": 1.0}
+    (both,) = encoder.encode_many(tabulate(encoder.schema, [row]))
+    at = encoder.columns.index("note words1")
+
+    assert at + BUCKETS == encoder.columns.index("title words1")
+    np.testing.assert_array_equal(only("one", "two") > 0, both[at : at + BUCKETS] > 0)
+    np.testing.assert_array_equal(only("three") > 0, both[at + BUCKETS :] > 0)
+
+
 def test_a_long_text_costs_its_length():
     """A megabyte of ever new words takes ten times what a tenth of it takes, and is forgotten."""
     encoder = Columns(SCHEMA)

@@ -74,6 +74,16 @@ def test_every_day_of_the_calendar_and_no_other():
                 assert known is is_moment(f"{year:04}-{month:02}-{day:02}")
 
 
+def test_every_day_shows_its_weekday_and_month():
+    """Over a whole cycle of the calendar, and one before 1970: as NumPy counts them."""
+    days = np.arange("1600", "2401", dtype="datetime64[D]")
+    shown = shown_many(days.astype("datetime64[s]").astype(np.float64)[:, None])
+
+    np.testing.assert_array_equal(days.astype("datetime64[M]").astype(int) % 12 + 1, shown[:, 2])
+    np.testing.assert_array_equal((days.astype(int) + 3) % 7, shown[:, 1])
+    assert not shown[:, 0].any()
+
+
 @pytest.mark.parametrize(
     "text",
     [
