@@ -16,7 +16,7 @@ from models import labels as task_labels
 from models.banks.reboosted import rates
 from models.booster import learn_many, losses, predictions, score_many, widen
 from models.build import BANKS, build, check, from_arrays, normalise_spec, serving_arrays, to_arrays
-from models.columns import Columns
+from models.columns import WIDTHS, Columns, roomy
 from models.encoding import Encoder, Table
 from models.explain import REFUSAL, explain_many, gains
 from models.format import Arrays, FormatError, pack, unpack
@@ -181,6 +181,22 @@ class Model:
         if encoder.width > int(self.booster.shape[0]):
             self.booster = widen(self.booster, self.spec, encoder.width)
         self.encoder = encoder
+
+    def fitting(self, found: Mapping[str, str]) -> dict[str, str]:
+        """Return as many of the features as there is room for, the first ones.
+
+        There is room while one more of the widest inferred kind fits into the memory of the bank:
+        so it depends on what joined, not on how.
+        """
+        assert isinstance(self.encoder, Columns)
+        told, kept = self.encoder.told, {}
+        for name, kind in found.items():
+            width = roomy(len(Columns.columns_of(told)) + WIDTHS["category"])
+            if width > int(self.booster.shape[0]) and not self._fits(width):
+                break
+            kept[name] = kind
+            told = told.with_inferred({name: kind})
+        return kept
 
     def losses_errors(self, scores: Mat, said: Mat, y: Vec) -> tuple[Vec, Vec]:
         """Return the comparable loss (B,) and error (B,) of scores (B, m), for which `predictions`
@@ -451,6 +467,13 @@ class Model:
             header["model"], {name: array.copy() for name, array in arrays.items()}
         )
 
+    def _fits(self, width: int) -> bool:
+        try:
+            check(self.spec, width, self.labels.m)
+        except ModelError:
+            return False
+        return True
+
     def _lag_rates(self) -> Sequence[float]:
         return rates("label_lags", self.spec["bank"].get("label_lags"))
 
@@ -460,10 +483,11 @@ class Model:
     def _check_joining(self, rows: Any, joining: Sequence[tuple[int, Mapping[str, str]]]) -> None:
         """Raise what the features that come up in rows will raise, before anything is learned."""
         assert isinstance(self.encoder, Columns)
-        told = self.encoder.told
-        for _, found in joining:
-            told = told.with_inferred(found)
-        tabulate(told.kinds, rows, lenient=True)
+        told, first = self.encoder.told, 0
+        for k, found in [*joining, (len(rows), {})]:
+            part = rows.iloc[first:k] if hasattr(rows, "iloc") else rows[first:k]
+            tabulate(told.kinds, part, lenient=True)
+            told, first = told.with_inferred(found), k
         check(self.spec, Columns(told).width, self.labels.m)
 
     def _interval_arrays(self) -> Arrays:

@@ -103,7 +103,9 @@ def _with_unknown(
 
 
 def _kind(name: Any, value: Any) -> str:
-    kind = infer(plain(value)) if isinstance(name, str) else None
+    if not isinstance(name, str):
+        raise ModelError(f"features: the name {name!r} is no text; rename it to one")
+    kind = infer(plain(value))
     if kind is None:
         raise ModelError(
             f"features.{name}: {value!r} has no kind; pass a number, true or false, or a text"

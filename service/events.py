@@ -2,7 +2,7 @@
 
 import math
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, starmap
 from operator import attrgetter
 from typing import Annotated, Any, Generic, Literal, TypeVar
@@ -12,11 +12,12 @@ import numpy as np
 
 from models.encoding import NONE, Table
 from models.labels import Labels
-from models.schema import Schema, checked, infer
+from models.schema import Schema, checked
 from models.times import PATTERN, wall_seconds
 from models.types import Mat, Vec
 from service.errors import ConfigError, EventError
 from service.faults import EPOCH_MS, LIMIT, Instant, Rules, explain, feature_faults, show
+from service.joining import newcomers
 
 Number = Annotated[float, msgspec.Meta(ge=-LIMIT, le=LIMIT)]
 Weight = Annotated[float, msgspec.Meta(ge=0.0, le=LIMIT)]
@@ -74,7 +75,7 @@ class Decoder:
         self.joining: dict[str, str] = {}  # features, and their kinds, that came up in `taken`
         self.taken = 0  # values that the last `decode_many` has decoded
         self._told = schema if isinstance(schema, Schema) else checked(schema)
-        self._passed: set[str] = set()  # features that there is no room for
+        self._full = False  # whether no further feature may join
         lenient = unknown == "ignore" or self._told.auto
         self._rules = Rules(self._told.kinds, labels, lenient, max_bytes)
         self._regression = labels.kind == "regression"
@@ -89,9 +90,9 @@ class Decoder:
         self._rules = self._rules._replace(schema=self._told.kinds)
         self._make_types()
 
-    def pass_over(self, found: Iterable[str]) -> None:
-        """Ignore features from now on, and count them."""
-        self._passed.update(found)
+    def close(self) -> None:
+        """Ignore features that are not known from now on, and count them."""
+        self._full = True
 
     def _make_types(self) -> None:
         kinds = self._told.kinds
@@ -112,19 +113,14 @@ class Decoder:
             event = self._strict.decode(str(value, "utf-8"))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             event = self._decode_leniently(value)
-        if not self._regression and (event.label.__class__, event.label) not in self._known:
-            try:
-                self._rules.labels.encode(event.label)
-            except ValueError:
-                raise explain(value, self._rules) from None
-            self._known.add((event.label.__class__, event.label))
+        self._check_label(event, value)
         return event
 
     def decode_many(self, values: Sequence[bytes | None]) -> tuple[list[Event[Any, Any]], Faults]:
         """Return the events among many values, and the index and error of every other one.
 
         Where features may join it ends before an event that brings some: `taken` is its index, and
-        `joining` has them. After `join` or `pass_over` it goes on from there.
+        `joining` has them. After `join` or `close` it goes on from there.
         """
         events: list[Event[Any, Any]] = []
         faults: Faults = []
@@ -253,28 +249,24 @@ class Decoder:
             event = self._lenient.decode(str(value, "utf-8"))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise explain(value, self._rules) from None
-        features = msgspec.json.decode(value, type=_Names).features
-        unknown = features.keys() - self._rules.schema.keys()
-        if self._told.auto:
-            new = unknown - self._passed
-            found = {name: self._infer(name, features[name]) for name in features if name in new}
-            brought = {name: kind for name, kind in found.items() if kind}
-            if brought and event.weight != 0.0:
-                raise _Joining(brought)
-            unknown &= self._passed
-        self.ignored += len(unknown)
+        if self._told.auto and not self._full:
+            self._check_label(event, value)
+            found = newcomers(value, self._rules.schema)
+            if found and event.weight != 0.0:
+                raise _Joining(found)
+            return event
+        names = msgspec.json.decode(value, type=_Names).features.keys()
+        self.ignored += len(names - self._rules.schema.keys())
         return event
 
-    def _infer(self, name: str, value: msgspec.Raw) -> str | None:
-        """Return the kind that a feature's first value stands for; null stands for none."""
-        read = msgspec.json.decode(value)
-        kind = infer(read)
-        if kind is None and read is not None:
-            detail = f"{name}: {show(read)} where a number, a boolean, a string or null belongs"
-            raise EventError("feature_type", detail)
-        if kind == "number" and not abs(read) <= LIMIT:
-            raise EventError("not_finite", f"{name}: {show(read)} is beyond {LIMIT:g}; send null")
-        return kind
+    def _check_label(self, event: Event[Any, Any], value: bytes) -> None:
+        """Raise for a label that is none of the classes."""
+        if not self._regression and (event.label.__class__, event.label) not in self._known:
+            try:
+                self._rules.labels.encode(event.label)
+            except ValueError:
+                raise explain(value, self._rules) from None
+            self._known.add((event.label.__class__, event.label))
 
 
 def _missing(kind: Any) -> float | None:

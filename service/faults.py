@@ -61,7 +61,7 @@ def explain(value: bytes | None, rules: Rules) -> EventError:
     if not found:
         return EventError("json", "cannot be read, and no rule of an event says why")
     code, where, detail = min(found, key=lambda fault: CODES.index(fault.code))
-    return EventError(code, _short(f"{where}: {detail}" if where else detail, MESSAGE))
+    return EventError(code, shorten(f"{where}: {detail}" if where else detail, MESSAGE))
 
 
 def faults(value: bytes | None, rules: Rules) -> Iterator[Fault]:
@@ -73,7 +73,7 @@ def faults(value: bytes | None, rules: Rules) -> Iterator[Fault]:
         yield Fault("too_large", "", detail)
     else:
         try:
-            event = _parse(value)
+            event = parse(value)
         except RecursionError:
             yield Fault("json", "", "nested too deeply")
         except (ValueError, msgspec.DecodeError) as err:
@@ -99,14 +99,15 @@ def show(value: object) -> str:
         return "an object"
     if isinstance(value, list):
         return "an array"
-    return _short(json.dumps(value, ensure_ascii=False, default=repr), SHOWN)
+    return shorten(json.dumps(value, ensure_ascii=False, default=repr), SHOWN)
 
 
-def _short(text: str, length: int) -> str:
+def shorten(text: str, length: int = SHOWN) -> str:
+    """Cut a text short."""
     return text if len(text) <= length else f"{text[:length]}..."
 
 
-def _parse(value: bytes) -> object:
+def parse(value: bytes) -> object:
     """Read JSON with repeated keys kept, by the very grammar of the typed decode."""
     text = str(value, "utf-8")
     msgspec.json.decode(text, type=msgspec.Raw)  # no NaN, no lone surrogates, nothing trailing

@@ -14,7 +14,6 @@ from confluent_kafka import Message
 
 from models.baselines import Baselines, compare_many
 from models.model import Model
-from models.types import ModelError
 from service import checkpoints, snapshots
 from service.checkpoints import Checkpoint
 from service.config import Settings
@@ -116,16 +115,17 @@ class Room:
 
     def _join(self, found: dict[str, str]) -> None:
         """Take features that have come up into the model, where it has room for them."""
-        names = sorted(found)
-        try:
-            self.state.model.join(found)
-        except ModelError as err:
-            self._decoder.pass_over(found)
-            log.warning("features ignored", extra={"features": names, "reason": str(err)})
-        else:
-            self._decoder.join(found)
-            log.info("features inferred", extra={"kinds": found})
+        fitting = self.state.model.fitting(found)
+        if fitting:
+            self.state.model.join(fitting)
+            self._decoder.join(fitting)
+            log.info("features inferred", extra={"kinds": fitting})
             self._show_memory()
+        if len(fitting) < len(found):
+            self._decoder.close()
+            first = next(name for name in found if name not in fitting)
+            told = {"first": first, "known": len(self.state.model.encoder.schema)}
+            log.warning("no room for more features, they are ignored", extra=told)
 
     def _unread(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Move the positions past some records; return those not read before."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from models.banks.reboosted_state import (
     BLOCK_EVENTS,
-    FEATURES,
     STRUCTURES,
     Setup,
     Structure,
@@ -68,7 +67,7 @@ def rates(name: str, given: Any) -> tuple[float, ...]:
         return default
     fits = isinstance(given, list | tuple) and len(given) == len(default)
     fits = fits and all(_is_number(one) and 0 <= one <= most for one in given)
-    if not fits or (name == "label_lags" and len(set(given)) < len(given)):
+    if not fits or (name == "label_lags" and len({f"{one:g}" for one in given}) < len(given)):
         what = "different numbers" if name == "label_lags" else "numbers"
         raise ModelError(
             f"bank.{name}: {given!r:.80} is no list of {len(default)} {what} from 0 to {most:g}; "
@@ -143,8 +142,6 @@ def _forbids(context: Mapping[str, Any]) -> str | None:
         return f"{own} lowers {', '.join(LOSSES)}; take one of them, not {loss}"
     if context["loss"].get("l2"):
         return f"{own} does not shrink its scores by l2; leave it 0"
-    if context["d"] > FEATURES:
-        return f"{own} takes at most {FEATURES} features, not {context['d']}; hash them"
     fitting(setup(context), context["d"])  # raises where no window fits into max_memory
     return None
 

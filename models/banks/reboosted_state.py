@@ -218,6 +218,10 @@ def works(setup: Setup, plan: Plan, d0: int) -> tuple[Work, ...]:
 
 def fitting(setup: Setup, d0: int) -> int:
     """Return the longest window whose whole state stays under the memory bound."""
+    if d0 > FEATURES:
+        raise ModelError(
+            f"features: reboosted_trees takes at most {FEATURES} columns, not {d0}; hash them"
+        )
     most = setup.events
     for R in range(most, 0, -BLOCK_EVENTS):
         if size(setup, d0, R) <= setup.memory:

@@ -89,7 +89,9 @@ def _bins(old: Reboosted, fresh: Bins, places: Ints) -> Bins:
     new = np.setdiff1d(np.arange(len(fresh.counts)), places)
     fresh.recode[new, MISSING] = MISSING
     fresh.lost[new] = t > 0
-    fresh.sample[:] = LARGEST  # of as many rows: a window is never shorter than they are
+    # As many rows as before, since no window is shorter; after a shrink they reach back further
+    # than the window, and bins follow a drift the more slowly.
+    fresh.sample[:] = LARGEST
     fresh.sample[:, places] = bins.sample
     return fresh._replace(stride=bins.stride, due=bins.due, joined=bins.joined, at=bins.at)
 

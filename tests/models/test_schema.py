@@ -182,3 +182,31 @@ def test_columns_keep_their_places():
 
     assert first.columns == ("city mean label", "city order", "a")
     assert later.columns == (*first.columns, "job mean label", "job order", "vip")
+
+
+def test_room_depends_on_what_joined_alone():
+    """As many features fit at once as one after another, of whatever kinds, and then none."""
+    whole, steps = Model("binary", SPEC), Model("binary", SPEC)
+    found = {f"x{j}": ("category", "number", "boolean")[j % 3] for j in range(400)}
+    kept = whole.fitting(found)
+    whole.join(kept)
+    for name, kind in found.items():
+        if steps.fitting({name: kind}):
+            steps.join({name: kind})
+
+    assert 50 < len(kept) < 400
+    assert list(kept) == list(steps.encoder.schema) == list(found)[: len(kept)]
+    assert state(whole) == state(steps)
+    assert not whole.fitting({"one more": "boolean"})
+
+
+def test_a_row_of_weight_nothing_may_say_anything():
+    """In one batch or one by one: its value decides no kind."""
+    batch, single = Model("binary", SPEC), Model("binary", SPEC)
+    batch.learn_many([{"a": "x"}, {"a": 1.0}], [0, 1], [0.0, 1.0])
+    single.learn_one({"a": "x"}, 0, 0.0)
+    single.learn_one({"a": 1.0}, 1, 1.0)
+
+    assert state(batch) == state(single)
+    with pytest.raises(ModelError, match="name 3 is no text"):
+        single.learn_one({3: 5}, 1)

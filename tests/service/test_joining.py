@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from models.labels import labels
 from models.model import Model
 from service.config import Settings
@@ -17,6 +19,10 @@ Start = Callable[..., tuple[Settings, Program]]
 
 
 AUTO = {"age": 31, "country": "PT", "vip": True, "income": None}
+
+
+def encoded(features: dict[str, Any], **keys: Any) -> bytes:
+    return json.dumps({"features": features, "label": "fraud", **keys}).encode()
 
 
 def test_features_join_by_their_first_values() -> None:
@@ -53,15 +59,38 @@ def test_features_without_room_are_passed_over() -> None:
     one = Decoder({"age": "number", "*": "auto"}, LABELS)
     values = [encoded({"age": 1, "x": 2}), encoded({"x": 3, "y": 4})]
     assert one.decode_many(values) == ([], [])
-    one.pass_over(one.joining)
+    one.close()
     events, faults = one.decode_many(values)
 
-    assert (len(events), faults, one.joining) == (1, [], {"y": "number"})
-    assert one.ignored == 1
+    assert (len(events), faults, one.joining, one.ignored) == (2, [], {}, 3)
 
 
-def encoded(features: dict[str, Any], **keys: Any) -> bytes:
-    return json.dumps({"features": features, "label": "fraud", **keys}).encode()
+REJECTED = {
+    "label": encoded({"z": "v"}, label="other"),
+    "schema": b'{"features": [], "label": "fraud"}',
+    "weight": encoded({"z": "v"}, weight=-1),
+    "feature_unknown": encoded({'a"b': 1, "z": "v"}),
+    "feature_type": b'{"features": {"z": 1, "z": "v"}, "label": "fraud"}',
+    "not_finite": b'{"features": {"z": 1e400}, "label": "fraud"}',
+}
+OTHERS = [
+    ("feature_unknown", encoded({"a\nb": 1})),
+    ("feature_unknown", encoded({"n" * 201: 1})),
+    ("feature_unknown", encoded({"back\\slash": [1]})),
+    ("not_finite", b'{"features": {"z": ' + b"9" * 5000 + b'}, "label": "fraud"}'),
+    ("label", encoded({"z": [1]}, label="other")),
+    ("feature_type", encoded({"z": {"deep": 1}})),
+]
+
+
+@pytest.mark.parametrize(("code", "value"), [*REJECTED.items(), *OTHERS])
+def test_a_rejected_event_says_nothing_of_kinds(code: str, value: bytes) -> None:
+    """Its features do not join, whatever is wrong with it; a sound one after it decides."""
+    one = Decoder("auto", LABELS)
+    events, faults = one.decode_many([value, encoded({"z": 3.0})])
+
+    assert (events, [(k, err.code) for k, err in faults]) == ([], [(0, code)])
+    assert one.joining == {"z": "number"}
 
 
 def test_answers_pass_over_what_was_never_learned(serve: Start) -> None:

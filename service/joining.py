@@ -1,0 +1,54 @@
+"""What a record says of features that nobody declared: names that can be, and kinds."""
+
+from collections.abc import Iterator, Mapping
+
+from models.schema import infer
+from service.errors import EventError
+from service.faults import CODES, LIMIT, Fault, parse, shorten, show
+
+LONGEST = 200  # characters of a name: each stands in every file's header
+
+
+def newcomers(value: bytes, known: Mapping[str, str]) -> dict[str, str]:
+    """Return the kinds of an event's features that are not known; null stands for none.
+
+    Parameters
+    ----------
+    value
+        An event that is sound but for these features.
+    known
+        Feature to kind.
+
+    Raises
+    ------
+    EventError
+        A name or a value that no feature can have; of several faults the first by `CODES`.
+    """
+    event: object = parse(value)
+    assert isinstance(event, tuple)  # an object, with repeated keys kept: the last one counts
+    kinds: dict[str, str] = {}
+    faults: list[Fault] = []
+    for name, each in dict(event)["features"]:
+        if name not in known:
+            found = list(_faults(name, each, kinds.get(name)))
+            faults += found
+            if not found and (kind := infer(each)):
+                kinds[name] = kind
+    if faults:
+        code, where, detail = min(faults, key=lambda fault: CODES.index(fault.code))
+        raise EventError(code, f"{shorten(where)}: {detail}")
+    return kinds
+
+
+def _faults(name: str, value: object, before: str | None) -> Iterator[Fault]:
+    kind = infer(value)
+    if len(name) > LONGEST or any(letter in '"\\' or letter < " " for letter in name):
+        detail = f"no feature can have this name: at most {LONGEST} characters, without quotes, "
+        yield Fault("feature_unknown", name, f"{detail}backslashes and control characters")
+    elif kind is None and value is not None:
+        detail = f"{show(value)} where a number, a boolean, a string or null belongs"
+        yield Fault("feature_type", name, detail)
+    elif kind and before and kind != before:
+        yield Fault("feature_type", name, f"comes twice, as a {before} and as a {kind}")
+    elif isinstance(value, int | float) and not abs(value) <= LIMIT:
+        yield Fault("not_finite", name, f"{show(value)} is beyond {LIMIT:g}; send null")
