@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -32,8 +33,12 @@ def demo(*flags: str, folder: Path) -> subprocess.Popen[str]:
 
 def left(folder: Path) -> list[str]:
     """List what still runs or lies in the folder; a child inherits where temporary files go."""
-    running = [each for each in psutil.process_iter() if belongs(each, folder)]
-    return [" ".join(each.cmdline()) for each in running] + [path.name for path in folder.iterdir()]
+    running = []
+    for each in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess):  # it may end, or be a zombie, between two looks
+            if belongs(each, folder):
+                running.append(" ".join(each.cmdline()))
+    return running + [path.name for path in folder.iterdir()]
 
 
 def belongs(process: psutil.Process, folder: Path) -> bool:
