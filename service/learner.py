@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -44,8 +45,9 @@ def run(
     1. Take the folders, so that no second learner writes to them.
     2. Begin the folder of a cold start, so that it outlives what may end this attempt.
     3. Restore the newest checkpoint; wait for the topic; find the position.
-    4. Read, learn, publish, checkpoint.
-    5. Told to stop: read no more, write a last checkpoint and snapshot.
+    4. Publish what there is, and compile; answers need not wait for that.
+    5. Read, learn, publish, checkpoint.
+    6. Told to stop: read no more, write a last checkpoint and snapshot.
     """
     registry = CollectorRegistry()
     metrics = learner_metrics(registry)
@@ -120,9 +122,18 @@ class Learner:
             self._save()  # at once: a start from `latest` must not be resolved a second time
         if self.room.unpublished:
             self._attempt("snapshot", self._publish)
+        self._warm()
         told = {"offsets": dict(state.positions), "events_learned": self.room.events_learned}
         log.info("learner replays" if self.live else "learner ready", extra=told)
         return True
+
+    def _warm(self) -> None:
+        """Compile, with signs of life meanwhile."""
+        with ThreadPoolExecutor(1, "compile") as beside:
+            compiling = beside.submit(self.room.warm)
+            while not wait([compiling], BEAT).done:
+                self._beat()
+            compiling.result()
 
     def learn(self) -> None:
         """Take turns until told to stop."""

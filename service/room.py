@@ -59,7 +59,6 @@ class Room:
             _Due(s.every_events, s.every_seconds) for s in files
         )
         self._oldest: float | None = None  # time of the first event learned that no snapshot holds
-        self._learn([])  # compiles the kernels before the first event waits for them
         self._show()
         self._look_back()
 
@@ -87,6 +86,10 @@ class Room:
     def checkpoint_due(self) -> bool:
         """Whether a checkpoint should be written."""
         return self._save_after.due
+
+    def warm(self) -> None:
+        """Compile the kernels before the first event waits for them."""
+        self._learn([])
 
     def apply(self, messages: Sequence[Message]) -> list[Rejected]:
         """Learn the events among some records in their order; return the others.
