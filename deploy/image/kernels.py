@@ -68,10 +68,11 @@ def warm(settings: Settings) -> None:
     checkpoints.new_run(settings.checkpoints.directory)
     room = Room(settings, State(first, baselines(first.labels), {0: 0}), metrics())
     room.publish(cold=True)
+    room.warm()
     room.checkpoint()
     restored, _ = checkpoints.restore(settings.checkpoints.directory)
     assert restored is not None
-    Room(settings, State(restored.model, restored.baselines, restored.offsets), metrics())
+    Room(settings, State(restored.model, restored.baselines, restored.offsets), metrics()).warm()
     served, _ = Follower(settings).look()
     assert served is not None
 

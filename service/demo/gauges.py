@@ -13,7 +13,7 @@ class Gauges(NamedTuple):
     """One reading; a dead learner's part is absent from it."""
 
     learned: int
-    lag: int
+    lag: int | None  # None while the learner has read nothing yet
     losses: dict[str, float]  # progressive log-loss by predictor
     restarts: int
 
@@ -36,17 +36,18 @@ def read(port: int) -> Gauges | None:
 def _gauges(samples: Iterable[tuple[str, dict[str, str], float]]) -> Gauges | None:
     sums: dict[str, float] = {}
     counts: dict[str, float] = {}
-    lag, restarts = 0.0, math.nan
+    lags, restarts = list[float](), math.nan
     for name, labels, value in samples:
         if name == "kaboost_progressive_loss_sum":
             sums[labels["predictor"]] = value
         elif name == "kaboost_progressive_loss_count":
             counts[labels["predictor"]] = value
         elif name == "kaboost_consumer_lag_records":
-            lag += max(value, 0.0)
+            lags.append(max(value, 0.0))
         elif name == "kaboost_learner_restarts_total":
             restarts = value
     if math.isnan(restarts) or "model" not in counts:
         return None
     losses = {key: total / counts[key] for key, total in sums.items() if counts[key]}
-    return Gauges(int(counts["model"]), int(lag), losses, int(restarts))
+    lag = int(sum(lags)) if lags else None
+    return Gauges(int(counts["model"]), lag, losses, int(restarts))

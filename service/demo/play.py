@@ -35,7 +35,8 @@ class Play:
     def perform(self, meddle: Callable[[Path], None]) -> tuple[Facts, Checkpoint]:
         """Play every scene; `meddle` is let loose on the checkpoints of the dead learner.
 
-        1. Start broker, learner and API; ask for predictions as soon as it is ready.
+        1. Start broker, learner and API; ask for predictions as soon as it is ready, and go on
+           as soon as the learner reads, which takes longer where it compiles.
         2. Stream the events; in the middle, SIGKILL the learner; wait for the next one.
         3. Send an event that cannot be learned; find it among the dead letters.
         4. Wait for the checkpoint that stands behind the last event.
@@ -58,6 +59,7 @@ class Play:
         self._stage.open()
         self._watch(self._ready, "the API to be ready")
         self._traffic.start()
+        self._watch(self._reading, "the learner to read")
         spent = time.monotonic() - self._begin
         seconds = min(max(WHOLE - 30 - spent, STREAM[0]), STREAM[1])
         self._stage.feed(len(self._events) / seconds)
@@ -124,6 +126,9 @@ class Play:
                 return bool(answer.status == 200)
         except OSError:
             return False
+
+    def _reading(self) -> bool:
+        return self._gauges is not None and self._gauges.lag is not None
 
     def _worth_killing(self) -> bool:
         """In the middle, with something learned that no checkpoint holds yet."""

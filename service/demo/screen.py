@@ -88,7 +88,7 @@ class Screen:
             ("learner", "[green]up[/]" if view.gauges else down),
             ("events learned", f"{known.learned:,} of {view.events:,}" if known else "-"),
             ("events per second", f"{self._rate():,.0f}" if known else "-"),
-            ("lag, events", f"{view.gauges.lag:,}" if view.gauges else "-"),
+            ("lag, events", _count(view.gauges.lag) if view.gauges else "-"),
             ("log-loss: model", _loss(known, "model")),
             ("  last label", _loss(known, "last_label")),
             ("  prior", _loss(known, "prior")),
@@ -110,7 +110,7 @@ class Screen:
         return (
             f"learner {'up' if view.gauges else 'down'}, "
             f"{known.learned:,} of {view.events:,} events, {self._rate():,.0f}/s, "
-            f"lag {known.lag:,}, "
+            f"lag {_count(known.lag)}, "
             f"log-loss {_loss(known, 'model')} (last label {_loss(known, 'last_label')}, "
             f"prior {_loss(known, 'prior')}), snapshot {view.serving.version}, "
             f"{view.serving.answered:,} predictions, {view.serving.failed} failed"
@@ -125,6 +125,10 @@ def verdict(console: Console, claims: Sequence[Claim]) -> None:
     for claim in claims:
         table.add_row("[green]held[/]" if claim.held else "[red]NOT HELD[/]", *claim[::2])
     console.print(table)
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
 
 
 def _loss(gauges: Gauges | None, predictor: str) -> str:
