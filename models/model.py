@@ -220,7 +220,8 @@ class Model:
         """Return the probability (B,) of the positive of two classes among what `predictions` said;
         None where there is none.
         """
-        return said[:, 1] if self.task == "binary" and self.probable else None
+        # Contiguous for one event as for many: kernels are compiled for one layout, not two.
+        return said[:, 1].copy() if self.task == "binary" and self.probable else None
 
     def choose(self, probabilities: Mat) -> Ints:
         """Return the class index (B,) that probabilities (B, C) stand for.

@@ -1,0 +1,75 @@
+"""A room that is warm compiles nothing more, however few or many events a batch holds."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service.learning import settings_for
+
+ROOT = Path(__file__).parents[2]
+TASKS: dict[str, dict[str, Any]] = {
+    "regression": {"kind": "regression"},
+    "binary": {"kind": "binary"},
+    "multiclass": {"kind": "multiclass", "labels": [0, 1, 2]},
+}
+# A process of its own: this one has compiled before.
+LEARN = """
+import sys
+from pathlib import Path
+
+from confluent_kafka import Message
+from numba.core.dispatcher import Dispatcher
+from prometheus_client import CollectorRegistry
+
+from models.baselines import baselines
+from models.model import Model
+from service import checkpoints
+from service.config import load
+from service.metrics import learner_metrics
+from service.room import Room, State
+
+
+def compiled():
+    kernels = {
+        f"{name}.{key}": each
+        for name, module in list(sys.modules.items()) if name.startswith("models.")
+        for key, each in list(vars(module).items()) if isinstance(each, Dispatcher)
+    }
+    return {name: len(each.nopython_signatures) for name, each in kernels.items()}
+
+
+def records(offset, count):
+    value = b'{"label": 1, "features": {"x": 0.5, "colour": "red", "flag": true}}'
+    return [Message(topic="t", partition=0, offset=offset + k, value=value) for k in range(count)]
+
+
+settings = load(Path(sys.argv[1]))
+task = settings.task
+checkpoints.new_run(settings.checkpoints.directory)
+model = Model(task.kind, settings.model, settings.features.columns, task.labels)
+first = State(model, baselines(model.labels), {0: 0})
+room = Room(settings, first, learner_metrics(CollectorRegistry()))
+room.publish(cold=True)
+room.warm()
+before = compiled()
+assert sum(before.values()) > 0
+for offset, count in ((0, 1), (1, 2), (3, 50)):
+    assert [] == room.apply(records(offset, count))
+room.publish()
+room.checkpoint()
+assert room.events_learned == 53
+print({name for name, count in compiled().items() if count > before.get(name, 0)})
+"""
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_no_event_waits_for_a_compiler(tmp_path: Path, task: str) -> None:
+    """What batches of one, of two and of many events need is compiled by `warm`."""
+    settings_for("127.0.0.1:9", tmp_path, "t", task=TASKS[task])
+    command = [sys.executable, "-c", LEARN, str(tmp_path / "kaboost.json")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+    assert (0, "set()") == (done.returncode, done.stdout.strip()), done.stderr
