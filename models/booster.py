@@ -206,6 +206,13 @@ def widen(booster: Any, full: Mapping[str, Any], d: int) -> Any:
 
 
 @singledispatch
+def tell_names(booster: Any, columns: Ints) -> None:
+    """Tell a booster in which columns numbers stand for names: -1 for a new one, then 0, 1, ... in
+    order of first sight. Only those that add columns up have a use for it.
+    """
+
+
+@singledispatch
 def features(booster: Any, X: ArrayLike) -> Mat:
     """Return X as kernels want it, (B, d) float64 in rows; ModelError when it does not fit."""
     rows = floats("X", X)

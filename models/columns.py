@@ -93,6 +93,11 @@ class Columns(Encoder):
         """Length d of an encoded vector: with room for features that join, where some may."""
         return roomy(len(self.columns)) if self.told.auto else len(self.columns)
 
+    @property
+    def names(self) -> Ints:
+        """The columns whose numbers stand for names: the orders of categories' values."""
+        return self._categories + 1
+
     def extended(self, found: Mapping[str, str]) -> Columns:
         """Return the encoder with more features at the end, and all that this one has learned."""
         told = self.told.with_inferred(found)

@@ -100,6 +100,11 @@ class Encoder:
         """Length d of an encoded vector."""
         return len(self.columns)
 
+    @property
+    def names(self) -> Ints:
+        """The columns whose numbers stand for names: none."""
+        return np.empty(0, np.int64)
+
     def encode_many(self, table: Table) -> Mat:
         """Encode events with the statistics as they stand.
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from models import intervals as residual_intervals
 from models import labels as task_labels
 from models.banks.reboosted import rates
-from models.booster import learn_many, losses, predictions, score_many, widen
+from models.booster import learn_many, losses, predictions, score_many, tell_names, widen
 from models.build import BANKS, build, check, from_arrays, normalise_spec, serving_arrays, to_arrays
 from models.columns import WIDTHS, Columns, roomy
 from models.encoding import Encoder, Table
@@ -87,6 +87,7 @@ class Model:
             self.labels = self.labels._replace(least=0.0)
         self.encoder = encoder_of(self.spec)(features)
         self.booster = build(self.spec, self.encoder.width, self.labels.m, task=task)
+        tell_names(self.booster, self.encoder.names)
         self.intervals = _intervals(task)
         self.serving_only = False
 
@@ -181,6 +182,7 @@ class Model:
         if encoder.width > int(self.booster.shape[0]):
             self.booster = widen(self.booster, self.spec, encoder.width)
         self.encoder = encoder
+        tell_names(self.booster, encoder.names)
 
     def fitting(self, found: Mapping[str, str]) -> dict[str, str]:
         """Return as many of the features as there is room for, the first ones.

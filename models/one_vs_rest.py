@@ -17,6 +17,7 @@ from models.booster import (
     predictions,
     prefixes_many,
     score_many,
+    tell_names,
     widen,
 )
 from models.explain import Explanation, explain_many, gains
@@ -120,6 +121,12 @@ def _(booster: OneVsRest, X: ArrayLike) -> Mat3:
 def _(booster: OneVsRest, full: Mapping[str, Any], d: int) -> OneVsRest:
     classes = tuple(widen(one, full, d) for one in booster.classes)
     return booster._replace(classes=classes, shape=np.array([d, len(classes)], np.int64))
+
+
+@tell_names.register
+def _(booster: OneVsRest, columns: Ints) -> None:
+    for one in booster.classes:
+        tell_names(one, columns)
 
 
 @predictions.register

@@ -13,8 +13,9 @@ from models.types import Vec
 class Reason(NamedTuple):
     """Why one score is what it is: base + all contributions + all label lags + mixing.
 
-    The first three add up to the linear part, the weighted sum of what the structures of trees say;
-    their shares are its Shapley values, by the path that an event takes.
+    The first three add up to the linear part, the weighted sum of what the structures of trees, the
+    linear learners and the last label say. Of trees the shares are the Shapley values, by the path
+    that an event takes; of lines they are what each column adds.
     """
 
     score: float

@@ -26,12 +26,16 @@ from models.booster import (
     predictions,
     prefixes_many,
     score_many,
+    tell_names,
     widen,
 )
 from models.calibrate import Calibration, calibrate, calibration
+from models.linear_filters import LinearFilters, linear_filters
+from models.linear_filters import widened as widened_filters
 from models.progressive import Progress, progress
 from models.reboosted_event import (
     LABEL_MOST,
+    LINES,
     LOG_ODDS,
     NUMBERS,
     SEEN_EVERY,
@@ -46,6 +50,7 @@ from models.reboosted_event import (
     insert,
     keep,
     learn_lags,
+    learn_lines,
     learn_scale,
     learn_stack,
     learn_trees,
@@ -56,11 +61,14 @@ from models.reboosted_event import (
     scale,
     schedule,
     score,
+    score_lines,
     tame,
     unit_of,
 )
 from models.types import WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, floats
 from models.verbs import encode_labels, kernel, value
+
+TRUST = (0.1, 0.1, 0.2)  # weight at the start of the linear learners' scores, and the last label's
 
 
 class ReboostedTrees(NamedTuple):
@@ -68,6 +76,7 @@ class ReboostedTrees(NamedTuple):
 
     bank: Reboosted
     works: tuple[Work, ...]  # (K,) trees that are being grown
+    linear: LinearFilters
     stack: Stack
     calibration: Calibration
     scale: Scale
@@ -109,7 +118,8 @@ def reboosted_trees(full: Mapping[str, Any], loss: Any, d: int) -> ReboostedTree
     return ReboostedTrees(
         bank=made,
         works=works(sizes, made.plan, d),
-        stack=stack(K * len(sizes.rates)),
+        linear=linear_filters(d),
+        stack=_stack(K * len(sizes.rates)),
         calibration=calibration(),
         scale=scale(),
         loss=loss,
@@ -117,6 +127,14 @@ def reboosted_trees(full: Mapping[str, Any], loss: Any, d: int) -> ReboostedTree
         shape=np.array([d, 1], np.int64),
         calibrated=np.array(int(full["bank"]["calibrate"])),
     )
+
+
+def _stack(n: int) -> Stack:
+    """Return the stacking of n scores of trees and those of LINES."""
+    made = stack(n + LINES)
+    made.weights[:, :n] = (1.0 - sum(TRUST)) / n
+    made.weights[:, n : n + LINES] = TRUST
+    return made
 
 
 def rows_of(booster: ReboostedTrees, X: ArrayLike) -> Any:
@@ -160,14 +178,20 @@ def _(booster: ReboostedTrees, full: Mapping[str, Any], d: int) -> ReboostedTree
     _finish(booster.bank, booster.works, booster.loss, unit_of(booster.scale))
     made, beside = widened(booster.bank, sizes, d)
     shape = np.array([d, 1], np.int64)
-    return booster._replace(bank=made, works=beside, shape=shape)
+    lines = widened_filters(booster.linear, d)
+    return booster._replace(bank=made, works=beside, linear=lines, shape=shape)
+
+
+@tell_names.register
+def _(booster: ReboostedTrees, columns: Ints) -> None:
+    booster.linear.names[columns] = 1.0
 
 
 @score_many.register
 def _(booster: ReboostedTrees, X: Mat) -> Mat:
     scores = np.empty((len(X), 1))
     kind, calibrated = int(booster.bank.plan.link), bool(booster.calibrated)
-    head = (booster.stack, booster.calibration, booster.scale, kind, calibrated)
+    head = (booster.linear, booster.stack, booster.calibration, booster.scale, kind, calibrated)
     _score(forest_of(booster.bank), head, rows_of(booster, X), _desk(booster), scores)
     return scores
 
@@ -204,6 +228,7 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat) -> None:
     # States are taken apart here: in the loop, LLVM would go through their 200 arrays at each look.
     rows, Y, weights = events
     bank, works, stack, map_, scale = b.bank, b.works, b.stack, b.calibration, b.scale
+    lines = b.linear
     loss, seen, calibrated = b.loss, b.progress, b.calibrated[()] > 0
     plan, pace, window, bins = b.bank.plan, b.bank.pace, b.bank.window, b.bank.bins
     lags, y0, kind = b.bank.lags, b.bank.y0, int(b.bank.plan.link[()])
@@ -211,6 +236,7 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat) -> None:
     for k in range(rows.shape[0]):
         y, w, t = float(Y[k, 0]), float(weights[k]), int(pace.time[()])
         score(forest, rows[k], a)
+        score_lines(lines, rows[k], lags, kind, scale, a)
         mixed = answer(kind, stack, scale, a)
         scores[k, 0] = out(kind, map_, mixed, calibrated)
         if w > 0.0:
@@ -224,6 +250,7 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat) -> None:
             watch(pace, lost_of(loss, mixed, y, scale, kind), t)
             learn_filters(stack, loss, y, (min(w, 1e6), noise_of(scale, kind), unit_of(scale)), a)
             learn_trees(plan, pace, forest.trees, w, float(scale.curve[()]), a)
+            learn_lines(lines, loss, y, w, kind, scale, a)
             learn_stack(stack, w, a)
             if kind == LOG_ODDS:
                 calibrate(map_, mixed, 0.5 + 0.5 * y, w)
@@ -259,9 +286,10 @@ def _finish(bank: Any, works: Any, loss: Any, unit: float) -> None:
 
 @kernel
 def _score(forest: Any, head: Any, rows: Any, a: Any, scores: Mat) -> None:
-    stack, map_, scale, kind, calibrated = head
+    lines, stack, map_, scale, kind, calibrated = head
     for k in range(rows.shape[0]):
         score(forest, rows[k], a)
+        score_lines(lines, rows[k], forest.lags, kind, scale, a)
         scores[k, 0] = out(kind, map_, answer(kind, stack, scale, a), calibrated)
 
 

@@ -20,7 +20,7 @@ from models.aggregate import (
     opinions,
     weigh,
 )
-from models.banks.reboosted_bins import FIRST, encode, key, note, rebin, thin
+from models.banks.reboosted_bins import FIRST, encode, key, note, numbers, rebin, thin
 from models.banks.reboosted_bins import IDLE as BINNED
 from models.banks.reboosted_bins import LARGEST as MISSING_KEY
 from models.banks.reboosted_leaves import gather, learn_leaves, stiffen
@@ -29,6 +29,7 @@ from models.banks.reboosted_state import LANES
 from models.banks.reboosted_walk import walk
 from models.calibrate import served
 from models.lanes import Lane, NewLane, Number, sweep
+from models.linear_filters import LEARNERS, inputs, learn_columns, learn_line, said
 from models.progressive import DECAY
 from models.types import LOSS_LIMIT, Ints, Mat, Vec
 from models.verbs import bend, inlined, kernel, point
@@ -41,6 +42,10 @@ LABEL_MOST = 1e30  # a larger label counts as this
 LOSS_SHARE, LOSS_MOST = 0.3, 10.0  # of losses of numbers, before they weigh anything
 STRUCTURE_DECAY = 0.999  # of the losses that share out the work
 DECAY_SEEN = DECAY**SEEN_EVERY
+LINES = LEARNERS + 1  # scores that come of no trees: the linear learners', and the last label
+SHY = 0.9  # the last of two labels is as good as this chance
+LEAST_COUNT = 0.5  # the last count is at least this
+FIERCEST = 3.0  # error of a logarithm that the linear learners learn
 OFTEN, EARLY = 16, 2000  # events between two looks at the pace, once so many were seen
 
 
@@ -76,7 +81,11 @@ class Desk(NamedTuple):
     steep: Vec
     bent: Vec
     total: Vec  # (8,)
-    f: Vec  # (n,) scores of all structures' leaf learners
+    values: Vec  # (d0,) features as numbers, NaN where missing
+    inputs: Vec  # (2 d0 + 1,) as the linear learners see them
+    codes: Ints  # (d0,) names that have a weight
+    parts: Vec  # (d0,) what columns add
+    f: Vec  # (n,) scores of all structures' leaf learners, then those of LINES
     loss: Vec  # (n,)
     slope: Vec  # (n,)
     z: Vec  # (S+1,)
@@ -97,14 +106,16 @@ def desk(bank: Any, filters: Any, d0: int) -> Desk:
     """Return scratch for a bank over d0 features and its stack."""
     d = d0 + bank.lags.size
     sizes = np.array([one.nodes.shape[0] for one in bank.trees], np.int64)
-    K, N, n = len(sizes), int(sizes.max()), len(sizes) * len(bank.plan.rates)
+    K, N, n = len(sizes), int(sizes.max()), len(sizes) * len(bank.plan.rates) + LINES
     R, S = filters.weights.shape[1], len(filters.mix_losses)
     leaves = max(one.rows.shape[1] for one in bank.trees)  # a leaf's number is read as a feature
     return Desk(
         x=np.zeros(max(2 * d, leaves), np.int32),
         leaf=np.zeros((K, N), np.int32), F=np.zeros((K, N + 1)),
         said=np.zeros(N + 1), lost=np.zeros(N + 1), steep=np.zeros(N + 1), bent=np.zeros(N + 1),
-        total=np.zeros(LANES), f=np.zeros(n), loss=np.zeros(n), slope=np.zeros(n),
+        total=np.zeros(LANES), values=np.zeros(d0), inputs=np.zeros(2 * d0 + 1),
+        codes=np.zeros(d0, np.int64), parts=np.zeros(d0),
+        f=np.zeros(n), loss=np.zeros(n), slope=np.zeros(n),
         z=np.zeros(S), mixed=np.zeros(S), share=np.zeros(max(n, S)), gain=np.zeros(R),
         features=np.zeros(R), sizes=sizes, move=np.zeros(LANES, np.float32),
     )  # fmt: skip
@@ -138,6 +149,38 @@ def score(forest: Forest, keys: Any, a: Any) -> None:
         gather(trees.rows, a.leaf[k], float(forest.y0[k]), a.F[k], a.total)
         for e in range(E):
             a.f[k * E + e] = a.total[e]
+
+
+@inlined
+def score_lines(filters: Any, keys: Any, lags: Vec, link: int, scale: Any, a: Any) -> None:
+    """Fill the last of a.f (n,): the linear learners' scores for the keys (d0,), and what the first
+    label lag, by default the last label, says alone.
+    """
+    first = a.f.shape[0] - LINES
+    numbers(keys, a.values)
+    inputs(filters, a.values, a.inputs, a.codes)
+    slow, bold = said(filters, a.inputs, a.codes)
+    if link == NUMBERS:
+        mean, most = float(scale.mean[()]), FAR * float(scale.spread[()])
+        slow = min(max(slow, mean - most), mean + most)
+        bold = min(max(bold, mean - most), mean + most)
+    a.f[first], a.f[first + 1] = slow, bold
+    a.f[first + 2] = last_label(filters, float(lags[0]), link)
+
+
+@kernel
+def last_label(filters: Any, lag: float, link: int) -> float:
+    """Return the score of an event whose label is expected to be the last one: `lag`; 0 before
+    there was one.
+    """
+    if filters.age[()] == 0.0:
+        return 0.0
+    if link == NUMBERS:
+        return lag
+    if link == LOGARITHMS:
+        return math.log(max(lag, LEAST_COUNT))
+    p = 0.5 + SHY * (lag - 0.5)
+    return math.log(p / (1.0 - p))
 
 
 @inlined
@@ -258,6 +301,21 @@ def learn_trees(plan: Any, pace: Any, forest: Any, w: float, curve: float, a: An
         if t % STIFF_EVERY == STIFF_EVERY - 1:
             stiffen(trees.rows, a.leaf[k], pace.squares[k])
             pace.squares[k] = 0.0
+
+
+@inlined
+def learn_lines(filters: Any, loss: Any, y: float, w: float, link: int, scale: Any, a: Any) -> None:
+    """Let the linear learners take Newton's step from what they said, and know their columns."""
+    first, most, curve = a.f.shape[0] - LINES, math.inf, 1.0
+    if link == NUMBERS:  # a variance is a share of that of usual residuals
+        curve = bend(loss, 0.0, unit_of(scale), unit_of(scale))
+    if link == LOGARITHMS:
+        most = FIERCEST
+    for i in range(LEARNERS):
+        h = bend(loss, float(a.f[first + i]), y, unit_of(scale))
+        error = min(max(-a.slope[first + i] / h, -most), most)
+        learn_line(filters, i, a.inputs, a.codes, error, curve / (h * min(w, 1e6)))
+    learn_columns(filters, a.values, a.inputs, a.codes, a.parts)
 
 
 @kernel

@@ -1,10 +1,11 @@
 """Reboosted trees explained: the linear part of their score, and its trees as plain values.
 
-What is served is a mixture of averages of the structures' scores. Its linear part weighs every
-score by what the filters and the average give it, each times its share of the mixture: a sum of
-trees, which is explained by features. For numbers it is all there is; for log-odds, mixing by
-probability, clipping and calibration come on top. A score whose mean is beyond where scores are
-clipped, because its leaf learner has diverged, is the same for all events and no part of the sum.
+What is served is a mixture of averages of scores: the structures', two linear learners', the last
+label's. Its linear part weighs every score by what the filters and the average give it, each times
+its share of the mixture. It is a sum of trees, which is explained by features, and of lines, which
+are explained as they are. For numbers it is all there is; for log-odds, mixing by probability,
+clipping and calibration come on top. A score whose mean is beyond where scores are clipped, because
+its leaf learner has diverged, is the same for all events and no part of the sum.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from models.aggregate import LARGEST, favour
-from models.banks.reboosted_bins import BIGGEST, key, number
+from models.banks.reboosted_bins import BIGGEST, key, number, numbers
 from models.banks.reboosted_shap import (
     Sheet,
     explain_trees,
@@ -28,16 +29,20 @@ from models.banks.reboosted_shap import (
 from models.banks.reboosted_state import Reboosted
 from models.booster import score_many
 from models.explain import Explanation, explain_many, gains
+from models.linear_filters import LEARNERS, attribute, inputs
 from models.reboosted import ReboostedTrees, rows_of
-from models.reboosted_event import NUMBERS, lay_row
+from models.reboosted_event import LINES, NUMBERS, desk, last_label, lay_row
 from models.types import Mat, Vec
 from models.verbs import kernel
 
 
 class Linear(NamedTuple):
-    """The linear part: constant + sum over k, e of weights times what the trees of k say to e."""
+    """The linear part: constant + sum over k, e of weights times what the trees of k say to e, and
+    over i of lines times what line i says.
+    """
 
     weights: Mat  # (K, 5)
+    lines: Vec  # (3,) of the linear learners and the last label
     constant: float
 
 
@@ -45,21 +50,39 @@ def linear(booster: ReboostedTrees) -> Linear:
     """Return the linear part of the served score."""
     s, bank = booster.stack, booster.bank
     n, S = bank.plan.rates.size * len(bank.trees), len(s.weights)
-    average, mix = np.empty(n), np.empty(S + 1)
-    favour(s.score_losses, n, average)
+    average, mix = np.empty(n + LINES), np.empty(S + 1)
+    favour(s.score_losses, n + LINES, average)
     favour(s.mix_losses, S + 1, mix)
-    weights = mix[:S] @ s.weights[:, :n] + mix[S] * average
-    constant = float(mix[:S] @ s.weights[:, n])
+    weights = mix[:S] @ s.weights[:, : n + LINES] + mix[S] * average
+    constant = float(mix[:S] @ s.weights[:, n + LINES])
     if bank.plan.link == NUMBERS:
         mean, typical = float(booster.scale.mean), math.sqrt(float(booster.scale.noise))
         constant = constant * typical + mean * (1.0 - float(weights.sum()))
-        kept = np.ones(n, bool)
-    else:
+    weights, lines = weights[:n], weights[n:]
+    if bank.plan.link != NUMBERS:
         scores = _mean_scores(bank)
         kept = abs(scores) < LARGEST
         constant += LARGEST * float(weights[~kept] @ np.sign(scores[~kept]))
-    weights = np.where(kept, weights, 0.0).reshape(len(bank.trees), -1)
-    return Linear(weights, constant + float(weights.sum(axis=1) @ bank.y0))
+        weights = np.where(kept, weights, 0.0)
+    weights = weights.reshape(len(bank.trees), -1)
+    return Linear(weights, lines, constant + float(weights.sum(axis=1) @ bank.y0))
+
+
+def explain_lines(booster: ReboostedTrees, X: ArrayLike) -> tuple[float, Mat]:
+    """Return base and contributions (B, d + 5) of the linear learners and the last label.
+
+    A column adds its weight times its distance from its mean, and what its presence or its name is
+    worth; the base is an event of which nothing is known. The last label adds, as the first label
+    lag, its distance from the mean label.
+    """
+    own, filters = linear(booster).lines, booster.linear
+    keys, d = rows_of(booster, X), int(booster.shape[0])
+    phi = np.zeros((len(keys), d + booster.bank.lags.size))
+    _line_parts(filters, own, keys, desk(booster.bank, booster.stack, d), phi)
+    link = int(booster.bank.plan.link)
+    usual = last_label(filters, float(booster.scale.mean), link)
+    phi[:, d] += own[-1] * (last_label(filters, float(booster.bank.lags[0]), link) - usual)
+    return float(own[:-1] @ filters.weights[:, -1] + own[-1] * usual), phi
 
 
 def _mean_scores(bank: Reboosted) -> Vec:
@@ -74,12 +97,14 @@ def _mean_scores(bank: Reboosted) -> Vec:
 def _(booster: ReboostedTrees, X: ArrayLike) -> Explanation:
     keys = rows_of(booster, X)
     B, d = len(keys), keys.shape[1] + booster.bank.lags.size
-    weights, constant = linear(booster)
+    weights, _, constant = linear(booster)
     laid = np.empty((B, 2 * d), np.int32)
     _lay(booster.bank.lags, keys, laid)
     phi, said, base, s = np.zeros((B, d)), np.full(B, constant), constant, _sheet(booster)
     for trees, own in zip(booster.bank.trees, weights, strict=True):
         base += explain_trees(trees, own, laid, s, (phi, said))
+    straight, lines = explain_lines(booster, X)
+    base, phi, said = base + straight, phi + lines, said + straight + lines.sum(axis=1)
     scores = score_many(booster, np.asarray(X, np.float64))
     return Explanation(np.full((B, 1), base), phi[:, None], scores - said[:, None], scores)
 
@@ -87,13 +112,16 @@ def _(booster: ReboostedTrees, X: ArrayLike) -> Explanation:
 @gains.register
 def _(booster: ReboostedTrees) -> Vec:
     found, s = np.zeros(int(booster.shape[0]) + booster.bank.lags.size), _sheet(booster)
-    for trees, own in zip(booster.bank.trees, linear(booster)[0], strict=True):
+    part = linear(booster)
+    for trees, own in zip(booster.bank.trees, part.weights, strict=True):
         weigh_cuts(trees, own, s, found)
+    found[: int(booster.shape[0])] += (part.lines[:-1] @ np.sqrt(booster.linear.power)) ** 2
     return found
 
 
 def export_trees(booster: ReboostedTrees) -> dict[str, Any]:
-    """Return the linear part as plain values: `base` and `trees`, whose answers it sums up.
+    """Return the trees of the linear part as plain values: `base` and `trees`, whose answers it
+    sums up; the lines beside them are those of `explain_lines`.
 
     Columns are those of X, then the label lags, all as float32. A tree is lists over its nodes, as
     SHAP's TreeExplainer takes them: at a cut x <= threshold goes left, and so does a missing x
@@ -107,7 +135,7 @@ def export_trees(booster: ReboostedTrees) -> dict[str, Any]:
     >>> exported["base"], len(exported["trees"]), exported["trees"][0]["children_left"]
     (0.0, 308, [-1])
     """
-    weights, base = linear(booster)
+    weights, _, base = linear(booster)
     s, d = _sheet(booster), int(booster.shape[0]) + booster.bank.lags.size
     trees = [
         _plain(nodes, rows, own, d, s)
@@ -136,6 +164,17 @@ def _plain(nodes: Any, rows: Any, weights: Vec, d: int, s: Sheet) -> dict[str, l
 
 def _sheet(booster: ReboostedTrees) -> Sheet:
     return sheet(max(structure.nodes.shape[1] for structure in booster.bank.trees))
+
+
+@kernel
+def _line_parts(filters: Any, weights: Vec, keys: Any, a: Any, phi: Mat) -> None:
+    for r in range(keys.shape[0]):
+        numbers(keys[r], a.values)
+        inputs(filters, a.values, a.inputs, a.codes)
+        for i in range(LEARNERS):
+            attribute(filters, i, a.inputs, a.codes, a.parts)
+            for j in range(a.parts.shape[0]):
+                phi[r, j] += weights[i] * a.parts[j]
 
 
 @kernel

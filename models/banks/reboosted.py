@@ -149,7 +149,8 @@ def _forbids(context: Mapping[str, Any]) -> str | None:
 REBOOSTED_TREES = Part(
     "reboosted_trees",
     "structures of regression trees, regrown in boosting order on windows of several lengths, with "
-    "leaves that go on learning, stacked and calibrated online",
+    "leaves that go on learning, stacked online with two linear learners and the last label, and "
+    "calibrated",
     "Hu et al. 2017, Algorithm 1 with follow-the-leader trees; specification of reboosted trees",
     (
         Param("budget", 4000.0, "work an event on new trees, in nanoseconds", 100.0, 1e6),

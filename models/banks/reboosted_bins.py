@@ -9,12 +9,13 @@ bin goes whole to the new one that holds the middle of it, and no raw rows need 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from models.banks.reboosted_state import CODES, MISSING, MOST_CUTS, Keys
-from models.types import Ints, Mat
+from models.types import Ints, Mat, Vec
 from models.verbs import inlined, kernel
 
 LARGEST = 2147483647  # the key of what is missing
@@ -53,6 +54,13 @@ def key(x: float) -> int:
 def number(k: int) -> float:
     """Return the number of a key."""
     return float(np.int32(k if k >= 0 else k ^ LARGEST).view(np.float32)) * 1.0
+
+
+@kernel
+def numbers(k: Any, values: Vec) -> None:
+    """Fill values (d,) with the numbers of keys k (d,), NaN where missing."""
+    for j in range(values.shape[0]):
+        values[j] = number(k[j]) if k[j] != LARGEST else math.nan
 
 
 @kernel

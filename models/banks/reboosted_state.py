@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from models.banks.reboosted_walk import FLOCK
 from models.draws import State, generator
+from models.linear_filters import size as lines
 from models.types import Ints, Mat, ModelError, Vec
 from models.verbs import learning_only
 
@@ -236,7 +237,9 @@ def fitting(setup: Setup, d0: int) -> int:
 def size(setup: Setup, d0: int, R: int) -> int:
     """Return the bytes of the state over a window of R events."""
     d, K = d0 + LAGS, len(setup.structures)
-    total = R * (d + 16 + 8 * K) + min(SAMPLE, R) * (4 * d + 8) + d * (64 * 9 + 40 + 8 * K)
+    total = (
+        lines(d0) + R * (d + 16 + 8 * K) + min(SAMPLE, R) * (4 * d + 8) + d * (64 * 9 + 40 + 8 * K)
+    )
     for each in setup.structures:
         M, r = 2 * each.leaves - 1, _rows(each, R)
         total += each.trees * (M * 8 + each.leaves * 4 * LANES) + M * 120

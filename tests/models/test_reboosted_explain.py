@@ -12,7 +12,8 @@ from models.banks.reboosted_bins import keys as keys_of
 from models.banks.reboosted_shap import explain_trees, sheet
 from models.banks.reboosted_state import Trees
 from models.explain import explain_many, gains
-from models.reboosted_explain import export_trees, linear
+from models.reboosted_event import LINES, desk, score_lines
+from models.reboosted_explain import explain_lines, export_trees, linear
 from tests.models.test_reboosted import LOSSES, SMALL, build, learned, plainly, stream
 from tests.naive.shapley import expected, shapley
 
@@ -55,10 +56,12 @@ def test_equals_shap(loss):
     X[:, 3] = np.where(np.arange(200) % 7, X[:, 3], np.inf)
     found = explain_many(booster, X)
     base, phi = oracle(export_trees(booster), full_rows(booster, X))
+    straight, lines = explain_lines(booster, X)
 
     assert abs(phi).max() > 0.01
-    np.testing.assert_allclose(found.base[:, 0], base, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(found.contributions[:, 0], phi, rtol=1e-7, atol=1e-9)
+    assert abs(lines).max() > 0.01
+    np.testing.assert_allclose(found.base[:, 0], base + straight, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.contributions[:, 0], phi + lines, rtol=1e-7, atol=1e-9)
 
 
 def test_equals_shap_where_missing_decides():
@@ -71,9 +74,10 @@ def test_equals_shap_where_missing_decides():
     models.learn_many(booster, X, gone ^ (X[:, 1] > 0.0))
     found = explain_many(booster, X[:100])
     _, phi = oracle(export_trees(booster), full_rows(booster, X[:100]))
+    _, lines = explain_lines(booster, X[:100])
 
     assert abs(phi[:, 0]).mean() > 0.1
-    np.testing.assert_allclose(found.contributions[:, 0], phi, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(found.contributions[:, 0], phi + lines, rtol=1e-7, atol=1e-9)
 
 
 def test_equals_all_sets_of_features():
@@ -84,9 +88,31 @@ def test_equals_all_sets_of_features():
     phi = [sum(np.array(shapley(one, x)) for one in exported["trees"]) for x in rows]
     base = exported["base"] + sum(expected(one, rows[0], set()) for one in exported["trees"])
     found = explain_many(booster, X)
+    straight, lines = explain_lines(booster, X)
 
-    np.testing.assert_allclose(found.base[:, 0], base, atol=1e-12)
-    np.testing.assert_allclose(found.contributions[:, 0], phi, atol=1e-12)
+    np.testing.assert_allclose(found.base[:, 0], base + straight, atol=1e-12)
+    np.testing.assert_allclose(found.contributions[:, 0], phi + lines, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_lines_explain_what_the_linear_learners_say(loss):
+    """Base and contributions of the lines are the linear learners' scores and the last label's, by
+    their weights; what is missing adds nothing.
+    """
+    booster = learned(2000, loss=loss)
+    X, _ = stream(50, loss=loss, seed=9)
+    X[:5] = np.nan
+    own, L = linear(booster).lines, booster.linear
+    base, phi = explain_lines(booster, X)
+    K, link = len(booster.bank.trees), int(booster.bank.plan.link)
+    a = desk(booster.bank, booster.stack, 5)
+    for x, told in zip(X, phi, strict=True):
+        score_lines(L, keys_of(x[None])[0], booster.bank.lags, link, booster.scale, a)
+        assert own @ a.f[5 * K :] == pytest.approx(base + told.sum(), rel=1e-9, abs=1e-9)
+
+    assert abs(phi[5:, :5]).max() > 0.01
+    assert (phi[:5, :5] == 0.0).all()
+    assert len(own) == LINES
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -118,16 +144,24 @@ def test_exported_trees_say_the_linear_part():
     said = [sum(expected(one, x, everything) for one in exported["trees"]) for x in rows]
     found = explain_many(booster, X)
 
+    straight, lines = explain_lines(booster, X)
+
     np.testing.assert_allclose(
-        found.scores[:, 0] - found.mixing[:, 0], exported["base"] + np.array(said), atol=1e-12
+        found.scores[:, 0] - found.mixing[:, 0],
+        exported["base"] + np.array(said) + straight + lines.sum(axis=1),
+        atol=1e-12,
     )
 
 
 def test_weights_are_those_of_the_mixture():
-    """Before any loss the linear part is the plain mean of all scores."""
-    weights, _ = linear(build())
+    """Before any loss the linear part is between what the filters start from, which trust the lines
+    with two fifths, and the average's plain mean.
+    """
+    weights, lines, _ = linear(build())
 
-    np.testing.assert_allclose(weights, np.full((2, 5), 0.1), atol=1e-15)
+    np.testing.assert_allclose(weights, np.full((2, 5), 0.75 * 0.06 + 0.25 / 13), atol=1e-15)
+    plain = 0.25 / 13
+    np.testing.assert_allclose(lines, [0.075 + plain, 0.075 + plain, 0.15 + plain], atol=1e-15)
 
 
 def test_covers_count_the_events_of_each_tree():
@@ -244,7 +278,8 @@ def test_gains_put_what_matters_first():
                 p, q = covers[left] / covers[0], covers[right] / covers[0]
                 told[j] += p * q / (p + q) * (values[left] - values[right]) ** 2
 
-    np.testing.assert_allclose(found, told, rtol=1e-9)
+    lines = linear(booster).lines[:2] @ np.sqrt(booster.linear.power)
+    np.testing.assert_allclose(found, told + np.r_[lines**2, np.zeros(5)], rtol=1e-9)
     assert set(np.argsort(-found)[:3]) == {0, 1, 2}
 
 

@@ -1,0 +1,194 @@
+"""Linear learners: their slow twin, what they do not depend on, and what cannot hurt them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.linear_filters import (
+    attribute,
+    inputs,
+    learn_columns,
+    learn_line,
+    linear_filters,
+    said,
+    size,
+    widened,
+)
+
+NAMED = 3  # the column of names
+
+
+def made(d=4, named=(NAMED,)):
+    filters = linear_filters(d)
+    filters.names[list(named)] = 1.0
+    return filters
+
+
+def see(filters, x):
+    """Inputs and codes of a row."""
+    z, codes = np.zeros(filters.weights.shape[1]), np.zeros(len(x), np.int64)
+    inputs(filters, x, z, codes)
+    return z, codes
+
+
+def teach(filters, x, y, noise=1.0):
+    """One event of the squared loss; what both learners said before it."""
+    z, codes = see(filters, x)
+    told = said(filters, z, codes)
+    for i, one in enumerate(told):
+        learn_line(filters, i, z, codes, y - one, noise)
+    learn_columns(filters, x, z, codes, np.zeros(len(x)))
+    return told
+
+
+def stream(n=400, seed=3):
+    """Numbers, some missing; a column that is always there; names."""
+    r = np.random.default_rng(seed)
+    X = r.normal(3.0, 2.0, (n, 4))
+    X[:, 3] = r.integers(-1, 70, n)
+    X[r.random(n) < 0.3, 0] = np.nan
+    X[r.random(n) < 0.1, 3] = np.nan
+    y = 2.0 * X[:, 1] - X[:, 2] + np.where(np.isnan(X[:, 0]), 5.0, X[:, 0])
+    return X, y + 3.0 * (X[:, 3] == 7.0) + 0.1 * r.normal(size=n)
+
+
+class Slow:
+    """One learner, input by input and by name."""
+
+    def __init__(self, d, start, drift):
+        self.w, self.P, self.start, self.drift = {}, {}, start, drift
+        self.values, self.gap = [[] for _ in range(d)], [False] * d
+
+    def look(self, x, names):
+        """The inputs of a row that are not 0."""
+        found = {"constant": 1.0}
+        for j, value in enumerate(x):
+            if math.isnan(value):
+                continue
+            if j in names:
+                if -1 <= value <= 62:
+                    found[j, value] = 1.0
+                continue
+            all_ = [*self.values[j], value]
+            if len(all_) > 1 and np.var(all_) > 0.0:
+                distance = (value - np.mean(all_)) / np.std(all_)
+                found[j, "distance"] = min(max(distance, -10.0), 10.0)
+            if self.gap[j]:
+                found[j, "there"] = 1.0
+        return found
+
+    def learn(self, x, y, names):
+        z = self.look(x, names)
+        for name in z:
+            self.w.setdefault(name, 0.0)
+            self.P.setdefault(name, 10.0 if name == "constant" else self.start)
+        told = sum(self.w[name] * z[name] for name in z)
+        total = 1.0 + sum(self.P[name] * z[name] ** 2 for name in z)
+        for name in z:
+            gain = self.P[name] * z[name] / total
+            self.w[name] += gain * (y - told)
+            self.P[name] -= gain * self.P[name] * z[name]
+            self.P[name] += self.drift if self.P[name] < self.start else 0.0
+        for j, value in enumerate(x):
+            if math.isnan(value):
+                self.gap[j] = True
+            else:
+                self.values[j].append(value)
+        return told
+
+
+def test_twin():
+    """Both learners say what their slow twins say."""
+    X, y = stream()
+    filters = made()
+    twins = [Slow(4, 1.0, 1e-6), Slow(4, 10.0, 3e-4)]
+    slow = [
+        [twin.learn(x, label, {NAMED}) for twin in twins] for x, label in zip(X, y, strict=True)
+    ]
+    fast = [teach(filters, x, label) for x, label in zip(X, y, strict=True)]
+
+    np.testing.assert_allclose(fast, slow, rtol=1e-7, atol=1e-7)
+    assert abs(np.array(fast)[300:] - y[300:, None]).mean() < 0.5
+
+
+def test_units_do_not_matter():
+    """Columns in other units and from another zero get the same answers."""
+    X, y = stream()
+    one, other = made(), made()
+    factor, offset = np.array([1e6, 1e-6, -30.0, 1.0]), np.array([5.0, -7e-6, 1e3, 0.0])
+    told = [teach(one, x, label) for x, label in zip(X, y, strict=True)]
+    again = [teach(other, x * factor + offset, label) for x, label in zip(X, y, strict=True)]
+
+    np.testing.assert_allclose(again, told, rtol=1e-4, atol=1e-4)
+
+
+def test_parts_add_up():
+    """What columns add, and the constant, is what is said; what is missing adds nothing."""
+    X, y = stream()
+    filters, parts = made(), np.zeros(4)
+    for x, label in zip(X, y, strict=True):
+        teach(filters, x, label)
+    for x in X[:50]:
+        z, codes = see(filters, x)
+        for i, told in enumerate(said(filters, z, codes)):
+            attribute(filters, i, z, codes, parts)
+            assert told == pytest.approx(parts.sum() + filters.weights[i, -1], rel=1e-12)
+            assert (parts[np.isnan(x)] == 0.0).all()
+
+
+def test_wider_learners_say_the_same():
+    """New columns, missing so far, change nothing; present they are a presence to learn from."""
+    X, y = stream()
+    filters = made()
+    for x, label in zip(X, y, strict=True):
+        teach(filters, x, label)
+    wide = widened(filters, 6)
+    for x in X[:50]:
+        row = np.r_[x, np.nan, np.nan]
+        assert said(wide, *see(wide, row)) == pytest.approx(said(filters, *see(filters, x)))
+
+    assert [0.0, 0.0, 1.0, 1.0] == wide.gaps[[1, 2, 4, 5]].tolist()
+    assert see(wide, np.r_[X[1], 3.0, np.nan])[0][[10, 11]].tolist() == [1.0, 0.0]
+    assert size(6) == sum(array.nbytes for array in wide) - 8  # its age is one number
+
+
+@settings(max_examples=100)
+@given(
+    rows=st.lists(
+        st.lists(
+            st.one_of(st.just(math.nan), st.floats(-3e38, 3e38), st.sampled_from([0.0, 1.0])),
+            min_size=4,
+            max_size=4,
+        ),
+        min_size=1,
+        max_size=30,
+    ),
+    label=st.floats(-1e6, 1e6),
+)
+def test_whatever_comes_is_finite(rows, label):
+    """No row leaves anything that is no number, or a variance below 0."""
+    filters = made()
+    for row in rows:
+        told = teach(filters, np.array(row), label)
+        assert all(map(math.isfinite, told))
+    for array in filters:
+        assert np.isfinite(array).all()
+    assert (filters.spread >= 0.0).all()
+    assert (filters.doubt >= 0.0).all()
+
+
+def test_an_outlier_is_forgotten():
+    """A value a thousand million deviations off does not blind a column for what follows."""
+    r = np.random.default_rng(1)
+    filters = made(1, ())
+    for x in r.normal(size=500):
+        teach(filters, np.array([x]), 3.0 * x)
+    teach(filters, np.array([1e9]), 0.0)
+    off = [abs(teach(filters, np.array([x]), 3.0 * x)[1] - 3.0 * x) for x in r.normal(size=2000)]
+
+    assert np.mean(off[1000:]) < 0.3
