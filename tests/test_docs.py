@@ -17,6 +17,7 @@ from service import cli
 from service.app import create_api
 from service.config import Settings
 from service.metrics import api_metrics, learner_metrics
+from tests.specs import LINEAR
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -44,7 +45,7 @@ def metrics() -> Iterator[str]:
     """Name every metric of both processes as a scrape shows it."""
     registry = CollectorRegistry()
     api_metrics(registry)
-    model = Model("binary", features={"x": "number"})
+    model = Model("binary", LINEAR, {"x": "number"})
     learner_metrics(registry).validation.record(baselines(model.labels), model.booster.progress)
     for family in registry.collect():
         yield family.name + ("_total" if family.type == "counter" else "")

@@ -15,6 +15,7 @@ from models import Model
 from models.baselines import baselines
 from service.metrics import api_metrics, learner_metrics
 from tests.deploy.prometheus import rules
+from tests.specs import LINEAR
 
 FOLDER = Path(generate.__file__).parent
 BOARDS = {path.stem: json.loads(path.read_text()) for path in generate.files()}
@@ -48,7 +49,7 @@ def exposed() -> set[str]:
     """Name every series that a scrape can show."""
     registry = CollectorRegistry()
     api_metrics(registry)
-    model = Model("binary", features={"x": "number"})
+    model = Model("binary", LINEAR, {"x": "number"})
     learner_metrics(registry).validation.record(baselines(model.labels), model.booster.progress)
     return {
         family.name + part

@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from service import files, producer
 from tests.e2e.malformed import malformed
 from tests.ports import free_port
+from tests.specs import LINEAR
 
 POISON = 1000
 KILLS = 20
@@ -79,6 +80,7 @@ class Run:
             },
             "task": {"kind": "binary", "labels": ["DOWN", "UP"]},
             "features": {"schema": producer.schema()},
+            "model": LINEAR,  # the naive twin is one of it
             "snapshots": {
                 "directory": str(self.folder / "snapshots"),
                 "every_events": 100,

@@ -17,6 +17,7 @@ from service.events import Decoder
 from tests.e2e import proof
 from tests.models.naive_encoding import NaiveEncoder
 from tests.naive import NaiveBooster
+from tests.specs import LINEAR
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -30,7 +31,7 @@ def run(broker, tmp_path_factory):
 @pytest.fixture(scope="module")
 def alone(run):
     """The same events through `learn_table` in this process, in other batches."""
-    model = Model("binary", None, producer.schema(), ["DOWN", "UP"])
+    model = Model("binary", LINEAR, producer.schema(), ["DOWN", "UP"])
     decoder = Decoder(model.encoder.schema, model.labels)
     beside = baselines(model.labels)
     events = [decoder.decode(value) for value in run.good]
@@ -88,7 +89,7 @@ def test_better_than_both_baselines(final):
 
 def test_first_two_thousand_equal_the_naive_twin(run):
     """Encoder, bank, rule and loss together say what their naive twins say."""
-    model = Model("binary", None, producer.schema(), ["DOWN", "UP"])
+    model = Model("binary", LINEAR, producer.schema(), ["DOWN", "UP"])
     decoder = Decoder(model.encoder.schema, model.labels)
     table, y, w = decoder.tabulate([decoder.decode(value) for value in run.good[:2000]])
     scores = model.learn_table(table, y, w)

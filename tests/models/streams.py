@@ -16,6 +16,7 @@ from models.baselines import to_arrays as baseline_arrays
 from models.encoding import Encoder
 from models.labels import labels
 from models.rows import tabulate
+from tests.specs import LINEAR
 
 SCHEMA = {
     "a": "number",
@@ -94,7 +95,7 @@ def learned(count=60):
     """Return the digest of a model of every task and of all it said."""
     parts = {}
     for task, classes in CLASSES.items():
-        model = Model(task, features=SCHEMA, labels=classes)
+        model = Model(task, LINEAR, SCHEMA, classes)
         y = targets(task, count)
         scores = model.learn_table(tabulate(SCHEMA, rows(count)), y, weights(count))
         answers = model.predictions(scores)

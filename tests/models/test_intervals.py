@@ -18,6 +18,7 @@ from models.format import pack, unpack
 from models.intervals import FIRST, LEVELS, Intervals, bounds, intervals, to_arrays, watch_many
 from models.types import ModelError
 from tests.naive.intervals import Naive
+from tests.specs import LINEAR
 
 Noise = Callable[[np.random.Generator], np.ndarray]
 T, DRIFT = 24_000, 12_000
@@ -294,10 +295,10 @@ def test_a_file_of_before_gets_intervals_anew(tmp_path: Path) -> None:
 def test_counts_are_not_below_0() -> None:
     """With the loss poisson, also before anything is known."""
     low, _ = taught(loss="poisson").predict_interval_one({"x": 0.0}, 0.99)
-    fresh = Model("regression", {"loss": "poisson"}, {"x": "number"}).predict_interval_one({})
+    fresh = Model("regression", LINEAR | {"loss": "poisson"}, {"x": "number"})
 
     assert low >= 0.0
-    assert (0.0, np.inf) == fresh
+    assert (0.0, np.inf) == fresh.predict_interval_one({})
 
 
 def test_a_river_model_has_them_too() -> None:
@@ -317,7 +318,7 @@ def test_a_river_model_has_them_too() -> None:
 
 def test_classes_have_none() -> None:
     """Their probabilities say it, and their files hold nothing of it."""
-    model = Model("binary", features={"x": "number"})
+    model = Model("binary", LINEAR, {"x": "number"})
 
     with pytest.raises(ModelError, match="probabilities"):
         model.predict_interval_one({"x": 0.0})

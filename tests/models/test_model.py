@@ -16,6 +16,7 @@ from models.format import FormatError, pack, unpack
 from models.rows import tabulate
 from tests.models import streams
 from tests.models.streams import CLASSES, SCHEMA
+from tests.specs import LINEAR
 
 BANKS = {
     "nag": {"kind": "linear", "n": 3, "step": "nag"},
@@ -265,7 +266,7 @@ def test_impossible_model_is_refused(arguments, message):
 def test_description_survives_sorted_json():
     """The order of the schema is part of the model and comes back from a file's header."""
     features = {"z": "number", "a": "number", "m": "category"}
-    model = Model(features=features, labels=[False, True])
+    model = Model("binary", LINEAR, features, [False, True])
     text = json.dumps(model.describe(), sort_keys=True)
     again = Model.from_arrays(json.loads(text), model.to_arrays())
 
@@ -305,8 +306,8 @@ def test_examples_run():
 
 def test_a_score_of_zero_is_positive():
     """Of two classes the positive one is said from 1/2 on; of several the first of equals."""
-    binary = Model("binary", features={"x": "number"})
-    several = Model("multiclass", features={"x": "number"}, labels=["a", "b", "c"])
+    binary = Model("binary", LINEAR, {"x": "number"})
+    several = Model("multiclass", LINEAR, {"x": "number"}, ["a", "b", "c"])
 
     assert binary.predict_proba_one({"x": 1.0}) == {0: 0.5, 1: 0.5}
     assert binary.predict_one({"x": 1.0}) == 1
@@ -316,7 +317,7 @@ def test_a_score_of_zero_is_positive():
 def test_a_value_never_seen_is_judged_by_the_rest():
     """A new country is predicted as if its name were not told, not by what first sights taught."""
     r = np.random.default_rng(2)
-    model = Model("binary", features={"amount": "number", "country": "category"})
+    model = Model("binary", LINEAR, {"amount": "number", "country": "category"})
     countries = ["PT", "DE", "FR", "US", "NG", "BR"]
     rows = [
         {"amount": a, "country": c}

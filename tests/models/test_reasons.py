@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import models
 from models.banks.reboosted import rates
 from tests.models.test_reboosted import SMALL
+from tests.specs import LINEAR
 
 LAGS = tuple(f"label lag {rate:g}" for rate in rates("label_lags", None))
 SCHEMA = {
@@ -178,7 +179,7 @@ def test_features_that_joined_are_named():
 
 def test_other_banks_are_refused():
     """The refusal names the bank to take."""
-    model = models.Model(features=SCHEMA)
+    model = models.Model("binary", LINEAR, SCHEMA)
     for ask in (lambda: model.explain_one({}), model.importance):
         with pytest.raises(models.ModelError, match="bank: reboosted_trees"):
             ask()

@@ -13,6 +13,7 @@ from models.adapters.river import Classes, Classifier, Regressor
 from models.adapters.slots import Slots
 from models.encoding import Encoder
 from models.rows import tabulate
+from tests.specs import LINEAR
 
 ADAM = {"kind": "linear", "n": 5, "step": "adam", "lr": 0.05}
 NETS = {"kind": "nets", "n": 3, "lr": 0.1}
@@ -80,7 +81,7 @@ def test_kinds_are_encoded_as_in_model() -> None:
     y = [2.0 * row["a"] + row["b"] - (row["c"] == "w") for row in rows]
     schema = {"a": "number", "b": "boolean", "c": "category"}
 
-    model = models.Model("regression", None, schema)
+    model = models.Model("regression", LINEAR, schema)
     expected = model.learn_many(rows, y).tolist()
     river = Regressor(slots=5, shared=3)
     said = []

@@ -19,6 +19,7 @@ from service import checkpoints, config, learner, snapshots
 from service.config import Settings
 from tests.kafka.client import PATIENCE, encode
 from tests.ports import free_port
+from tests.specs import LINEAR
 
 Rows = list[tuple[dict[str, Any], int]]
 SCHEMA = {"x": "number", "y": "number", "colour": "category", "flag": "boolean"}
@@ -35,6 +36,7 @@ def settings_for(bootstrap: str, folder: Path, topic: str, **sections: Any) -> S
         "metrics": {"port": free_port()},
     }
     merged = whole | {name: whole.get(name, {}) | given for name, given in sections.items()}
+    merged.setdefault("model", LINEAR)
     path = folder / "kaboost.json"  # every JSON text is YAML
     path.write_text(json.dumps(merged))
     return config.load(path)
@@ -124,7 +126,7 @@ def learned(settings: Settings) -> int:
 
 def expect_state(settings: Settings, rows: Rows) -> None:
     """Compare the newest checkpoint with the same events learned in-process, bit for bit."""
-    twin = Model("binary", features=SCHEMA)
+    twin = Model("binary", LINEAR, SCHEMA)
     twin.learn_many([features for features, _ in rows], [label for _, label in rows])
     checkpoint, _ = checkpoints.restore(settings.checkpoints.directory)
     assert checkpoint is not None

@@ -21,6 +21,7 @@ from service.config import Settings, load
 from service.problems import MEDIA_TYPE, TYPES, Problem
 from tests.ports import free_port
 from tests.service.learning import until
+from tests.specs import LINEAR
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = {"age": "number", "vip": "boolean", "country": "category", "speed": "number"}
@@ -40,6 +41,7 @@ def settings(folder: Path, **sections: Mapping[str, Any]) -> Settings:
         "metrics": {"port": free_port()},
     }
     merged = whole | {name: whole.get(name, {}) | given for name, given in sections.items()}
+    merged.setdefault("model", LINEAR)
     path = folder / "kaboost.yaml"
     path.write_text(json.dumps(merged))
     return load(path)

@@ -18,6 +18,7 @@ from service.config import Settings
 from service.metrics import Validation, api_metrics, learner_metrics
 from tests.kafka.client import encode
 from tests.service.learning import gauge, learned, learning, until
+from tests.specs import LINEAR
 
 Make = Callable[..., Settings]
 Send = Callable[..., None]
@@ -180,7 +181,7 @@ def test_prefixes_and_edges_are_bounded(n: int) -> None:
 def test_before_the_first_event_nothing_is_not_a_number() -> None:
     """What no event has told is left out: NaN in a dashboard reads as a fault."""
     validation = Validation()
-    model = Model("binary", features={"x": "number"})
+    model = Model("binary", LINEAR, {"x": "number"})
     validation.record(baselines(model.labels), model.booster.progress)
 
     assert [] == [line for line in exposed(validation) if "NaN" in line]
