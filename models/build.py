@@ -5,8 +5,10 @@ here, with the reason.
 from __future__ import annotations
 
 import difflib
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -194,8 +196,26 @@ def from_arrays(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
     if "shape" not in arrays or arrays["shape"].shape != (2,):
         raise ModelError("arrays: 'shape' is missing; these are not a booster's arrays")
     d, m = (int(n) for n in arrays["shape"])
-    filled: AnyBooster = _refill("", build(spec, d, m), arrays)
+    outline = _outline(json.dumps(spec, sort_keys=True, default=plain), d, m)
+    filled: AnyBooster = _refill("", outline, arrays)
     return filled
+
+
+@lru_cache(maxsize=8)
+def _outline(spec: str, d: int, m: int) -> AnyBooster:
+    """Return a booster whose arrays have types and shapes and no memory: a reader would make a
+    whole window of it with every snapshot.
+    """
+    outline: AnyBooster = _without_memory(build(json.loads(spec), d, m))
+    return outline
+
+
+def _without_memory(part: Any) -> Any:
+    if isinstance(part, np.ndarray):
+        return np.broadcast_to(np.zeros((), part.dtype), part.shape)
+    if hasattr(part, "_asdict"):
+        return part._replace(**{k: _without_memory(v) for k, v in part._asdict().items()})
+    return tuple(map(_without_memory, part)) if isinstance(part, tuple) else part
 
 
 def _refill(prefix: str, part: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:

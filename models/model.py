@@ -80,14 +80,18 @@ class Model:
         features: Mapping[str, str] | Schema | str = AUTO,
         labels: Sequence[Label] | None = None,
     ) -> None:
+        self._describe(task, spec, features, labels)
+        self.booster = build(self.spec, self.encoder.width, self.labels.m, task=task)
+        tell_names(self.booster, self.encoder.names)
+
+    def _describe(self, task: str, spec: Any, features: Any, labels: Any) -> None:
+        """Take what `__init__` was told, and make all but the booster."""
         self.task = task
         self.labels = task_labels.labels(task, labels)
         self.spec = normalise_spec(spec, task)
         if self.spec["loss"]["kind"] == "poisson":
             self.labels = self.labels._replace(least=0.0)
         self.encoder = encoder_of(self.spec)(features)
-        self.booster = build(self.spec, self.encoder.width, self.labels.m, task=task)
-        tell_names(self.booster, self.encoder.names)
         self.intervals = _intervals(task)
         self.serving_only = False
 
@@ -434,7 +438,9 @@ class Model:
             When the arrays are not those of the description.
         """
         schema = from_description(description)
-        model = cls(description["task"], description["spec"], schema, description["labels"] or None)
+        task, spec, labels = (description[word] for word in ("task", "spec", "labels"))
+        model = cls.__new__(cls)
+        model._describe(task, spec, schema, labels or None)
         model.encoder = type(model.encoder).from_arrays(schema, arrays)
         model.booster = from_arrays(model.spec, arrays)
         names = {**to_arrays(model.booster), **model.encoder.to_arrays()}
