@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from models.banks import ALL as ALL_BANKS
 from models.banks.averaged import averaged
 from models.banks.copies import Copies
+from models.banks.reboosted import LOSSES as TREE_LOSSES
 from models.booster import Booster
 from models.losses import LOSSES
-from models.one_vs_rest import OneVsRest, binary_task, one_vs_rest
+from models.one_vs_rest import WORD, OneVsRest, binary_task, one_vs_rest
 from models.progressive import progress
 from models.reboosted import ReboostedTrees, reboosted_trees
 from models.rules import ALL as ALL_RULES
@@ -32,6 +33,7 @@ AnyBooster = Booster | OneVsRest | ReboostedTrees
 RULES: dict[str, Part] = {part.kind: part for part in ALL_RULES}
 BANKS: dict[str, Part] = {part.kind: part for part in ALL_BANKS}
 PARTS: dict[str, Mapping[str, Part]] = {"rule": RULES, "bank": BANKS, "loss": LOSSES}
+TREES = "reboosted_trees"  # the default bank
 TASK_LOSS = {"regression": "squared", "binary": "logistic", "multiclass": "softmax"}
 TASK_FITS = {
     "regression": ("squared", "squared_full", "absolute", "quantile", "huber", "poisson", "pnorm"),
@@ -69,6 +71,7 @@ def build(
         _integer(name, plain(count), 1, 2**31)
     if full.pop("multiclass", None):
         # Each class has a generator of its own, from the same seed: a class is the binary booster.
+        full["classes"] = m
         return one_vs_rest([_build(full, d, 1) for _ in range(m)], d)
     return _build(full, d, m)
 
@@ -78,7 +81,9 @@ def check(spec: Mapping[str, Any] | None, d: int, m: int = 1, *, task: str | Non
     large, is not made.
     """
     full = normalise_spec(spec, task)
-    _, rule = _rule(full, d, 1 if full.pop("multiclass", None) else m)
+    if full.pop("multiclass", None):
+        full["classes"], m = m, 1
+    _, rule = _rule(full, d, m)
     sequential(rule)  # rules of models.fit refuse to say
 
 
@@ -91,7 +96,7 @@ def _rule(full: Mapping[str, Any], d: int, m: int) -> tuple[Setting, Any]:
 def _build(full: Mapping[str, Any], d: int, m: int) -> Booster | ReboostedTrees:
     setting, rule = _rule(full, d, m)
     part = setting.bank
-    if part.kind == "reboosted_trees":
+    if part.kind == TREES:
         return reboosted_trees(full, setting.loss, d)
     bank = part.make(full["bank"], d, m, full["seed"])
     if full["rule"].get("averaged") or full["rule"].get("avg_halflife"):
@@ -107,6 +112,8 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
         raise ModelError(f"model: {spec!r} is no specification; give rule, bank and loss by name")
     given = dict(spec or {})
     wrapper = given.pop("multiclass", None)
+    if wrapper is None and task == "multiclass" and given.keys() <= {"rule", "seed"}:
+        wrapper = WORD if _takes_trees({**given, "loss": "logistic"}) else None
     if wrapper is not None:
         return {**normalise_spec(given, binary_task(wrapper, task)), "multiclass": wrapper}
     _refuse_unknown("model", given, (*PARTS, "seed", "multiclass"))
@@ -115,6 +122,8 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
     if "loss" not in given:
         given["loss"] = _unnamed_loss(given.get("rule", "sgb"), task)
     given = {"rule": "sgb", **given}
+    if given.get("bank") is None and _takes_trees(given):
+        given["bank"] = TREES
     given["bank"] = _with_likings(given.get("bank"), given["rule"])
     full: dict[str, Any] = {word: _fill(word, given[word]) for word in PARTS}
     takes = RULES[full["rule"]["kind"]].losses
@@ -134,6 +143,24 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
         PARTS[word][own["kind"]].complete(own, make_loss(full["loss"]), around)
     full["seed"] = _integer("seed", plain(given.get("seed", 1)), 0, 2**63 - 1)
     return full
+
+
+def _takes_trees(given: Mapping[str, Any]) -> bool:
+    """Return whether reboosted trees are the default bank beside a rule and a loss: wherever they
+    fit.
+    """
+    rule, loss = (
+        {"kind": part} if isinstance(part, str) else part
+        for part in (given.get("rule", "sgb"), given["loss"])
+    )
+    named = isinstance(rule, Mapping) and isinstance(loss, Mapping)
+    plain_rule = named and {word for word in rule if rule[word] is not None} == {"kind"}
+    return bool(
+        plain_rule
+        and rule["kind"] == "sgb"
+        and loss.get("kind") in TREE_LOSSES
+        and not loss.get("l2")
+    )
 
 
 def _unnamed_loss(rule: Any, task: str | None) -> str:
@@ -331,8 +358,8 @@ def _check_pair(full: Mapping[str, Any], d: int, m: int) -> None:
         raise ModelError(
             f"loss: {rule} fixes its own loss; take {' or '.join(fixed)}{wrapped}, not {loss}"
         )
-    for word, parts in PARTS.items():
-        reason = parts[full[word]["kind"]].forbids({**full, "d": d, "m": m})
+    for word in ("rule", "loss", "bank"):  # a loss says best what is wrong with a default bank
+        reason = PARTS[word][full[word]["kind"]].forbids({**full, "d": d, "m": m})
         if reason:
             raise ModelError(f"{word}: {reason}")
 

@@ -18,16 +18,21 @@ which restores and corrects what papers leave out.
 
 ```yaml
 model:
-  rule: {kind: sgb, eta: 0.1} # a bare word means that kind with its defaults
-  bank: {kind: linear, n: 20, step: nag}
+  rule: sgb # a bare word means that kind with its defaults
+  bank: {kind: reboosted_trees, max_memory: 128}
   loss: logistic
   seed: 1
 ```
 
-`seed` is where every random draw starts. `multiclass: one_vs_rest` beside them makes one binary
-model per class. A pair that the theory forbids is refused with the reason and what to take
-instead. An empty default depends on the other parts, or is none. Rules that vote (bbm, adaboost_ol,
-the Oza rules, adwin_bag) give shares of votes as probabilities: an order, not calibrated odds.
+This is the default for two classes; for numbers the loss is squared, and for several classes
+`multiclass: one_vs_rest` stands beside it, which makes one binary model per class. Beside another
+rule, parameters of sgb, `l2` or a loss that reboosted trees do not lower, the default bank is
+`{kind: linear, n: 20, step: nag}`.
+
+`seed` is where every random draw starts. A pair that the theory forbids is refused with the reason
+and what to take instead. An empty default depends on the other parts, or is none. Rules that vote
+(bbm, adaboost_ol, the Oza rules, adwin_bag) give shares of votes as probabilities: an order, not
+calibrated odds.
 """
 HEADINGS = {
     "rule": "Rules: how weak learners are taught and combined",

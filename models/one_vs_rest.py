@@ -119,7 +119,8 @@ def _(booster: OneVsRest, X: ArrayLike) -> Mat3:
 
 @widen.register
 def _(booster: OneVsRest, full: Mapping[str, Any], d: int) -> OneVsRest:
-    classes = tuple(widen(one, full, d) for one in booster.classes)
+    shared = {**full, "classes": booster.outputs}
+    classes = tuple(widen(one, shared, d) for one in booster.classes)
     return booster._replace(classes=classes, shape=np.array([d, len(classes)], np.int64))
 
 

@@ -51,6 +51,7 @@ def setup(full: Mapping[str, Any]) -> Setup:
         memory=int(own["max_memory"] * 1e6),
         events=LONGEST,
         link=LINKS.get(full["loss"]["kind"], 0),
+        classes=full.get("classes", 1),
     )
 
 
@@ -137,7 +138,7 @@ def _forbids(context: Mapping[str, Any]) -> str | None:
     if rule != "sgb":
         return f"{own} regrows its trees in the order of sgb; take rule sgb, not {rule}"
     if context["m"] > 1:
-        return f"{own} has one output; write multiclass: one_vs_rest beside it"
+        return f"{own} has one output; write multiclass: one_vs_rest beside it, or bank: linear"
     if loss not in LOSSES:
         return f"{own} lowers {', '.join(LOSSES)}; take one of them, not {loss}"
     if context["loss"].get("l2"):
@@ -170,7 +171,7 @@ REBOOSTED_TREES = Part(
         Param(
             "max_memory",
             128.0,
-            "bound of trees and window in megabytes, of each class in one_vs_rest",
+            "bound of trees and window in megabytes; the classes of one_vs_rest share it",
             1.0,
             1e6,
         ),

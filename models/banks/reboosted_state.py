@@ -194,6 +194,7 @@ class Setup(NamedTuple):
     memory: int  # bytes
     events: int  # the longest window
     link: int  # see Plan
+    classes: int = 1  # that share the memory
 
 
 def bank(setup: Setup, d0: int, seed: int) -> Reboosted:
@@ -218,19 +219,22 @@ def works(setup: Setup, plan: Plan, d0: int) -> tuple[Work, ...]:
 
 
 def fitting(setup: Setup, d0: int) -> int:
-    """Return the longest window whose whole state stays under the memory bound."""
+    """Return the longest window whose whole state stays under the memory bound, of which each of
+    several classes has its part.
+    """
     if d0 > FEATURES:
         raise ModelError(
             f"features: reboosted_trees takes at most {FEATURES} columns, not {d0}; hash them"
         )
-    most = setup.events
+    most, memory = setup.events, setup.memory // setup.classes
     for R in range(most, 0, -BLOCK_EVENTS):
-        if size(setup, d0, R) <= setup.memory:
+        if size(setup, d0, R) <= memory:
             return R
-    least = size(setup, d0, min(BLOCK_EVENTS, most)) // 1_000_000 + 1
+    least = setup.classes * size(setup, d0, min(BLOCK_EVENTS, most)) // 1_000_000 + 1
+    whose = f" for each of {setup.classes} classes" if setup.classes > 1 else ""
     raise ModelError(
         f"bank.max_memory: {setup.memory / 1e6:g} MB hold no window of {BLOCK_EVENTS} events of "
-        f"{d0} features; give {least} or more, or fewer features"
+        f"{d0} features{whose}; give {least} or more, or fewer features"
     )
 
 

@@ -8,20 +8,41 @@ import numpy as np
 import pytest
 
 import models
+from tests.specs import LINEAR
 
 
 def test_default_of_each_task():
-    """No specification is sgb over 20 linear learners with nag, and the loss of the task."""
-    for task, loss in (
-        ("regression", "squared"),
-        ("binary", "logistic"),
-        ("multiclass", "softmax"),
+    """No specification is sgb over reboosted trees, and the loss of the task; of several classes
+    each has its own.
+    """
+    for task, loss, wrapper in (
+        ("regression", "squared", None),
+        ("binary", "logistic", None),
+        ("multiclass", "logistic", "one_vs_rest"),
     ):
         full = models.normalise_spec(None, task)
-        assert full["bank"] == {
-            "kind": "linear", "n": 20, "step": "nag", "lr": 0.5, "bias": True, "features": "all",
-        }  # fmt: skip
+        assert (full["bank"]["kind"], full["bank"]["max_memory"]) == ("reboosted_trees", 128.0)
         assert (full["rule"]["kind"], full["loss"]["kind"], full["seed"]) == ("sgb", loss, 1)
+        assert full.get("multiclass") == wrapper
+        assert models.normalise_spec({"rule": "sgb", "seed": 1}, task) == full
+        assert models.normalise_spec(full, task) == full
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"rule": "bbm"},
+        {"rule": {"kind": "sgb", "eta": 0.1}},
+        {"loss": "hinge"},
+        {"loss": {"kind": "logistic", "l2": 0.1}},
+    ],
+)
+def test_default_bank_of_what_trees_do_not_take(given):
+    """Beside another rule, a told one, another loss or l2 the default bank is linear."""
+    assert models.normalise_spec(given, "binary")["bank"] == {
+        "kind": "linear", "n": 20, "step": "nag", "lr": 0.5, "bias": True, "features": "all",
+    }  # fmt: skip
+    assert models.normalise_spec({"loss": "softmax"}, "multiclass")["bank"]["kind"] == "linear"
 
 
 def test_normal_form_is_stable():
@@ -112,7 +133,7 @@ def test_a_loss_that_does_not_answer_the_task_is_refused():
 
 def test_arrays_that_do_not_fit_are_refused():
     """A missing or misshapen array is named."""
-    spec = models.normalise_spec({"loss": "squared"})
+    spec = models.normalise_spec({**LINEAR, "loss": "squared"})
     arrays = models.to_arrays(models.build(spec, d=3))
     for broken, says in (
         ({k: v for k, v in arrays.items() if k != "bank.w"}, "'bank.w' is missing"),
@@ -141,7 +162,7 @@ def test_arrays_that_do_not_fit_are_refused():
 )
 def test_arrays_of_events_are_checked(X, y, w, says):
     """A shape or value that does not fit is refused before anything is learned."""
-    booster = models.build({"loss": "squared"}, d=2)
+    booster = models.build({**LINEAR, "loss": "squared"}, d=2)
     with pytest.raises(models.ModelError, match=says):
         models.learn_many(booster, X, y, w)
     assert booster.progress.events == 0
@@ -152,4 +173,4 @@ def test_what_is_no_specification_is_refused():
     with pytest.raises(models.ModelError, match="is no specification"):
         models.build("sgb", 4)
     with pytest.raises(models.ModelError, match=r"d: 4\.0 is not"):
-        models.build({"loss": "squared"}, d=4.0)
+        models.build({**LINEAR, "loss": "squared"}, d=4.0)

@@ -177,7 +177,9 @@ def test_specification():
     assert full["multiclass"] == "one_vs_rest"
     assert full["loss"]["kind"] == "exponential"
     assert models.normalise_spec(full, "multiclass") == full
-    assert "multiclass" not in models.normalise_spec({"multiclass": None}, "multiclass")
+    assert "multiclass" not in models.normalise_spec(
+        {"multiclass": None, "loss": "softmax"}, "multiclass"
+    )
     assert models.normalise_spec(spec("sgb"))["loss"]["kind"] == "logistic"
 
 
