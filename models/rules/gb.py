@@ -59,7 +59,7 @@ def _make(params: Mapping[str, Any], setting: Setting) -> Gb:
 
 
 def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
-    own["eta"] = step({**own, "gamma": None}, loss, full["bank"]["n"])
+    own["eta"] = step({**own, "gamma": None}, loss, full["bank"].get("n", 1))
 
 
 GB = Part(

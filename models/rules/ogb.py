@@ -188,7 +188,8 @@ def _make(params: Mapping[str, Any], setting: Setting) -> Span:
 
 
 def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
-    own["eta"] = step_size(own["eta"], full["bank"]["n"])
+    # What has no n is refused in a moment, by name.
+    own["eta"] = step_size(own["eta"], full["bank"].get("n", 1))
     complete(own, loss, full)
 
 

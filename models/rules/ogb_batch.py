@@ -70,7 +70,7 @@ def _make(params: Mapping[str, Any], setting: Setting) -> Batch:
 
 
 def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
-    own["eta"] = step_size(own["eta"], full["bank"]["n"])
+    own["eta"] = step_size(own["eta"], full["bank"].get("n", 1))
 
 
 OGB_BATCH = Part(

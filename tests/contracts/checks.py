@@ -78,8 +78,11 @@ def check_predict_is_pure(subject):
     after = {name: a.tobytes() for name, a in models.to_arrays(booster).items()}
 
     assert before == after
-    assert prefixes.shape == (1, subject.spec["bank"]["n"] + 1, subject.m)
-    np.testing.assert_array_equal(prefixes[:, -1], said)
+    if reboosted(subject):  # a column is a structure, and what they say is stacked
+        assert prefixes.shape == (1, booster.learners + 1, len(booster.bank.trees))
+    else:
+        assert prefixes.shape == (1, subject.spec["bank"]["n"] + 1, subject.m)
+        np.testing.assert_array_equal(prefixes[:, -1], said)
     np.testing.assert_array_equal(
         said, models.learn_many(booster, subject.X[14:15], subject.y[14:15])
     )
@@ -208,11 +211,22 @@ CHECKS = (
 )  # fmt: skip
 
 
+EXCEPTED = {  # for reboosted trees, with the reason
+    check_twin: "no rule gives targets to its trees; its twins are in tests/models",
+    check_one_learner_pair: "a tree is refit as a whole, and has no verbs of its own",
+}
+
+
+def reboosted(subject):
+    return subject.spec["bank"]["kind"] == "reboosted_trees"
+
+
 def keeps(subject):
     """Run every check; plain Python warns where compiled code saturates."""
     with np.errstate(all="ignore"):
         for check in CHECKS:
-            check(subject)
+            if not (reboosted(subject) and check in EXCEPTED):
+                check(subject)
 
 
 def digest(subject):

@@ -44,6 +44,12 @@ BANKS = (
     {"kind": "trees", "n": 2, "warmup": 9, "grace": 4, "n_min": 2, "split": "hoeffding"},
     {"kind": "hoeffding", "n": 3, "warmup": 12, "grace": 5, "bins": 6, "delta": 0.4, "tie": 0.5},
 )
+SMALL = {"trees": 3, "leaves": 4, "depth": 2, "least_rows": 20}
+REBOOSTED = {
+    "kind": "reboosted_trees",
+    "max_memory": 16,
+    "structures": [SMALL, {**SMALL, "leaves": 3}],
+}
 RULES = (
     {"kind": "sgb"},
     {"kind": "sgb", "eta": 0.2, "y0": 0.0},
@@ -155,6 +161,7 @@ def product():
     plain one and the default. Every other step has one partner, in `partners`.
     """
     banks = [bank for bank in firsts(BANKS) if bank.get("step") in (None, "sgd", "nag")]
+    banks.append(REBOOSTED)
     for rule, bank, (loss, m) in itertools.product(firsts(RULES), banks, firsts(LOSSES)):
         yield rule, bank, loss, m
 
@@ -180,6 +187,9 @@ def fitting(rules, banks, losses):
 
 def forbidden(rule, bank, loss, m):
     """Whether theory forbids the combination (specification, 7.8), by kinds alone."""
+    if bank is REBOOSTED:
+        lowered = {"logistic", "poisson", *NUMBERS} - {"squared_full", "pnorm"}
+        return rule["kind"] != "sgb" or loss["kind"] not in lowered or "l2" in loss or m > 1
     if bank["kind"] == "hoeffding" and (rule["kind"] not in VOTES or loss["kind"] in NUMBERS):
         return True
     if rule["kind"] in FIXED:

@@ -19,7 +19,10 @@ from tests.contracts import checks, subjects
 
 PRODUCT = Path(__file__).with_name("product.py")
 HALVES = ("0", "1")  # one for each of two cores
-COMPILED = [subjects.make(*parts) for parts in subjects.partners(subjects.firsts)]
+COMPILED = [
+    *(subjects.make(*parts) for parts in subjects.partners(subjects.firsts)),
+    subjects.make({"kind": "sgb", "averaged": True}, subjects.BANKS[0], *subjects.LOSSES[0]),
+]
 pytestmark = pytest.mark.timeout(1500)
 
 
