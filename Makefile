@@ -12,7 +12,8 @@ LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
 ARITHMETIC := tests/models tests/contracts
 # Many models, few events each: without the compiler they take a tenth of the time. That compiled and
 # plain leave the same bytes is what tests/contracts is for.
-PLAIN := $(patsubst %,tests/models/test_%.py,averaged ogb oza adaboost_ol gentle one_vs_rest)
+PLAIN := $(patsubst %,tests/models/test_%.py,averaged ogb oza adaboost_ol gentle one_vs_rest) \
+	tests/e2e/test_systems.py
 
 .PHONY: setup demo test check lint types image bench dashboards java tools lock
 
@@ -30,7 +31,8 @@ test: java tools setup
 	beside=$$!; \
 	{ NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(PLAIN) && $(BIN)/python -m pytest tests/contracts; } \
 		>$(VENV)/contracts.log 2>&1 & third=$$!; \
-	$(BIN)/python -m pytest tests $(ARITHMETIC:%=--ignore=%); code=$$?; \
+	$(BIN)/python -m pytest tests $(ARITHMETIC:%=--ignore=%) $(PLAIN:%=--ignore=%); \
+	code=$$?; \
 	wait $$beside || code=1; wait $$third || code=1; \
 	cat $(VENV)/arithmetic.log $(VENV)/contracts.log; exit $$code
 
