@@ -9,17 +9,19 @@ BOOSTING = [
             "Loss by prefix",
             "none",
             "Progressive loss, over all events, of the first so many weak learners together; 0 is"
-            " the start value alone. It should fall to the right: then each further learner pays.",
+            " the start value alone. It should fall to the right: then each further learner pays. "
+            "Of reboosted trees the best structure's; what they are stacked to has less.",
         ),
         "kaboost_prefix_loss",
         "prefix",
+        "min",
     ),
     curve(
         About(
             "Edge by weak learner",
             "none",
             "How much of what a weak learner was asked for it had right, over all events: 1 is "
-            "all, 0 as much as saying nothing.",
+            "all, 0 as much as saying nothing. Of reboosted trees the best structure's.",
         ),
         "kaboost_weak_learner_edge",
         "learner",
@@ -29,9 +31,10 @@ BOOSTING = [
             "What boosting gains",
             "none",
             "Loss over all events of the start value alone, of the best prefix and of the whole "
-            "ensemble. Best prefix far below the whole: there are too many weak learners.",
+            "ensemble. Best prefix far below the whole: there are too many weak learners. What "
+            "reboosted trees are stacked to should lie below every prefix.",
         ),
-        Query(ours("kaboost_prefix_loss", prefix="0"), "start value"),
+        Query(f"min({ours('kaboost_prefix_loss', prefix='0')})", "start value"),
         Query(f"min({ours('kaboost_prefix_loss')})", "best prefix"),
         Query(mean_loss(predictor="model"), "whole ensemble"),
     ),

@@ -71,9 +71,11 @@ def lines(about: About, *queries: Query) -> timeseries.Panel:
     return panel.height(8).span(WIDTH // 3)
 
 
-def curve(about: About, metric: str, label: str) -> trend.Panel:
-    """Show a metric of now over the numbers that stand in one of its labels."""
-    query = Query(f"max by ({label}) ({ours(metric)})", about.title)
+def curve(about: About, metric: str, label: str, of_several: str = "max") -> trend.Panel:
+    """Show a metric of now over the numbers that stand in one of its labels; of several structures
+    the largest or smallest.
+    """
+    query = Query(f"{of_several} by ({label}) ({ours(metric)})", about.title)
     conversion = {"targetField": label, "destinationType": "number"}
     steps = {
         "convertFieldType": {"conversions": [conversion], "fields": {}},
