@@ -223,7 +223,7 @@ def from_arrays(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
     if "shape" not in arrays or arrays["shape"].shape != (2,):
         raise ModelError("arrays: 'shape' is missing; these are not a booster's arrays")
     d, m = (int(n) for n in arrays["shape"])
-    outline = _outline(json.dumps(spec, sort_keys=True, default=plain), d, m)
+    outline = _outline(json.dumps(normalise_spec(spec), sort_keys=True, default=plain), d, m)
     filled: AnyBooster = _refill("", outline, arrays)
     return filled
 

@@ -22,7 +22,7 @@ from models.types import Ints, Mat, Mat3, Vec
 from models.verbs import kernel, learning_only
 
 LEARNERS = 2
-START = (1.0, 10.0)  # variance of a weight before its input has told anything; no variance is more
+START = (1.0, 10.0)  # variance of a weight before its input has told anything; drift ends there
 DRIFT = (1e-6, 3e-4)  # added to it with every event that has the input
 VALUES = 64  # names of a column that have a weight: the first ones
 CONSTANT = 10.0  # variance of the constants' weights at the start
@@ -30,7 +30,7 @@ MEMORY = 1e-4  # rate of the running means, once a column has been seen often en
 RECENT = 1e-3  # rate of the mean squares
 FARTHEST = 10.0  # deviations from its mean that count, in a score
 OUTLYING, SETTLED = 30.0, 100.0  # deviations that move the running means, after so many values
-LEAST = 1e-300
+LEAST = 1e-300  # so that nothing is divided by 0
 FLAT = 1e-6  # a deviation smaller than this share of the mean is rounding
 
 
@@ -196,7 +196,7 @@ def learn_columns(filters: LinearFilters, x: Vec, z: Vec, codes: Ints, parts: Ve
         rate = max(1.0 / filters.seen[j], MEMORY)
         mean, variance = filters.mean[j], filters.variance[j]
         off = x[j] - mean
-        if filters.seen[j] > SETTLED:
+        if filters.seen[j] > SETTLED and variance > 0.0:  # what was 0 so far tells no size
             most = OUTLYING * math.sqrt(variance) + FLAT * abs(mean)
             off = min(max(off, -most), most)
         filters.mean[j] = mean + rate * off

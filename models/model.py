@@ -84,7 +84,13 @@ class Model:
         self.booster = build(self.spec, self.encoder.width, self.labels.m, task=task)
         tell_names(self.booster, self.encoder.names)
 
-    def _describe(self, task: str, spec: Any, features: Any, labels: Any) -> None:
+    def _describe(
+        self,
+        task: str,
+        spec: Mapping[str, Any] | None,
+        features: Mapping[str, str] | Schema | str,
+        labels: Sequence[Label] | None,
+    ) -> None:
         """Take what `__init__` was told, and make all but the booster."""
         self.task = task
         self.labels = task_labels.labels(task, labels)

@@ -37,15 +37,17 @@ from models.verbs import bend, inlined, kernel, point
 NUMBERS, LOG_ODDS, LOGARITHMS = 0, 1, 2  # what scores are
 STIFF_EVERY = 4  # events between two additions to AdaGrad's sums
 SEEN_EVERY = 4  # events between two looks at every prefix and tree
+UNKNOWN = 20  # events before anything is far
 FAR = 30.0  # typical distances from the mean: of Gaussian labels none in 10^100 is as far
 LABEL_MOST = 1e30  # a larger label counts as this
 LOSS_SHARE, LOSS_MOST = 0.3, 10.0  # of losses of numbers, before they weigh anything
 STRUCTURE_DECAY = 0.999  # of the losses that share out the work
 DECAY_SEEN = DECAY**SEEN_EVERY
 LINES = LEARNERS + 1  # scores that come of no trees: the linear learners', and the last label
-SHY = 0.9  # the last of two labels is as good as this chance
+SHY = 0.9  # of the way from an even chance to the last of two labels
 LEAST_COUNT = 0.5  # the last count is at least this
 FIERCEST = 3.0  # error of a logarithm that the linear learners learn
+WIDEST = 60.0  # no filter says a larger logarithm
 OFTEN, EARLY = 16, 2000  # events between two looks at the pace, once so many were seen
 
 
@@ -195,7 +197,22 @@ def answer(link: int, stack: Any, scale: Any, a: Any) -> float:
             a.f[i] = min(max(a.f[i], -LARGEST), LARGEST)
     lay(a.f, n, centre, constant, a.features)
     opinions(stack, a.features, n, centre, a)
+    bound(link, scale, a.z)
     return mixture(stack, a, link == LOG_ODDS)
+
+
+@kernel
+def bound(link: int, scale: Any, z: Vec) -> None:
+    """Keep what the filters say, z (S + 1,), where labels can be: one that is far off must not set
+    the noise that the next one reckons with, or they drive each other out of all numbers.
+    """
+    if link == LOG_ODDS:
+        return
+    middle, most = 0.0, WIDEST
+    if link == NUMBERS:
+        middle, most = float(scale.mean[()]), FAR * float(scale.spread[()])
+    for j in range(z.shape[0]):
+        z[j] = min(max(z[j], middle - most), middle + most)
 
 
 @inlined
@@ -258,10 +275,10 @@ def tame(scale: Any, y: float, t: int) -> float:
     """
     off = y - float(scale.mean[()])
     typical = max(float(scale.spread[()]), 1e-6 * abs(float(scale.mean[()])), 1e-12)
-    if t < 100 or abs(off) <= FAR * typical:
+    if t < UNKNOWN or scale.spread[()] == 0.0 or abs(off) <= FAR * typical:
         scale.spread[()] += max(1.0 / (t + 1.0), 1e-3) * (abs(off) - scale.spread[()])
         return y
-    scale.spread[()] = 1.2 * typical
+    scale.spread[()] = 1.5 * typical
     return float(scale.mean[()]) + (FAR * typical if off > 0.0 else -FAR * typical)
 
 

@@ -3,9 +3,10 @@
 What is served is a mixture of averages of scores: the structures', two linear learners', the last
 label's. Its linear part weighs every score by what the filters and the average give it, each times
 its share of the mixture. It is a sum of trees, which is explained by features, and of lines, which
-are explained as they are. For numbers it is all there is; for log-odds, mixing by probability,
-clipping and calibration come on top. A score whose mean is beyond where scores are clipped, because
-its leaf learner has diverged, is the same for all events and no part of the sum.
+are explained as they are. For numbers it is all there is, but for rows so far off that a score is
+clipped; for log-odds, mixing by probability, clipping and calibration come on top. A score whose
+mean is beyond where scores are clipped, because its leaf learner has diverged, is the same for all
+events and no part of the sum.
 """
 
 from __future__ import annotations

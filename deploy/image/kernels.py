@@ -28,7 +28,7 @@ TASKS: list[dict[str, Any]] = [
     {"kind": "binary"},
     {"kind": "multiclass", "labels": ["a", "b", "c"]},
 ]
-# Every bank as it is by default, and the cheaper step of the default bank.
+# Every bank as it is by default, and the cheaper step of the linear one.
 CHOICES: list[dict[str, Any]] = [
     *({"kind": kind} for kind in BANKS),
     {"kind": "linear", "step": "sgd"},

@@ -224,7 +224,8 @@ def fitting(setup: Setup, d0: int) -> int:
     """
     if d0 > FEATURES:
         raise ModelError(
-            f"features: reboosted_trees takes at most {FEATURES} columns, not {d0}; hash them"
+            f"features: reboosted_trees takes at most {FEATURES} columns, not {d0}; hash them, "
+            "or take bank linear"
         )
     most, memory = setup.events, setup.memory // setup.classes
     for R in range(most, 0, -BLOCK_EVENTS):
@@ -234,7 +235,8 @@ def fitting(setup: Setup, d0: int) -> int:
     whose = f" for each of {setup.classes} classes" if setup.classes > 1 else ""
     raise ModelError(
         f"bank.max_memory: {setup.memory / 1e6:g} MB hold no window of {BLOCK_EVENTS} events of "
-        f"{d0} features{whose}; give {least} or more, or fewer features"
+        f"{d0} features{whose}; give {least} or more, fewer "
+        "features, or bank linear"
     )
 
 

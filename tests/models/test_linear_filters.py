@@ -182,6 +182,17 @@ def test_whatever_comes_is_finite(rows, label):
     assert (filters.doubt >= 0.0).all()
 
 
+def test_what_was_zero_for_long_has_a_size_after_all():
+    """A count that stays 0 for its first hundred events is learned as one that does not."""
+    r = np.random.default_rng(2)
+    x = np.where(r.random(6000) < 0.5, r.exponential(size=6000), 0.0)
+    x[:150] = 0.0
+    filters = made(1, ())
+    off = [teach(filters, np.array([one]), 3.0 * one)[1] - 3.0 * one for one in x]
+
+    assert abs(np.array(off))[4000:].mean() < 0.1
+
+
 def test_an_outlier_is_forgotten():
     """A value a thousand million deviations off does not blind a column for what follows."""
     r = np.random.default_rng(1)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import models
+from models.reboosted_event import LABEL_MOST
 
 SMALL = [
     {"trees": 6, "leaves": 8, "depth": 4, "least_rows": 200, "least_h": 1.0, "lam": 1.0},
@@ -307,6 +308,24 @@ def test_one_outlier_spoils_nothing(outlier):
 
     assert off[2001:2500].mean() < 1.5 * off[1500:2000].mean()
     assert off[2500:].mean() < 1.2 * off[1500:2000].mean()
+
+
+@pytest.mark.parametrize("at", [0, 5, 20, 40, 99])
+@pytest.mark.parametrize("outlier", [1e6, 1e20, 1e300])
+def test_an_early_outlier_stays_within_numbers(at, outlier):
+    """However early a label is far beyond all others, no answer is much larger; once there were
+    twenty labels, the answers after it are as good as before.
+    """
+    X, y = stream(400, loss="squared")
+    y[at] = outlier
+    booster = build(loss="squared")
+    said = models.learn_many(booster, X, y)[:, 0]
+
+    assert np.isfinite(said).all()
+    assert np.isfinite(models.predict_many(booster, X)).all()
+    assert abs(said).max() <= 31.0 * min(outlier, LABEL_MOST)
+    if at >= 20:
+        assert abs(said - y)[200:].mean() < abs(y[200:] - y[200:].mean()).mean()
 
 
 def test_a_new_level_is_followed():
