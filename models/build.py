@@ -146,8 +146,8 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
 
 
 def _takes_trees(given: Mapping[str, Any]) -> bool:
-    """Return whether reboosted trees are the default bank beside a rule and a loss: wherever they
-    fit.
+    """Return whether reboosted trees are the default bank beside a rule and a loss; whether they
+    have the memory for its features is asked later, and refused with the remedy.
     """
     rule, loss = (
         {"kind": part} if isinstance(part, str) else part

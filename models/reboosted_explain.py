@@ -76,8 +76,11 @@ def explain_lines(booster: ReboostedTrees, X: ArrayLike) -> tuple[float, Mat]:
     worth; the base is an event of which nothing is known. The last label adds, as the first label
     lag, its distance from the mean label.
     """
-    own, filters = linear(booster).lines, booster.linear
-    keys, d = rows_of(booster, X), int(booster.shape[0])
+    return _explain_lines(booster, linear(booster).lines, rows_of(booster, X))
+
+
+def _explain_lines(booster: ReboostedTrees, own: Vec, keys: Any) -> tuple[float, Mat]:
+    filters, d = booster.linear, int(booster.shape[0])
     phi = np.zeros((len(keys), d + booster.bank.lags.size))
     _line_parts(filters, own, keys, desk(booster.bank, booster.stack, d), phi)
     link = int(booster.bank.plan.link)
@@ -98,13 +101,13 @@ def _mean_scores(bank: Reboosted) -> Vec:
 def _(booster: ReboostedTrees, X: ArrayLike) -> Explanation:
     keys = rows_of(booster, X)
     B, d = len(keys), keys.shape[1] + booster.bank.lags.size
-    weights, _, constant = linear(booster)
+    weights, own_lines, constant = linear(booster)
     laid = np.empty((B, 2 * d), np.int32)
     _lay(booster.bank.lags, keys, laid)
     phi, said, base, s = np.zeros((B, d)), np.full(B, constant), constant, _sheet(booster)
     for trees, own in zip(booster.bank.trees, weights, strict=True):
         base += explain_trees(trees, own, laid, s, (phi, said))
-    straight, lines = explain_lines(booster, X)
+    straight, lines = _explain_lines(booster, own_lines, keys)
     base, phi, said = base + straight, phi + lines, said + straight + lines.sum(axis=1)
     scores = score_many(booster, np.asarray(X, np.float64))
     return Explanation(np.full((B, 1), base), phi[:, None], scores - said[:, None], scores)

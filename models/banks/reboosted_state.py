@@ -235,8 +235,7 @@ def fitting(setup: Setup, d0: int) -> int:
     whose = f" for each of {setup.classes} classes" if setup.classes > 1 else ""
     raise ModelError(
         f"bank.max_memory: {setup.memory / 1e6:g} MB hold no window of {BLOCK_EVENTS} events of "
-        f"{d0} features{whose}; give {least} or more, fewer "
-        "features, or bank linear"
+        f"{d0} features{whose}; give {least} or more, fewer features, or bank linear"
     )
 
 
