@@ -29,20 +29,28 @@ LARGE = 100_000  # events from which a perfect model's calibration error is next
 
 def kaboost(stream: Stream, seed: int, bank: dict[str, Any]) -> tuple[np.ndarray, float]:
     """Return the scores made before each event was learned, and the events per CPU-second."""
-    spec = {"bank": {"kind": "reboosted_trees", **bank}, "seed": seed}
-    model = models.Model("regression" if stream.regression else "binary", spec, stream.kinds)
     groups = [
         [n for n, kind in stream.kinds.items() if kind == of] for of in ("number", "category")
     ]
     X = np.column_stack([stream.columns[n] for n in groups[0]] or [np.empty((len(stream.y), 0))])
     texts = [stream.columns[n].tolist() for n in groups[1]]
     scores = np.empty(len(stream.y))
-    start = time.process_time()
-    for k in range(0, len(scores), BATCH):
+
+    def learn(model: models.Model, k: int) -> None:
         part = slice(k, k + BATCH)
         numbers, y = np.ascontiguousarray(X[part]), stream.y[part]
         table = Table(numbers, np.empty((len(y), 0)), [column[part] for column in texts])
         scores[part] = model.learn_table(table, y, np.ones(len(y)))[:, 0]
+
+    spec = {"bank": {"kind": "reboosted_trees", **bank}, "seed": seed}
+    spare, model = (
+        models.Model("regression" if stream.regression else "binary", spec, stream.kinds)
+        for _ in range(2)
+    )
+    learn(spare, 0)  # kernels are loaded before the clock starts, as the peers' libraries are
+    start = time.process_time()
+    for k in range(0, len(scores), BATCH):
+        learn(model, k)
     return scores, len(scores) / (time.process_time() - start)
 
 

@@ -131,8 +131,8 @@ class Columns(Encoder):
         means learn the labels (B,).
         """
         X = np.full((len(table.numbers), self.width), np.nan)
-        X[:, self._numbers] = table.numbers
-        X[:, self._booleans] = table.booleans
+        _place(table.numbers, self._numbers, X)
+        _place(table.booleans, self._booleans, X)
         if self.times:
             mark_shown(table.times, X, self._times)
         for texts, place in zip(table.texts, self._texts.tolist(), strict=True):
@@ -164,6 +164,14 @@ def roomy(columns: int) -> int:
     while width <= columns:
         width = -(-(5 * width) // 32) * 8
     return width
+
+
+@kernel
+def _place(values: Mat, places: Ints, X: Mat) -> None:
+    """Put values (B, n) into the columns of X (B, d) at places (n,)."""
+    for k in range(values.shape[0]):
+        for j in range(places.shape[0]):
+            X[k, places[j]] = values[k, j]
 
 
 @kernel

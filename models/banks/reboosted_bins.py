@@ -37,10 +37,20 @@ def keys(X: Mat) -> Keys:
     >>> keys(np.array([[-1.0, 0.0, 1.0, np.nan]])).tolist()
     [[-1065353217, 0, 1065353216, 2147483647]]
     """
-    clipped = np.clip(X, -BIGGEST, BIGGEST).astype(np.float32) + np.float32(0.0)  # no -0.0
-    bits = clipped.view(np.int32)
-    ordered = np.where(bits < 0, bits ^ np.int32(LARGEST), bits)
-    return np.asarray(np.where(np.isnan(clipped), np.int32(LARGEST), ordered), np.int32)
+    found = np.empty(X.shape, np.int32)
+    _keys(X, found)
+    return found
+
+
+@kernel
+def _keys(X: Mat, found: Keys) -> None:
+    # In one pass: numpy's way, through seven arrays of the batch, was a tenth of learning.
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            x = X[i, j]
+            single = np.float32(min(max(x, -BIGGEST), BIGGEST)) + np.float32(0.0)  # no -0.0
+            bits = np.float32(single).view(np.int32)
+            found[i, j] = (bits if bits >= 0 else bits ^ LARGEST) if x == x else LARGEST
 
 
 @kernel

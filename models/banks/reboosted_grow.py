@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from models.banks.reboosted_hist import (
     LOW,
     best_cut,
@@ -44,7 +46,7 @@ def plant(work: Any, n: int, columns: int) -> None:
     for j in range(columns):
         work.won[j] = 0.0
     at[NODES], at[LEAVES], at[TABLES] = 1, 1, 1
-    clear(work.tables[0], columns)
+    clear(work.tables[0], columns, int(at[BINS]))
     at[TASK], at[COUNTED], at[SMALL], at[LARGE], at[TABLE] = COUNTING, 0, 0, 0, 0
 
 
@@ -93,11 +95,11 @@ def _count(work: Any, limits: Any, columns: int, room: float) -> float:
     if last == node[small, STOP]:
         at[TASK] = CHOOSING
         if large != small:
-            subtract(work.tables[node[large, HELD]], table, columns)
+            subtract(work.tables[node[large, HELD]], table, columns, int(at[BINS]))
             node[small, HELD] = at[TABLE]
             _look(work, limits, columns, large)
         else:
-            node[0, SUMS] = total(table[0])
+            node[0, SUMS] = total(table[0], int(at[BINS]))
         _look(work, limits, columns, small)
         spent += 3.0 * CELL * columns * work.at[BINS]
     return spent
@@ -134,7 +136,7 @@ def _split(work: Any, limits: Any, columns: int, p: int) -> float:
     left = left_of(table[column], b, missing if leftwards else -1)
     if table[column, missing] == 0:
         leftwards = (left & LOW) * 2 >= (int(node[p, SUMS]) & LOW)
-    middle = _part(work, node[p], (column, b, missing if leftwards else -1))
+    middle = _part(work, node[p], (column, b, missing if leftwards else -1, columns))
     a = int(at[NODES])
     _child(node, a, p, (int(node[p, START]), middle, left))
     _child(node, a + 1, p, (middle, int(node[p, STOP]), int(node[p, SUMS]) - left))
@@ -171,7 +173,7 @@ def _arrange(work: Any, limits: Any, columns: int, p: int) -> None:
     at[TASK], at[COUNTED], at[SMALL], at[LARGE] = COUNTING, 0, small, large
     at[TABLE] = at[TABLES]
     at[TABLES] += 1
-    clear(work.tables[at[TABLE]], columns)
+    clear(work.tables[at[TABLE]], columns, int(at[BINS]))
 
 
 @kernel
@@ -186,12 +188,12 @@ def _part(work: Any, node: Any, cut: Any) -> int:
     """Bring the rows of a node that go left before those that go right, in their order; return
     where the right ones begin.
     """
-    column, b, lost = cut
+    column, b, lost, columns = cut
     start, stop = int(node[START]), int(node[STOP])
     left, right = start, 0
     for i in range(start, stop):
         r = work.order[i]
-        code = int(work.codes[r, column])
+        code = int(work.codes[r * columns + column])
         goes = (code <= b) | (code == lost)
         work.order[left] = r
         work.spare[right] = r
@@ -217,7 +219,7 @@ def finish(work: Any, lam: float, eta: float, edges: Any) -> None:
             leaf += 1
             work.cuts[i] = (127 << 40) + i
         else:
-            j = int(work.columns[node[i, COLUMN]])
+            j = np.int64(work.columns[node[i, COLUMN]])
             b = int(node[i, BIN])
             b = 2 * b + 1 if work.narrow[node[i, COLUMN]] > 0 else b
             b = min(b, 62)

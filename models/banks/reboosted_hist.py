@@ -40,32 +40,32 @@ def count_rows(table: Any, work: Any, span: Any, columns: int) -> None:
     first, last = span
     for i in range(first, last):
         r = work.order[i]
-        codes, packed = work.codes[r], work.packed[r]
+        codes, packed = work.codes[r * columns : (r + 1) * columns], work.packed[r]
         for j in range(columns):
             table[j, codes[j]] += packed
 
 
 @kernel
-def clear(table: Any, columns: int) -> None:
+def clear(table: Any, columns: int, bins: int) -> None:
     """Put 0 everywhere."""
     for j in range(columns):
-        for b in range(64):
+        for b in range(bins):
             table[j, b] = 0
 
 
 @kernel
-def subtract(table: Any, other: Any, columns: int) -> None:
+def subtract(table: Any, other: Any, columns: int, bins: int) -> None:
     """Take a child's histogram from its parent's: its sibling's is left."""
     for j in range(columns):
-        for b in range(64):
+        for b in range(bins):
             table[j, b] -= other[j, b]
 
 
 @kernel
-def total(table: Any) -> int:
-    """Return the sum of one feature's bins (64,)."""
+def total(table: Any, bins: int) -> int:
+    """Return the sum of one feature's first bins."""
     found = 0
-    for b in range(table.shape[0]):
+    for b in range(bins):
         found += table[b]
     return found
 
@@ -95,7 +95,7 @@ def best_cut(bins: Any, missing: int, whole: int, how: Any, sums: Ints) -> int:
     sums : (64,) scratch.
     """
     running = 0
-    for b in range(64):
+    for b in range(64):  # a fixed number, which is unrolled; what stands beyond is not read
         running += bins[b]
         sums[b] = running
     lost = bins[missing]

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from models.banks.reboosted_grow import (
     BINS,
     LEAVES,
@@ -24,10 +26,10 @@ from models.banks.reboosted_grow import (
 )
 from models.banks.reboosted_hist import pack
 from models.banks.reboosted_leaves import replant
-from models.banks.reboosted_state import COVER, MISSING
+from models.banks.reboosted_state import CODES, COVER, MISSING
 from models.banks.reboosted_walk import raise_prefix
 from models.draws import uniform
-from models.types import Vec
+from models.types import Ints, Vec
 from models.verbs import bend, kernel, point
 
 # Places in Work.at: the step, rows drawn of n, columns, the window [from, to) and how far it is
@@ -271,14 +273,15 @@ def _draw(window: Any, prefix: Vec, work: Any, state: Any, how: Any) -> float:
     cost = COPY + 0.5 * columns
     last = min(n, first + 16 + int(room / cost))
     begins, m = int(at[FROM]) % R, int(at[SPAN])
-    stretch = m / n
+    stretch, bins = m / n, int(at[BINS])
     for i in range(first, last):
         place = i if n == m else min(int((i + uniform(state)) * stretch), m - 1)
         s = begins + place
         s = s - R if s >= R else s
         work.slopes[i], work.bends[i] = prefix[s], window.labels[s]
         work.weights[i] = window.weights[s]
-        _copy_codes(window.codes[s], work, i, (columns, int(at[BINS])))
+        row = work.codes[i * columns : (i + 1) * columns]
+        _copy_codes(window.codes[s], work.columns, work.narrow, bins, row)
     _derive(loss, unit, work, (first, last))
     at[DRAWN] = last
     if last == n:
@@ -307,16 +310,15 @@ def _derive(loss: Any, unit: float, work: Any, span: Any) -> None:
 
 
 @kernel
-def _copy_codes(codes: Any, work: Any, i: int, how: Any) -> None:
-    columns, bins = how
-    row = work.codes[i]
-    if bins == 64:
-        for j in range(columns):
-            row[j] = codes[work.columns[j]]
+def _copy_codes(codes: Any, chosen: Any, narrow: Ints, bins: int, row: Any) -> None:
+    """Fill a row with an event's codes (d,) in the chosen columns, in as many bins."""
+    if bins == CODES:
+        for j in range(row.shape[0]):
+            row[j] = codes[chosen[j]]
     else:
-        for j in range(columns):
-            c = int(codes[work.columns[j]])
-            row[j] = bins - 1 if c == MISSING else c >> work.narrow[j]
+        for j in range(row.shape[0]):
+            # as int64: numba takes signed and unsigned numbers together for floats
+            row[j] = min(np.int64(codes[chosen[j]]) >> narrow[j], MISSING >> 1)
 
 
 @kernel

@@ -74,15 +74,14 @@ class Work(NamedTuple):
 
     at: Ints  # (20,) the step it is at, and its counters: models/banks/reboosted_regrow.py
     scale: Vec  # (8,) largest slope and hessian, their packed units, sums of y0
-    rows: NDArray[np.int32]  # (r,) places in the window
-    codes: Bytes  # (r, d) of the chosen columns
+    codes: Bytes  # (r d,) of the chosen columns, row by row with no gap: few columns stay in cache
     slopes: Vec  # (r,)
     bends: Vec  # (r,)
     weights: Vec  # (r,)
     packed: Ints  # (r,) slope and hessian in one number
     order: NDArray[np.int32]  # (r,) rows, leaf by leaf
     spare: NDArray[np.int32]  # (r,)
-    columns: Ints  # (d,) chosen features
+    columns: NDArray[np.uint64]  # (d,) chosen features
     narrow: Ints  # (d,) 1 where two codes share a bin
     tables: NDArray[np.int64]  # (c, d, 64) histograms
     nodes: NDArray[np.int64]  # (M, 10) of the tree so far
@@ -248,7 +247,7 @@ def size(setup: Setup, d0: int, R: int) -> int:
     for each in setup.structures:
         M, r = 2 * each.leaves - 1, _rows(each, R)
         total += each.trees * (M * 8 + each.leaves * 4 * LANES) + M * 120
-        total += r * (d + 44) + _tables(each, d) * d * CODES * 8 + d * 24
+        total += r * (d + 40) + _tables(each, d) * d * CODES * 8 + d * 24
     return total
 
 
@@ -274,15 +273,14 @@ def _work(one: Structure, d: int, R: int) -> Work:
     return Work(
         at=np.zeros(20, np.int64),
         scale=np.zeros(8),
-        rows=np.zeros(r, np.int32),
-        codes=np.zeros((r, d), np.uint8),
+        codes=np.zeros(r * d, np.uint8),
         slopes=np.zeros(r),
         bends=np.zeros(r),
         weights=np.zeros(r),
         packed=np.zeros(r, np.int64),
         order=np.zeros(r, np.int32),
         spare=np.zeros(r, np.int32),
-        columns=np.zeros(d, np.int64),
+        columns=np.zeros(d, np.uint64),
         narrow=np.zeros(d, np.int64),
         tables=np.zeros((_tables(one, d), d, CODES), np.int64),
         nodes=np.zeros((M, 10), np.int64),

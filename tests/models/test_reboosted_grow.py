@@ -50,7 +50,7 @@ def test_tree_is_its_twin(leaves, depth, gone, room):
     n, d = 120, 3
     codes, g, h = data(n, d, gone)
     empty, work = made(leaves, depth, n, d)
-    work.codes[:n, :d], work.slopes[:n], work.bends[:n] = codes, g, h
+    work.codes[: n * d], work.slopes[:n], work.bends[:n] = codes.ravel(), g, h
     work.scale[0], work.scale[1] = abs(g).max(), h.max()
     work.columns[:d], work.at[BINS] = np.arange(d), 64
     pack(work, n)
@@ -78,7 +78,7 @@ def test_walks_agree():
     for _ in range(20):
         bins.rebin(empty.bins, empty.window.codes, n, empty.pace.busy)
     codes = empty.window.codes[:n]
-    work.codes[:n, : d + 5] = codes
+    work.codes[: n * d] = codes[:, :d].ravel()
     work.slopes[:n], work.bends[:n] = np.nan_to_num(X[:, 0]) + r.normal(size=n), 1.0
     work.scale[0], work.scale[1] = abs(work.slopes[:n]).max(), 1.0
     work.columns[:d], work.at[BINS] = np.arange(d), 64
