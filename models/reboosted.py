@@ -58,6 +58,8 @@ from models.reboosted_event import (
     noise_of,
     observe_structures,
     out,
+    reading,
+    room_for,
     scale,
     schedule,
     score,
@@ -192,7 +194,8 @@ def _(booster: ReboostedTrees, X: Mat) -> Mat:
     scores = np.empty((len(X), 1))
     kind, calibrated = int(booster.bank.plan.link), bool(booster.calibrated)
     head = (booster.linear, booster.stack, booster.calibration, booster.scale, kind, calibrated)
-    _score(forest_of(booster.bank), head, rows_of(booster, X), _desk(booster), scores)
+    room = room_for(booster.bank, booster.stack, int(booster.shape[0]))
+    _score(forest_of(booster.bank), head, rows_of(booster, X), room, scores)
     return scores
 
 
@@ -285,8 +288,9 @@ def _finish(bank: Any, works: Any, loss: Any, unit: float) -> None:
 
 
 @kernel
-def _score(forest: Any, head: Any, rows: Any, a: Any, scores: Mat) -> None:
+def _score(forest: Any, head: Any, rows: Any, room: Any, scores: Mat) -> None:
     lines, stack, map_, scale, kind, calibrated = head
+    a = reading(forest, stack, rows.shape[1], room)
     for k in range(rows.shape[0]):
         score(forest, rows[k], a)
         score_lines(lines, rows[k], forest.lags, kind, scale, a)

@@ -99,6 +99,23 @@ class Desk(NamedTuple):
     move: Any  # (8,) float32
 
 
+class Reading(NamedTuple):
+    """What of a desk a prediction needs; the fields are a desk's."""
+
+    x: Any
+    leaf: Any
+    F: Mat
+    total: Vec
+    values: Vec
+    inputs: Vec
+    codes: Ints
+    f: Vec
+    z: Vec
+    share: Vec
+    features: Vec
+    sizes: Ints
+
+
 def scale() -> Scale:
     """Return what is typical before any label."""
     return Scale(*(np.zeros(()) for _ in Scale._fields))
@@ -120,6 +137,42 @@ def desk(bank: Any, filters: Any, d0: int) -> Desk:
         f=np.zeros(n), loss=np.zeros(n), slope=np.zeros(n),
         z=np.zeros(S), mixed=np.zeros(S), share=np.zeros(max(n, S)), gain=np.zeros(R),
         features=np.zeros(R), sizes=sizes, move=np.zeros(LANES, np.float32),
+    )  # fmt: skip
+
+
+def room_for(bank: Any, filters: Any, d0: int) -> tuple[Any, Vec, Ints]:
+    """Return the scratch of predictions in three arrays, for `reading` to cut: to make and hand
+    over an array costs more than to walk a tree.
+    """
+    d, K, n = d0 + bank.lags.size, len(bank.trees), len(bank.trees) * len(bank.plan.rates) + LINES
+    N = max([one.nodes.shape[0] for one in bank.trees])
+    leaves = max([one.rows.shape[1] for one in bank.trees])
+    R, S = filters.weights.shape[1], len(filters.mix_losses)
+    floats = K * (N + 1) + LANES + 3 * d0 + 1 + n + S + max(n, S) + R
+    ints = max(2 * d, leaves) + K * N
+    return np.zeros(ints, np.int32), np.zeros(floats), np.zeros(d0 + K, np.int64)
+
+
+@kernel
+def reading(forest: Forest, stack: Any, d0: int, room: Any) -> Reading:
+    """Cut the scratch of predictions over d0 features out of `room_for`."""
+    ints, floats, longs = room
+    K, N = len(forest.trees), 0
+    for k in range(K):
+        longs[d0 + k] = forest.trees[k].nodes.shape[0]
+        N = max(N, forest.trees[k].nodes.shape[0])
+    n, S = K * forest.rates.shape[0] + LINES, stack.mix_losses.shape[0]
+    wide = ints.shape[0] - K * N
+    e = K * (N + 1)
+    p, q = e + LANES, e + LANES + d0
+    u = q + 2 * d0 + 1
+    v, w = u + n + S, u + n + S + max(n, S)
+    return Reading(
+        ints[:wide],
+        ints[wide:].reshape(K, N),
+        floats[:e].reshape(K, N + 1),
+        floats[e:p], floats[p:q], floats[q:u], longs[:d0],
+        floats[u : u + n], floats[u + n : v], floats[v:w], floats[w:], longs[d0:],
     )  # fmt: skip
 
 

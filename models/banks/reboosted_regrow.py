@@ -45,7 +45,7 @@ START_BOOST, START_EVENTS = 9.0, 4000.0  # more work while little is known
 BEFORE = 200  # events before an alarm that are taken for new
 FAST, SLOW = 0.01, 0.0005  # rates of the means that watch the loss
 CLEAR, RISE, QUIET = 6.5, 0.5, 2000  # deviations, part, events until the next alarm
-SEE, COPY, MOVE = 0.5, 40.0, 3.0  # ns: a label, a row, a packed number
+SEE, COPY, MOVE = 1.5, 40.0, 3.0  # ns: a label, a row, a packed number
 
 
 @kernel
@@ -225,13 +225,13 @@ def regrow(bank: Any, work: Any, loss: Any, unit: float, now: Any) -> None:
 @kernel
 def _centre(labels: Vec, weights: Vec, work: Any, t: int) -> float:
     """Find where the structure starts: the constant that serves the window best (`origin`)."""
-    R = labels.shape[0]
+    R, total, said = labels.shape[0], work.scale[4], work.scale[5]
     first = max(int(work.at[DONE]), t - R)
-    last = min(t, first + int(PIECE / SEE))
-    for i in range(first, last):
-        w = weights[i % R]
-        work.scale[4] += w
-        work.scale[5] += w * labels[i % R]
+    s, last = _stretch(first, min(t, first + int(PIECE / SEE)), R)
+    for i in range(s, s + last - first):
+        total += weights[i]
+        said += weights[i] * labels[i]
+    work.scale[4], work.scale[5] = total, said
     work.at[DONE] = last
     if last == t:
         work.at[STEP], work.at[DONE] = RESET, work.at[FROM]
@@ -250,12 +250,21 @@ def origin(link: int, weight: float, total: float) -> float:
 
 
 @kernel
+def _stretch(first: int, last: int, R: int) -> tuple[int, int]:
+    """Return where event `first` stands in a ring of R, and what is left of [first, last) up to
+    where the ring begins again.
+    """
+    s = first % R
+    return s, min(last, first + R - s)
+
+
+@kernel
 def _reset(prefix: Vec, y0: float, work: Any, t: int) -> float:
     R = prefix.shape[0]
     first = max(int(work.at[DONE]), t - R)
-    last = min(t, first + int(PIECE / SEE))
-    for i in range(first, last):
-        prefix[i % R] = y0
+    s, last = _stretch(first, min(t, first + int(PIECE / SEE)), R)
+    for i in range(s, s + last - first):
+        prefix[i] = y0
     work.at[DONE] = last
     if last == t:
         work.at[STEP] = DRAW
@@ -327,9 +336,7 @@ def _raise(codes: Any, prefix: Vec, work: Any, how: Any) -> float:
     t, D, room = how
     R = prefix.shape[0]
     first = max(int(work.at[DONE]), t - R)
-    last = min(t, first + 64 + int(room / (0.8 * D)))
-    s = first % R
-    last = min(last, first + R - s)  # up to where the ring begins again
+    s, last = _stretch(first, min(t, first + 64 + int(room / (0.8 * D))), R)
     e = s + last - first
     raise_prefix(work, D, codes[s:e], prefix[s:e])
     work.at[DONE] = last
