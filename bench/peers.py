@@ -5,6 +5,7 @@ is learned, for so many seconds of CPU time.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -41,6 +42,8 @@ def of(stream: Stream) -> Iterator[tuple[str, Run]]:
         yield "River BOLE", bole
         yield "River ALMA", alma
         yield "VW --boosting 10", wabbit
+    if importlib.util.find_spec("capymoa"):  # it needs Java beside it
+        yield ("CapyMOA SGBR" if stream.regression else "CapyMOA SGBT"), capymoa
     yield "LightGBM at doubling sizes", lightgbm(lambda t: t in DOUBLING, None)
     yield "LightGBM each 5,000 on 20,000", lightgbm(lambda t: t % 5_000 == 0, 20_000)
 
@@ -157,6 +160,40 @@ def wabbit(stream: Stream, seconds: float) -> np.ndarray:
         said = float(space.predict(row))
         space.learn(f"{1 if y > 0 else -1} {row}")
         return said
+
+    return progressive(stream, seconds, step)
+
+
+def capymoa(stream: Stream, seconds: float) -> np.ndarray:
+    """Streaming gradient boosted trees of CapyMOA, as it sets them; missing numbers are 0 to it,
+    and it is told all values of a category beforehand.
+    """
+    core, streams = (importlib.import_module(f"capymoa.{n}") for n in ("core", "stream"))
+    values = {n: np.unique(c).tolist() for n, c in stream.columns.items() if c.dtype.kind != "f"}
+    target = {} if stream.regression else {"y": ["0", "1"]}
+    schema = streams.Schema.from_custom(
+        features=[*stream.columns, "y"], target="y", categories={**values, **target}
+    )
+    if stream.regression:
+        kind = importlib.import_module("capymoa.regressor").StreamingGradientBoostedRegression
+    else:
+        kind = importlib.import_module("capymoa.classifier").StreamingGradientBoostedTrees
+    model, places = (
+        kind(schema=schema),
+        {n: {v: i for i, v in enumerate(values[n])} for n in values},
+    )
+
+    def step(x: Any, y: float) -> float:
+        row = np.array([places[n][x[n]] if n in places else x.get(n, 0.0) for n in stream.columns])
+        if stream.regression:
+            event = core.RegressionInstance.from_array(schema, row, y)
+            said = float(model.predict(event) or 0.0)
+        else:
+            event = core.LabeledInstance.from_array(schema, row, int(y > 0))
+            shares = model.predict_proba(event)
+            said = odds(float(shares[1])) if shares is not None and len(shares) > 1 else 0.0
+        model.train(event)
+        return said if math.isfinite(said) else 0.0
 
     return progressive(stream, seconds, step)
 

@@ -122,7 +122,7 @@ def bounds(seen: Intervals, said: Vec, level: float) -> Mat:
     ModelError
         For a level below 0.5 or above 0.99: rarer misses could not be followed through a drift.
     """
-    if not LEVELS[0] <= level <= LEVELS[-1]:
+    if not _is_level(level):
         raise ModelError(
             f"interval: {level!r} is not a level from {LEVELS[0]} to {LEVELS[-1]}; 0.9 holds nine "
             "labels of ten"
@@ -137,6 +137,11 @@ def bounds(seen: Intervals, said: Vec, level: float) -> Mat:
     low, high = (float(np.interp(depth, DEPTHS, side)) for side in ends)
     _surround(seen, said, low, high, found)
     return found
+
+
+def _is_level(level: object) -> bool:
+    number = isinstance(level, int | float | np.floating) and not isinstance(level, bool)
+    return number and bool(LEVELS[0] <= level <= LEVELS[-1])  # type: ignore[operator] # a number
 
 
 def to_arrays(seen: Intervals) -> dict[str, NDArray[np.float64]]:

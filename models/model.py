@@ -24,9 +24,9 @@ from models.intervals import Intervals, watch_many
 from models.labels import Label
 from models.losses import has_probability
 from models.reasons import Reason, Share, reasons, shares
-from models.rows import discover, tabulate
+from models.rows import check_rows, discover, tabulate
 from models.schema import AUTO, Schema, described, from_description
-from models.types import Ints, Mat, ModelError, Vec, plain
+from models.types import Ints, Mat, ModelError, Vec, floats, plain
 from models.verbs import cost, reveal
 
 LOG_LOSSES = ("logistic", "logistic2", "softmax")  # log-losses themselves, exact in the tails
@@ -105,6 +105,19 @@ class Model:
     def classes_(self) -> tuple[Label, ...]:
         """The labels of a classification, in the order of its probabilities."""
         return self.labels.classes
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The kind of every feature there is, told or inferred so far."""
+        return dict(self.encoder.schema)
+
+    def __repr__(self) -> str:
+        """Show the task, the parts, and how much was seen."""
+        rule, bank = self.spec["rule"]["kind"], self.spec["bank"]["kind"]
+        return (
+            f"Model({self.task!r}, rule {rule!r}, bank {bank!r}, {len(self.kinds)} features, "
+            f"{int(self.booster.progress.events):,} events learned)"
+        )
 
     # What the service calls: encoded labels, grouped columns, whole batches.
 
@@ -303,6 +316,7 @@ class Model:
         ModelError
             For a feature, label or importance that cannot be; then nothing was learned.
         """
+        check_rows(rows)
         encoded = self._encode_labels(y)
         weights = _check_weights(np.ones(len(rows)) if w is None else w)
         if not len(rows) == len(encoded) == len(weights):
@@ -316,7 +330,7 @@ class Model:
         for k, found in [*joining, (len(rows), {})]:
             part = rows.iloc[first:k] if hasattr(rows, "iloc") else rows[first:k]
             scores.append(
-                self.learn_table(self._tabulate(part), encoded[first:k], weights[first:k])
+                self.learn_table(self._tabulate(part, first), encoded[first:k], weights[first:k])
             )
             if found:
                 self.join(found)
@@ -473,7 +487,10 @@ class Model:
         FormatError
             For a file that is damaged or holds no model.
         """
-        header, arrays = unpack(Path(path).read_bytes())
+        try:
+            header, arrays = unpack(Path(path).read_bytes())
+        except FormatError as error:
+            raise FormatError(f"{path}: {error}") from error
         if "model" not in header:
             raise FormatError(
                 f"{path}: holds no model; load a saved model, a snapshot or a checkpoint"
@@ -492,8 +509,8 @@ class Model:
     def _lag_rates(self) -> Sequence[float]:
         return rates("label_lags", self.spec["bank"].get("label_lags"))
 
-    def _tabulate(self, rows: Any) -> Table:
-        return tabulate(self.encoder.schema, rows, lenient=self.encoder.told.auto)
+    def _tabulate(self, rows: Any, first: int = 0) -> Table:
+        return tabulate(self.encoder.schema, rows, lenient=self.encoder.told.auto, first=first)
 
     def _check_joining(self, rows: Any, joining: Sequence[tuple[int, Mapping[str, str]]]) -> None:
         """Raise what the features that come up in rows will raise, before anything is learned."""
@@ -501,7 +518,7 @@ class Model:
         told, first = self.encoder.told, 0
         for k, found in [*joining, (len(rows), {})]:
             part = rows.iloc[first:k] if hasattr(rows, "iloc") else rows[first:k]
-            tabulate(told.kinds, part, lenient=True)
+            tabulate(told.kinds, part, lenient=True, first=first)
             told, first = told.with_inferred(found), k
         check(self.spec, Columns(told).width, self.labels.m)
 
@@ -514,10 +531,17 @@ class Model:
         return self.encoder
 
     def _encode_labels(self, y: Any) -> Vec:
+        found: list[float] = []
         try:
-            return np.array([self.labels.encode(plain(label)) for label in y], dtype=np.float64)
+            for label in y:
+                found.append(self.labels.encode(plain(label)))
+        except TypeError as error:
+            kind = type(y).__name__
+            raise ModelError(f"y: a {kind} is no list of labels; pass one label a row") from error
         except ValueError as error:
-            raise ModelError(str(error)) from error
+            row = f"y[{len(found)}]: " if len(y) > 1 else ""
+            raise ModelError(f"{row}{error}") from error
+        return np.array(found, dtype=np.float64)
 
 
 def _intervals(task: str) -> Intervals | None:
@@ -526,9 +550,15 @@ def _intervals(task: str) -> Intervals | None:
 
 
 def _check_weights(w: Any) -> Vec:
-    weights = np.asarray(w, dtype=np.float64)
-    if weights.ndim != 1 or not ((weights >= 0.0) & (weights < np.inf)).all():
-        raise ModelError("w: an importance is negative or not finite; give numbers >= 0")
+    weights = floats("w", w)
+    if weights.ndim != 1:
+        raise ModelError(f"w: has shape {weights.shape}; give one importance >= 0 a row")
+    wrong = np.flatnonzero(~((weights >= 0.0) & (weights < np.inf)))
+    if len(wrong):
+        k = wrong[0]
+        raise ModelError(
+            f"w[{k}]: the importance {weights[k]:g} is negative or not finite; give a number >= 0"
+        )
     return weights
 
 

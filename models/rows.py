@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from models.encoding import Table
-from models.schema import KINDS, infer
+from models.schema import KINDS, check_name, infer
 from models.times import is_moment, wall_seconds
 from models.types import Mat, ModelError, plain
 
 VALUE_LIMIT = 1e308  # of a number, on every door
 
 
-def tabulate(schema: Mapping[str, str], rows: Any, *, lenient: bool = False) -> Table:
+def tabulate(
+    schema: Mapping[str, str], rows: Any, *, lenient: bool = False, first: int = 0
+) -> Table:
     """Return the features of rows, grouped by kind.
 
     Parameters
@@ -29,11 +31,14 @@ def tabulate(schema: Mapping[str, str], rows: Any, *, lenient: bool = False) -> 
         None and NaN are.
     lenient
         Whether features that the schema does not know are passed over.
+    first
+        The number that messages give the first row.
 
     Raises
     ------
     ModelError
-        For a feature the schema does not know, and a value that is not of its feature's kind.
+        For what are no rows, a feature the schema does not know, and a value that is not of its
+        feature's kind.
 
     Examples
     --------
@@ -41,11 +46,14 @@ def tabulate(schema: Mapping[str, str], rows: Any, *, lenient: bool = False) -> 
     >>> table.numbers.tolist(), table.categories
     ([[31.0], [nan]], [[None, 'PT']])
     """
-    read = _frame_columns if hasattr(rows, "columns") else _columns
-    columns = read(schema, rows, lenient)
+    check_rows(rows)
+    if hasattr(rows, "columns"):
+        columns = _frame_columns(schema, rows, lenient)
+    else:
+        columns = _columns(schema, rows, lenient, first)
     of_kind: dict[str, list[list[Any]]] = {kind: [] for kind in KINDS}
     for name, kind in schema.items():
-        of_kind[kind].append(_read(name, kind, columns[name]))
+        of_kind[kind].append(_read(name, kind, columns[name], first))
     B = len(rows)
     return Table(
         numbers=_matrix(of_kind["number"], B),
@@ -103,8 +111,8 @@ def _with_unknown(
 
 
 def _kind(name: Any, value: Any) -> str:
-    if not isinstance(name, str):
-        raise ModelError(f"features: the name {name!r} is no text; rename it to one")
+    if why := check_name(name):
+        raise ModelError(f"features: the name {name!r:.60} {why}")
     kind = infer(plain(value))
     if kind is None:
         raise ModelError(
@@ -113,14 +121,35 @@ def _kind(name: Any, value: Any) -> str:
     return kind
 
 
-def _columns(schema: Mapping[str, str], rows: Sequence[Any], lenient: bool) -> dict[str, list[Any]]:
-    for k, row in enumerate(rows):
+def check_rows(rows: Any) -> None:
+    """Refuse what is no batch of rows.
+
+    Raises
+    ------
+    ModelError
+        For a single row, a text, and what cannot be counted, such as a generator.
+    """
+    if hasattr(rows, "columns"):
+        return
+    if isinstance(rows, Mapping):
+        raise ModelError("rows: one dict where a list of them belongs; pass [row], or call ..._one")
+    if isinstance(rows, str | bytes) or not (
+        hasattr(rows, "__len__") and hasattr(rows, "__getitem__")
+    ):
+        kind = type(rows).__name__
+        raise ModelError(f"rows: a {kind} is no list of dicts; pass a list, or a DataFrame")
+
+
+def _columns(
+    schema: Mapping[str, str], rows: Sequence[Any], lenient: bool, first: int
+) -> dict[str, list[Any]]:
+    for k, row in enumerate(rows, first):
         if not isinstance(row, Mapping):
             raise ModelError(
                 f"rows[{k}]: {row!r} is not a dict of features; pass dicts or a DataFrame"
             )
         if not lenient:
-            _refuse_unknown(schema, row)
+            _refuse_unknown(schema, row, _of_row(k, len(rows) + first))
     return {name: [row.get(name) for row in rows] for name in schema}
 
 
@@ -135,20 +164,28 @@ def _frame_columns(schema: Mapping[str, str], frame: Any, lenient: bool) -> dict
     return columns
 
 
-def _refuse_unknown(schema: Mapping[str, str], names: Any) -> None:
+def _refuse_unknown(schema: Mapping[str, str], names: Any, row: str = "") -> None:
     for name in names:
         if name not in schema:
             near = get_close_matches(str(name), schema, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(schema)}"
-            raise ModelError(f"features.{name}: unknown feature; {hint}")
+            raise ModelError(f"features.{name}{row}: unknown feature; {hint}")
 
 
-def _read(name: str, kind: str, values: Sequence[Any]) -> list[Any]:
-    read = READ[kind]
+def _of_row(k: int, count: int) -> str:
+    """Return which row a message speaks of; of one row there is nothing to say."""
+    return f" in rows[{k}]" if count > 1 else ""
+
+
+def _read(name: str, kind: str, values: Sequence[Any], first: int) -> list[Any]:
+    read, found = READ[kind], []
     try:
-        return [read(value if kind == "datetime" else plain(value)) for value in values]
+        for value in values:
+            found.append(read(value if kind == "datetime" else plain(value)))
     except ValueError as error:
-        raise ModelError(f"features.{name}: {error}") from error
+        row = _of_row(first + len(found), first + len(values))
+        raise ModelError(f"features.{name}{row}: {error}") from error
+    return found
 
 
 def _number(value: Any) -> float:

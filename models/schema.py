@@ -10,6 +10,15 @@ from models.types import ModelError
 
 KINDS = ("number", "boolean", "category", "datetime", "text")  # the last two only when told
 AUTO, REST = "auto", "*"  # the word for a kind to be inferred, and what stands for other features
+LONGEST = 200  # characters of a feature's name: each stands in every file's header
+ALSO_CALLED = {  # what libraries and schemas elsewhere call the kinds
+    "number": "float double int integer numeric real decimal long float32 float64 int32 int64",
+    "boolean": "flag bit",
+    "category": "categorical str string enum object nominal varchar factor",
+    "datetime": "date time timestamp datetime64",
+    AUTO: "automatic infer inferred guess",
+}
+MEANT = {word: kind for kind, words in ALSO_CALLED.items() for word in words.split()}
 
 
 class Schema(NamedTuple):
@@ -63,14 +72,43 @@ def checked(given: Mapping[str, str] | str) -> Schema:
         )
     for name, kind in kinds.items():
         if kind not in KINDS:
-            near = get_close_matches(str(kind), KINDS, 1, 0.0)[0]
-            known = ", ".join(KINDS)
-            hint = f"; to infer kinds write {REST!r}: {AUTO}" if kind == AUTO else ""
-            raise ModelError(
-                f"features.{name}: kind {kind!r} is not one of {known}; did you mean {near!r}?"
-                f"{hint}"
-            )
+            raise ModelError(_unknown_kind(name, kind))
     return Schema(kinds, len(kinds) if auto else None)
+
+
+def _unknown_kind(name: str, kind: object) -> str:
+    """Word the refusal of a kind that is none, with the one that was probably meant."""
+    word = str(kind).strip().lower()
+    words = [*KINDS, AUTO]
+    near = MEANT.get(word) or next(iter(get_close_matches(word, words, 1, 0.5)), None)
+    hint = f"; did you mean {near!r}?" if near else ""
+    if near == AUTO and name != REST:
+        hint = f"; to infer kinds write {REST!r}: {AUTO}"
+    known = ", ".join(KINDS)
+    if name == REST:
+        return (
+            f"features: {kind!r} is not {AUTO!r}, the one kind for features without a name; write "
+            "that, or name each feature and its kind"
+        )
+    return f"features.{name}: kind {kind!r} is not one of {known}{hint}"
+
+
+def check_name(name: object) -> str | None:
+    """Return why a feature cannot have this name; None if it can.
+
+    Examples
+    --------
+    >>> check_name("age"), check_name(3)
+    (None, 'is no text; rename it to one')
+    """
+    if not isinstance(name, str):
+        return "is no text; rename it to one"
+    if len(name) > LONGEST or any(letter in '"\\' or letter < " " for letter in name):
+        return (
+            f"cannot be a feature's name: at most {LONGEST} characters, without quotes, "
+            "backslashes and control characters"
+        )
+    return None
 
 
 def infer(value: object) -> str | None:

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from models.schema import infer
+from models.schema import check_name, infer
 from service.errors import EventError
 from service.faults import CODES, LIMIT, Fault, parse, shorten, show
-
-LONGEST = 200  # characters of a name: each stands in every file's header
 
 
 def newcomers(value: bytes, known: Mapping[str, str]) -> dict[str, str]:
@@ -42,9 +40,8 @@ def newcomers(value: bytes, known: Mapping[str, str]) -> dict[str, str]:
 
 def _faults(name: str, value: object, before: str | None) -> Iterator[Fault]:
     kind = infer(value)
-    if len(name) > LONGEST or any(letter in '"\\' or letter < " " for letter in name):
-        detail = f"no feature can have this name: at most {LONGEST} characters, without quotes, "
-        yield Fault("feature_unknown", name, f"{detail}backslashes and control characters")
+    if why := check_name(name):
+        yield Fault("feature_unknown", name, why)
     elif kind is None and value is not None:
         detail = f"{show(value)} where a number, a boolean, a string or null belongs"
         yield Fault("feature_type", name, detail)

@@ -1,6 +1,7 @@
 """The main job in front of one's eyes: learn, serve, crash, come back, and prove that all held."""
 
 import json
+import os
 import signal
 import threading
 import time
@@ -25,7 +26,8 @@ def run(*, keep: bool, sabotage: bool) -> int:
     3. Learn the same events in this process, undisturbed, and check every claim.
     4. With `keep`, leave everything running until Ctrl-C.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for each in (signal.SIGTERM, signal.SIGINT):  # which a shell's & would have it ignore
+        signal.signal(each, signal.default_int_handler)
     console = Console(highlight=False)
     stage = Stage()
     try:
@@ -67,7 +69,8 @@ def invite(console: Console, port: int, features: producer.Row) -> None:
 
 def stay(console: Console, stage: Stage) -> None:
     """Leave everything running until Ctrl-C."""
-    console.print(f"Still running at http://127.0.0.1:{stage.port}, Ctrl-C ends it.")
+    address = f"http://127.0.0.1:{stage.port}"
+    console.print(f"Still running at {address}. Ctrl-C ends it, or: kill {os.getpid()}")
     try:
         threading.Event().wait()
     except KeyboardInterrupt:

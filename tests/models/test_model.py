@@ -2,6 +2,7 @@
 
 import doctest
 import json
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -224,9 +225,9 @@ def test_losses_are_those_of_the_answers(task):
         ({"a": float("inf")}, 1, 1.0, "features.a"),
         ({"a": 1}, 2, 1.0, "label: 2"),
         ({"a": 1}, None, 1.0, "label: None"),
-        ({"a": 1}, 1, -1.0, "w: "),
-        ({"a": 1}, 1, float("nan"), "w: "),
-        ({"a": 1}, 1, float("inf"), "w: "),
+        ({"a": 1}, 1, -1.0, r"w\[1\]: "),
+        ({"a": 1}, 1, float("nan"), r"w\[1\]: "),
+        ({"a": 1}, 1, float("inf"), r"w\[1\]: "),
     ],
 )
 def test_what_cannot_be_learned_leaves_no_trace(x, y, w, message):
@@ -237,6 +238,44 @@ def test_what_cannot_be_learned_leaves_no_trace(x, y, w, message):
         model.learn_many([{"a": 1.0}, x], [1, y], [1.0, w])
 
     assert before == streams.digest(model.to_arrays())
+
+
+@pytest.mark.parametrize(
+    ("rows", "y", "w", "message"),
+    [
+        ([{"x": 1.0}, {"x": "a"}], [1, 2], None, r"features.x in rows\[1\]: 'a' is not a number"),
+        ([{"x": 1.0}, {"z": 1.0}], [1, 2], None, r"features.z in rows\[1\]: unknown feature"),
+        ([{"x": 1.0}, {"x": 2.0}], [1, "b"], None, r"y\[1\]: label: 'b' is not a number"),
+        ([{"x": 1.0}, {"x": 2.0}], [1, 2], [1, -1], r"w\[1\]: the importance -1 is negative"),
+        ([{"x": 1.0}], [1], ["x"], "w: holds what is no number"),
+        ([{"x": 1.0}], [1], [[1.0]], "w: has shape"),
+        ([{"x": 1.0}], 1, None, "y: a int is no list of labels"),
+        ({"x": 1.0}, [1], None, "rows: one dict"),
+        ("text", [1], None, "rows: a str"),
+        (({"x": 1.0} for _ in range(1)), [1], None, "rows: a generator"),
+    ],
+)
+def test_what_is_wrong_in_a_batch_is_pointed_at(rows, y, w, message):
+    """The message tells which row, label or weight it was; nothing was learned."""
+    model = Model("regression", {"bank": "linear"}, {"x": "number"})
+    with pytest.raises(ModelError, match=message):
+        model.learn_many(rows, y, w)
+    assert model.booster.progress.events == 0
+
+
+def test_the_row_is_counted_from_the_first_of_the_batch():
+    """Also where features join in between, and the batch is learned in parts."""
+    model = Model(spec={"bank": {"kind": "reboosted_trees", "max_memory": 16}})
+    with pytest.raises(ModelError, match=r"features.late in rows\[3\]"):
+        model.learn_many([{"a": 1}, {"a": 2}, {"late": "x"}, {"late": 3}], [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("level", ["a", None, True, 0.4, float("nan")])
+def test_a_level_that_is_none_is_refused(level):
+    """Words and numbers out of range alike."""
+    model = Model("regression", {"bank": "linear"}, {"x": "number"})
+    with pytest.raises(ModelError, match=r"interval: .* is not a level"):
+        model.predict_interval_one({"x": 1.0}, level)
 
 
 def test_numbers_of_rows_labels_and_weights_must_agree():
@@ -283,7 +322,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
     file = path.read_bytes()
     for place in range(0, len(file), 97):
         path.write_bytes(file[:place] + bytes([file[place] ^ 1]) + file[place + 1 :])
-        with pytest.raises(FormatError):
+        with pytest.raises(FormatError, match=re.escape(str(path))):
             Model.load(path)
     path.write_bytes(pack({}, {"kind": "other"}))
     with pytest.raises(FormatError, match="holds no model"):

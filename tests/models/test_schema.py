@@ -56,6 +56,52 @@ def test_words_for_inferring():
             checked(wrong)
 
 
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"a": "float"}, "features.a: .*did you mean 'number'"),
+        ({"a": "Int64"}, "did you mean 'number'"),
+        ({"a": "string"}, "did you mean 'category'"),
+        ({"a": "timestamp"}, "did you mean 'datetime'"),
+        ({"a": "bolean"}, "did you mean 'boolean'"),
+        ({"a": "Auto"}, r"write '\*': auto"),
+        ("Auto", "'Auto' is not 'auto'"),
+        ({"*": "float"}, "'float' is not 'auto'.*name each feature"),
+    ],
+)
+def test_what_was_meant_is_named(told, says):
+    """Kinds go by other words elsewhere; the nearest spelling of one is not what it means."""
+    with pytest.raises(ModelError, match=says):
+        checked(told)
+
+
+def test_a_word_that_means_nothing_gets_no_guess():
+    """A guess out of nowhere would mislead."""
+    with pytest.raises(ModelError) as told:
+        checked({"a": "zzz"})
+    assert "did you mean" not in str(told.value)
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "x" * 201, 3])
+def test_names_that_no_feature_can_have(name):
+    """What joins in Python has a name that the service takes as well."""
+    model = Model(spec=SPEC)
+    with pytest.raises(ModelError, match="features: the name"):
+        model.learn_one({name: 1.0}, 1)
+    assert model.kinds == {}
+
+
+def test_a_model_shows_what_it_is():
+    """Task, parts and what was seen; kinds as they were inferred."""
+    model = Model(spec=SPEC)
+    model.learn_many([{"age": 3}, {"city": "Faro"}], [0, 1])
+
+    assert model.kinds == {"age": "number", "city": "category"}
+    assert repr(model) == (
+        "Model('binary', rule 'sgb', bank 'reboosted_trees', 2 features, 2 events learned)"
+    )
+
+
 def test_other_banks_say_what_to_do():
     """Columns of a fixed number cannot grow."""
     with pytest.raises(ModelError, match=r"reboosted_trees alone.*name every feature"):
@@ -137,7 +183,7 @@ def test_nothing_is_learned_of_rows_that_cannot_be():
     """A later value of another kind, or no memory: told before the first row is learned."""
     model = Model("binary", SPEC)
     before = state(model)
-    with pytest.raises(ModelError, match=r"features\.a: 'b' is not a number"):
+    with pytest.raises(ModelError, match=r"features\.a in rows\[1\]: 'b' is not a number"):
         model.learn_many([{"a": 1.0}, {"a": "b"}], [0, 1])
     with pytest.raises(ModelError, match="max_memory"):
         model.learn_many([{f"x{j}": 1.0 for j in range(3000)}], [0])
