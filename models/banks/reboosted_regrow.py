@@ -42,6 +42,7 @@ ENOUGH = 50  # events before the first tree
 WIDE_EVERY = 16  # of the trees look at every feature
 KEPT, COVERED, LEAST, LUCK = 0.7, 0.95, 6, 0.1  # screening of features: see `choose_columns`
 START_BOOST, START_EVENTS = 9.0, 4000.0  # more work while little is known
+MANY_COLUMNS = 250.0  # from which on the budget grows with them
 BEFORE = 200  # events before an alarm that are taken for new
 FAST, SLOW = 0.01, 0.0005  # rates of the means that watch the loss
 CLEAR, RISE, QUIET = 6.5, 0.5, 2000  # deviations, part, events until the next alarm
@@ -106,7 +107,9 @@ def set_pace(plan: Any, pace: Any, sizes: Any, t: int, R: int) -> None:
     share of the budget, and over a window at least; sizes (K,) are the numbers of trees.
     """
     since = t - int(pace.alarm[()])
-    total = plan.budget[()] * (1.0 + START_BOOST * min(1.0, START_EVENTS / (since + 1.0)))
+    wide = max(1.0, pace.gains.shape[1] / MANY_COLUMNS)  # such an event costs that much as well
+    total = plan.budget[()] * wide
+    total *= 1.0 + START_BOOST * min(1.0, START_EVENTS / (since + 1.0))
     for k in range(plan.window.shape[0]):
         m = seen(plan, pace, k, t, R)
         trees = float(sizes[k])
