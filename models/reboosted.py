@@ -64,6 +64,7 @@ from models.reboosted_event import (
     schedule,
     score,
     score_lines,
+    sharpness,
     tame,
     unit_of,
 )
@@ -254,7 +255,7 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat) -> None:
             learn_filters(stack, loss, y, (min(w, 1e6), noise_of(scale, kind), unit_of(scale)), a)
             learn_trees(plan, pace, forest.trees, w, float(scale.curve[()]), a)
             learn_lines(lines, loss, y, w, kind, scale, a)
-            learn_stack(stack, w, a)
+            learn_stack(stack, (w, sharpness(loss, scale, kind)), a)
             if kind == LOG_ODDS:
                 calibrate(map_, mixed, 0.5 + 0.5 * y, w)
             learn_scale(scale, loss, y, kind, t, float(a.z[0]))

@@ -40,6 +40,7 @@ SEEN_EVERY = 4  # events between two looks at every prefix and tree
 UNKNOWN = 20  # events before anything is far
 FAR = 30.0  # typical distances from the mean: of Gaussian labels none in 10^100 is as far
 LABEL_MOST = 1e30  # a larger label counts as this
+SHARP = 3.0  # of Gaussian residuals a unit is then half their log-likelihood, as of classes
 LOSS_SHARE, LOSS_MOST = 0.3, 10.0  # of losses of numbers, before they weigh anything
 STRUCTURE_DECAY = 0.999  # of the losses that share out the work
 DECAY_SEEN = DECAY**SEEN_EVERY
@@ -508,12 +509,26 @@ def _explain(
 
 
 @inlined
-def learn_stack(stack: Any, w: float, a: Any) -> None:
-    """Let the stack learn what each of its scores was worth."""
+def sharpness(loss: Any, scale: Any, link: int) -> float:
+    """Return how much more than in the unit of `assess_scores` losses tell scores apart: where
+    labels are easy to foretell, usual losses are far below those of the mean label.
+    """
+    if link != NUMBERS:
+        return 1.0
+    usual, _, _ = point(loss, unit_of(scale), 0.0)
+    return max(1.0, LOSS_SHARE * float(scale.base[()]) / max(SHARP * float(usual), 1e-300))
+
+
+@inlined
+def learn_stack(stack: Any, weights: Any, a: Any) -> None:
+    """Let the stack learn what each of its scores was worth; `weights` are the importance, and how
+    sharply the scores' and the filters' losses are told apart.
+    """
+    w, sharp = weights
     n = a.f.shape[0]
     for i in range(n):
-        a.loss[i] *= w
+        a.loss[i] *= w * sharp
     weigh(stack.score_losses, SCORE_DECAY, a.loss, n)
     for j in range(a.mixed.shape[0]):
-        a.mixed[j] *= w
+        a.mixed[j] *= w * sharp
     weigh(stack.mix_losses, MIX_DECAY, a.mixed, a.mixed.shape[0])

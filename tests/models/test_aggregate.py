@@ -8,7 +8,7 @@ import pytest
 from models import aggregate
 from models.calibrate import calibrate, calibration, mapped, served
 from models.losses import Logistic, Squared
-from models.reboosted_event import Desk, Scale, answer, assess_scores, learn_stack
+from models.reboosted_event import Desk, Scale, answer, assess_scores, learn_stack, sharpness
 from models.verbs import kernel
 from tests.naive.aggregate import Calibration, Stack, sigma
 
@@ -28,7 +28,7 @@ def event(stack, scale, loss, link, y, noise, a):
     served = answer(link, stack, scale, a)
     assess_scores(loss, y, scale, link, a)
     aggregate.learn_filters(stack, loss, y, (1.0, noise, 1.0), a)
-    learn_stack(stack, 1.0, a)
+    learn_stack(stack, (1.0, sharpness(loss, scale, link)), a)
     return served
 
 
@@ -50,17 +50,20 @@ def test_logistic_stack_is_its_twin(n):
     assert (mine.spread == mine.spread.transpose(0, 2, 1)).all()
 
 
-def test_value_stack_is_its_twin():
-    """Numbers are stacked around their mean, their losses measured by that of the mean."""
+@pytest.mark.parametrize("usual", [0.4, 0.1])
+def test_value_stack_is_its_twin(usual):
+    """Numbers are stacked around their mean, their losses measured by that of the mean; or by usual
+    ones, where those are far below.
+    """
     n = 4
     r, twin, mine = np.random.default_rng(0), Stack(n), aggregate.stack(n)
-    scale = Scale(*(np.array(v) for v in (3.0, 1.0, 0.5, 0.2, 0.4, 1.0)))
+    scale = Scale(*(np.array(v) for v in (3.0, 1.0, 0.5, 0.2, usual, 1.0)))
     a = scratch(mine, n)
     for _ in range(300):
         f = 3.0 + r.normal(size=n)
         y = f[0] + 0.3 * r.normal()
         a.f[:] = f
-        expected = twin.value(f, y, 3.0, 0.2, 0.5)
+        expected = twin.value(f, y, 3.0, 0.2, (0.5, usual))
         assert event(mine, scale, Squared(0.0), 0, y, 0.2, a) == pytest.approx(expected, abs=1e-7)
 
     assert mine.weights[:, : n + 1] == pytest.approx(twin.w, abs=1e-7)

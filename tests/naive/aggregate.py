@@ -41,15 +41,21 @@ class Stack:
         self.mixed = 0.998 * self.mixed + np.minimum(log_loss(z, y), 10.0)
         return np.log(p / (1.0 - p))
 
-    def value(self, f, y, mean, noise, base):
-        """Return the value of the mixture for scores f, then learn the number y."""
+    def value(self, f, y, mean, noise, losses):
+        """Return the value of the mixture for scores f, then learn the number y; `losses` are that
+        of the mean label and the usual distance.
+        """
+        base, usual = losses
+        sharp = max(1.0, 0.3 * base / (3.0 * 0.5 * usual**2))
         x = np.append(f - mean, np.sqrt(noise))
         z = np.append(self.w @ x + mean, softmax(self.L) @ f)
         mixture = softmax(self.mixed) @ z
         for j, q in enumerate((1e-6, 1e-5, 1e-7)):
             self.correct(j, x, y - z[j], noise, q)
-        self.L = 0.99 * self.L + np.minimum(0.5 * (f - y) ** 2 / (0.3 * base), 10.0)
-        self.mixed = 0.998 * self.mixed + np.minimum(0.5 * (z - y) ** 2 / (0.3 * base), 10.0)
+        lost = np.minimum(0.5 * (f - y) ** 2 / (0.3 * base), 10.0)
+        self.L = 0.99 * self.L + sharp * lost
+        lost = np.minimum(0.5 * (z - y) ** 2 / (0.3 * base), 10.0)
+        self.mixed = 0.998 * self.mixed + sharp * lost
         return mixture
 
     def correct(self, j, x, error, noise, drift):
