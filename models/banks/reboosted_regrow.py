@@ -42,6 +42,8 @@ ENOUGH = 50  # events before the first tree
 WIDE_EVERY = 16  # of the trees look at every feature
 KEPT, COVERED, LEAST, LUCK = 0.7, 0.95, 6, 0.1  # screening of features: see `choose_columns`
 START_BOOST, START_EVENTS = 9.0, 4000.0  # more work while little is known
+START_HASTE = 0.5  # and so many fewer of the events that a sweep takes at least
+SHORT_HASTE = 0.25  # of short windows: they are swept often, and what leaves learned is lost
 MANY_COLUMNS = 250.0  # from which on the budget grows with them
 BEFORE = 200  # events before an alarm that are taken for new
 FAST, SLOW = 0.01, 0.0005  # rates of the means that watch the loss
@@ -104,16 +106,20 @@ def cost_of(plan: Any, pace: Any, k: int, m: int) -> float:
 @kernel
 def set_pace(plan: Any, pace: Any, sizes: Any, t: int, R: int) -> None:
     """Spread a sweep over all trees of a structure over so many events that its work fits its
-    share of the budget, and over a window at least; sizes (K,) are the numbers of trees.
+    share of the budget, and over a window at least, part of one while little is known; sizes (K,)
+    are the numbers of trees.
     """
     since = t - int(pace.alarm[()])
     wide = max(1.0, pace.gains.shape[1] / MANY_COLUMNS)  # such an event costs that much as well
     total = plan.budget[()] * wide
-    total *= 1.0 + START_BOOST * min(1.0, START_EVENTS / (since + 1.0))
+    start = min(1.0, START_EVENTS / (since + 1.0))
+    total *= 1.0 + START_BOOST * start
     for k in range(plan.window.shape[0]):
         m = seen(plan, pace, k, t, R)
         trees = float(sizes[k])
-        sweep = max(float(m), trees * cost_of(plan, pace, k, m) / (total * pace.share[k]))
+        haste = START_HASTE if int(plan.window[k]) >= R else SHORT_HASTE
+        least = (1.0 - haste * start) * m
+        sweep = max(least, trees * cost_of(plan, pace, k, m) / (total * pace.share[k]))
         pace.step[k] = trees / max(sweep, 1.0) if m >= ENOUGH else 0.0
 
 

