@@ -72,7 +72,7 @@ def main() -> None:
         cost = (time.thread_time() - start) / len(y) * 1e6
         found = " | ".join(f"{figure(name, scores, y):.4f}" for name in ("error", "log-loss"))
         health = " | ".join(f"{each:.3g}" for each in filters(booster))
-        print(f"| {(part + 1) * PART:,} | {cost:.1f} | {found} | {health} |", flush=True)
+        print(f"| {part * PART + len(y):,} | {cost:.1f} | {found} | {health} |", flush=True)
     if told.singles:
         taken = singles(booster, told.singles)
         slow = ", ".join(f"{np.quantile(taken, q):.0f}" for q in (0.5, 0.99, 0.9999))

@@ -24,7 +24,7 @@ from models.intervals import Intervals, watch_many
 from models.labels import Label
 from models.losses import has_probability
 from models.reasons import Reason, Share, reasons, shares
-from models.rows import check_rows, discover, tabulate
+from models.rows import Part, check_rows, discover, tabulate
 from models.schema import AUTO, Schema, described, from_description
 from models.types import Ints, Mat, ModelError, Vec, floats, plain
 from models.verbs import cost, reveal
@@ -329,9 +329,8 @@ class Model:
         scores, first = [np.empty((0, self.labels.m))], 0
         for k, found in [*joining, (len(rows), {})]:
             part = rows.iloc[first:k] if hasattr(rows, "iloc") else rows[first:k]
-            scores.append(
-                self.learn_table(self._tabulate(part, first), encoded[first:k], weights[first:k])
-            )
+            table = self._tabulate(part, Part(first, len(rows)))
+            scores.append(self.learn_table(table, encoded[first:k], weights[first:k]))
             if found:
                 self.join(found)
             first = k
@@ -509,8 +508,8 @@ class Model:
     def _lag_rates(self) -> Sequence[float]:
         return rates("label_lags", self.spec["bank"].get("label_lags"))
 
-    def _tabulate(self, rows: Any, first: int = 0) -> Table:
-        return tabulate(self.encoder.schema, rows, lenient=self.encoder.told.auto, first=first)
+    def _tabulate(self, rows: Any, part: Part | None = None) -> Table:
+        return tabulate(self.encoder.schema, rows, lenient=self.encoder.told.auto, part=part)
 
     def _check_joining(self, rows: Any, joining: Sequence[tuple[int, Mapping[str, str]]]) -> None:
         """Raise what the features that come up in rows will raise, before anything is learned."""
@@ -518,7 +517,7 @@ class Model:
         told, first = self.encoder.told, 0
         for k, found in [*joining, (len(rows), {})]:
             part = rows.iloc[first:k] if hasattr(rows, "iloc") else rows[first:k]
-            tabulate(told.kinds, part, lenient=True, first=first)
+            tabulate(told.kinds, part, lenient=True, part=Part(first, len(rows)))
             told, first = told.with_inferred(found), k
         check(self.spec, Columns(told).width, self.labels.m)
 
@@ -531,17 +530,18 @@ class Model:
         return self.encoder
 
     def _encode_labels(self, y: Any) -> Vec:
-        found: list[float] = []
         try:
-            for label in y:
-                found.append(self.labels.encode(plain(label)))
+            given = list(y)
         except TypeError as error:
             kind = type(y).__name__
             raise ModelError(f"y: a {kind} is no list of labels; pass one label a row") from error
-        except ValueError as error:
-            row = f"y[{len(found)}]: " if len(y) > 1 else ""
-            raise ModelError(f"{row}{error}") from error
-        return np.array(found, dtype=np.float64)
+        found = np.empty(len(given))
+        for k, label in enumerate(given):
+            try:
+                found[k] = self.labels.encode(plain(label))
+            except ValueError as error:
+                raise ModelError(f"y[{k}]: {error}" if len(given) > 1 else str(error)) from error
+        return found
 
 
 def _intervals(task: str) -> Intervals | None:
@@ -556,8 +556,9 @@ def _check_weights(w: Any) -> Vec:
     wrong = np.flatnonzero(~((weights >= 0.0) & (weights < np.inf)))
     if len(wrong):
         k = wrong[0]
+        place = f"w[{k}]" if len(weights) > 1 else "w"
         raise ModelError(
-            f"w[{k}]: the importance {weights[k]:g} is negative or not finite; give a number >= 0"
+            f"{place}: the importance {weights[k]:g} is negative or not finite; give a number >= 0"
         )
     return weights
 

@@ -40,7 +40,7 @@ SEEN_EVERY = 4  # events between two looks at every prefix and tree
 UNKNOWN = 20  # events before anything is far
 FAR = 30.0  # typical distances from the mean: of Gaussian labels none in 10^100 is as far
 LABEL_MOST = 1e30  # a larger label counts as this
-SHARP = 3.0  # of Gaussian residuals a unit is then half their log-likelihood, as of classes
+SHARP = 3.0  # usual losses in a unit: of Gaussian residuals a loss is then their log-likelihood
 LOSS_SHARE, LOSS_MOST = 0.3, 10.0  # of losses of numbers, before they weigh anything
 STRUCTURE_DECAY = 0.999  # of the losses that share out the work
 DECAY_SEEN = DECAY**SEEN_EVERY
@@ -515,8 +515,10 @@ def sharpness(loss: Any, scale: Any, link: int) -> float:
     """
     if link != NUMBERS:
         return 1.0
-    usual, _, _ = point(loss, unit_of(scale), 0.0)
-    return max(1.0, LOSS_SHARE * float(scale.base[()]) / max(SHARP * float(usual), 1e-300))
+    over, _, _ = point(loss, unit_of(scale), 0.0)  # a quantile minds one side more than the other
+    under, _, _ = point(loss, -unit_of(scale), 0.0)
+    usual = 0.5 * (float(over) + float(under))
+    return max(1.0, LOSS_SHARE * float(scale.base[()]) / max(SHARP * usual, 1e-300))
 
 
 @inlined

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,19 @@ from models.types import Mat, ModelError, plain
 VALUE_LIMIT = 1e308  # of a number, on every door
 
 
+class Part(NamedTuple):
+    """Rows of a batch, from `first` on."""
+
+    first: int
+    of: int  # rows of the whole batch
+
+    def place(self, k: int) -> str:
+        """Return which row of the batch a message speaks of; of one there is nothing to say."""
+        return f" in rows[{k}]" if self.of > 1 else ""
+
+
 def tabulate(
-    schema: Mapping[str, str], rows: Any, *, lenient: bool = False, first: int = 0
+    schema: Mapping[str, str], rows: Any, *, lenient: bool = False, part: Part | None = None
 ) -> Table:
     """Return the features of rows, grouped by kind.
 
@@ -31,8 +42,8 @@ def tabulate(
         None and NaN are.
     lenient
         Whether features that the schema does not know are passed over.
-    first
-        The number that messages give the first row.
+    part
+        Of which batch the rows are a part, for messages; they are a whole one where left out.
 
     Raises
     ------
@@ -47,13 +58,14 @@ def tabulate(
     ([[31.0], [nan]], [[None, 'PT']])
     """
     check_rows(rows)
+    part = part or Part(0, len(rows))
     if hasattr(rows, "columns"):
         columns = _frame_columns(schema, rows, lenient)
     else:
-        columns = _columns(schema, rows, lenient, first)
+        columns = _columns(schema, rows, lenient, part)
     of_kind: dict[str, list[list[Any]]] = {kind: [] for kind in KINDS}
     for name, kind in schema.items():
-        of_kind[kind].append(_read(name, kind, columns[name], first))
+        of_kind[kind].append(_read(name, kind, columns[name], part))
     B = len(rows)
     return Table(
         numbers=_matrix(of_kind["number"], B),
@@ -90,7 +102,8 @@ def discover(known: Mapping[str, str], rows: Any, w: Any) -> list[tuple[int, dic
     for k, row in _with_unknown(known, rows):
         new = {name: value for name, value in row if name not in seen and value is not None}
         if new and w[k] > 0.0:
-            found.append((k, {str(name): _kind(name, value) for name, value in new.items()}))
+            place = Part(0, len(rows)).place(k)
+            found.append((k, {str(name): _kind(name, value, place) for name, value in new.items()}))
             seen |= new.keys()
     return found
 
@@ -110,13 +123,13 @@ def _with_unknown(
             yield k, row.items()
 
 
-def _kind(name: Any, value: Any) -> str:
+def _kind(name: Any, value: Any, place: str) -> str:
     if why := check_name(name):
-        raise ModelError(f"features: the name {name!r:.60} {why}")
+        raise ModelError(f"features{place}: the name {name!r:.60} {why}")
     kind = infer(plain(value))
     if kind is None:
         raise ModelError(
-            f"features.{name}: {value!r} has no kind; pass a number, true or false, or a text"
+            f"features.{name}{place}: {value!r} has no kind; pass a number, true, false or a text"
         )
     return kind
 
@@ -133,23 +146,21 @@ def check_rows(rows: Any) -> None:
         return
     if isinstance(rows, Mapping):
         raise ModelError("rows: one dict where a list of them belongs; pass [row], or call ..._one")
-    if isinstance(rows, str | bytes) or not (
-        hasattr(rows, "__len__") and hasattr(rows, "__getitem__")
-    ):
+    if not (isinstance(rows, list | tuple) or hasattr(rows, "__array__")):
         kind = type(rows).__name__
         raise ModelError(f"rows: a {kind} is no list of dicts; pass a list, or a DataFrame")
 
 
 def _columns(
-    schema: Mapping[str, str], rows: Sequence[Any], lenient: bool, first: int
+    schema: Mapping[str, str], rows: Sequence[Any], lenient: bool, part: Part
 ) -> dict[str, list[Any]]:
-    for k, row in enumerate(rows, first):
+    for k, row in enumerate(rows, part.first):
         if not isinstance(row, Mapping):
             raise ModelError(
                 f"rows[{k}]: {row!r} is not a dict of features; pass dicts or a DataFrame"
             )
         if not lenient:
-            _refuse_unknown(schema, row, _of_row(k, len(rows) + first))
+            _refuse_unknown(schema, row, part.place(k))
     return {name: [row.get(name) for row in rows] for name in schema}
 
 
@@ -172,18 +183,13 @@ def _refuse_unknown(schema: Mapping[str, str], names: Any, row: str = "") -> Non
             raise ModelError(f"features.{name}{row}: unknown feature; {hint}")
 
 
-def _of_row(k: int, count: int) -> str:
-    """Return which row a message speaks of; of one row there is nothing to say."""
-    return f" in rows[{k}]" if count > 1 else ""
-
-
-def _read(name: str, kind: str, values: Sequence[Any], first: int) -> list[Any]:
+def _read(name: str, kind: str, values: Sequence[Any], part: Part) -> list[Any]:
     read, found = READ[kind], []
     try:
         for value in values:
             found.append(read(value if kind == "datetime" else plain(value)))
     except ValueError as error:
-        row = _of_row(first + len(found), first + len(values))
+        row = part.place(part.first + len(found))
         raise ModelError(f"features.{name}{row}: {error}") from error
     return found
 

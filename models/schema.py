@@ -12,9 +12,9 @@ KINDS = ("number", "boolean", "category", "datetime", "text")  # the last two on
 AUTO, REST = "auto", "*"  # the word for a kind to be inferred, and what stands for other features
 LONGEST = 200  # characters of a feature's name: each stands in every file's header
 ALSO_CALLED = {  # what libraries and schemas elsewhere call the kinds
-    "number": "float double int integer numeric real decimal long float32 float64 int32 int64",
+    "number": "float double int integer numeric num real decimal long float32 float64 int32 int64",
     "boolean": "flag bit",
-    "category": "categorical str string enum object nominal varchar factor",
+    "category": "categorical cat str string enum object nominal varchar factor",
     "datetime": "date time timestamp datetime64",
     AUTO: "automatic infer inferred guess",
 }
@@ -71,25 +71,24 @@ def checked(given: Mapping[str, str] | str) -> Schema:
             "features: the schema is empty; name at least one feature and its kind, or say 'auto'"
         )
     for name, kind in kinds.items():
-        if kind not in KINDS:
+        if kind not in KINDS or name == REST:
             raise ModelError(_unknown_kind(name, kind))
     return Schema(kinds, len(kinds) if auto else None)
 
 
 def _unknown_kind(name: str, kind: object) -> str:
     """Word the refusal of a kind that is none, with the one that was probably meant."""
-    word = str(kind).strip().lower()
-    words = [*KINDS, AUTO]
-    near = MEANT.get(word) or next(iter(get_close_matches(word, words, 1, 0.5)), None)
-    hint = f"; did you mean {near!r}?" if near else ""
-    if near == AUTO and name != REST:
-        hint = f"; to infer kinds write {REST!r}: {AUTO}"
-    known = ", ".join(KINDS)
     if name == REST:
         return (
             f"features: {kind!r} is not {AUTO!r}, the one kind for features without a name; write "
             "that, or name each feature and its kind"
         )
+    word = str(kind).strip().lower()
+    near = MEANT.get(word) or next(iter(get_close_matches(word, KINDS, 1, 0.5)), None)
+    hint = f"; did you mean {near!r}?" if near else ""
+    if near == AUTO or word == AUTO:
+        hint = f"; to infer kinds write {REST!r}: {AUTO}"
+    known = ", ".join(KINDS)
     return f"features.{name}: kind {kind!r} is not one of {known}{hint}"
 
 
@@ -105,7 +104,7 @@ def check_name(name: object) -> str | None:
         return "is no text; rename it to one"
     if len(name) > LONGEST or any(letter in '"\\' or letter < " " for letter in name):
         return (
-            f"cannot be a feature's name: at most {LONGEST} characters, without quotes, "
+            f"cannot be a feature's: at most {LONGEST} characters, without quotes, "
             "backslashes and control characters"
         )
     return None

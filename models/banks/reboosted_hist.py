@@ -95,7 +95,7 @@ def best_cut(bins: Any, missing: int, whole: int, how: Any, sums: Ints) -> int:
     sums : (64,) scratch.
     """
     running = 0
-    for b in range(64):  # a fixed number, which is unrolled; what stands beyond is not read
+    for b in range(64):  # a fixed number is unrolled; sums beyond `missing` are stale
         running += bins[b]
         sums[b] = running
     lost = bins[missing]

@@ -44,7 +44,7 @@ KEPT, COVERED, LEAST, LUCK = 0.7, 0.95, 6, 0.1  # screening of features: see `ch
 START_BOOST, START_EVENTS = 9.0, 4000.0  # more work while little is known
 START_HASTE = 0.5  # and so many fewer of the events that a sweep takes at least
 SHORT_HASTE = 0.25  # of short windows: they are swept often, and what leaves learned is lost
-MANY_COLUMNS = 250.0  # from which on the budget grows with them
+MANY_COLUMNS = 250.0  # from which on the budget grows with them, those kept free included
 BEFORE = 200  # events before an alarm that are taken for new
 FAST, SLOW = 0.01, 0.0005  # rates of the means that watch the loss
 CLEAR, RISE, QUIET = 6.5, 0.5, 2000  # deviations, part, events until the next alarm
@@ -236,7 +236,7 @@ def _centre(labels: Vec, weights: Vec, work: Any, t: int) -> float:
     """Find where the structure starts: the constant that serves the window best (`origin`)."""
     R, total, said = labels.shape[0], work.scale[4], work.scale[5]
     first = max(int(work.at[DONE]), t - R)
-    s, last = _stretch(first, min(t, first + int(PIECE / SEE)), R)
+    s, last = _run_from(first, min(t, first + int(PIECE / SEE)), R)
     for i in range(s, s + last - first):
         total += weights[i]
         said += weights[i] * labels[i]
@@ -259,7 +259,7 @@ def origin(link: int, weight: float, total: float) -> float:
 
 
 @kernel
-def _stretch(first: int, last: int, R: int) -> tuple[int, int]:
+def _run_from(first: int, last: int, R: int) -> tuple[int, int]:
     """Return where event `first` stands in a ring of R, and what is left of [first, last) up to
     where the ring begins again.
     """
@@ -271,7 +271,7 @@ def _stretch(first: int, last: int, R: int) -> tuple[int, int]:
 def _reset(prefix: Vec, y0: float, work: Any, t: int) -> float:
     R = prefix.shape[0]
     first = max(int(work.at[DONE]), t - R)
-    s, last = _stretch(first, min(t, first + int(PIECE / SEE)), R)
+    s, last = _run_from(first, min(t, first + int(PIECE / SEE)), R)
     for i in range(s, s + last - first):
         prefix[i] = y0
     work.at[DONE] = last
@@ -345,7 +345,7 @@ def _raise(codes: Any, prefix: Vec, work: Any, how: Any) -> float:
     t, D, room = how
     R = prefix.shape[0]
     first = max(int(work.at[DONE]), t - R)
-    s, last = _stretch(first, min(t, first + 64 + int(room / (0.8 * D))), R)
+    s, last = _run_from(first, min(t, first + 64 + int(room / (0.8 * D))), R)
     e = s + last - first
     raise_prefix(work, D, codes[s:e], prefix[s:e])
     work.at[DONE] = last

@@ -7,7 +7,7 @@ import pytest
 
 from models import aggregate
 from models.calibrate import calibrate, calibration, mapped, served
-from models.losses import Logistic, Squared
+from models.losses import Logistic, Quantile, Squared
 from models.reboosted_event import Desk, Scale, answer, assess_scores, learn_stack, sharpness
 from models.verbs import kernel
 from tests.naive.aggregate import Calibration, Stack, sigma
@@ -20,6 +20,12 @@ def scratch(stack, n):
     sizes = {"f": n, "loss": n, "slope": n, "z": S, "mixed": S, "share": max(n, S)}
     sizes |= {"gain": R, "features": R}
     return Desk(**{**empty, **{name: np.zeros(size) for name, size in sizes.items()}})
+
+
+@kernel
+def sharp(loss, scale):
+    """How sharply losses of numbers are told apart."""
+    return sharpness(loss, scale, 0)
 
 
 @kernel
@@ -67,6 +73,16 @@ def test_value_stack_is_its_twin(usual):
         assert event(mine, scale, Squared(0.0), 0, y, 0.2, a) == pytest.approx(expected, abs=1e-7)
 
     assert mine.weights[:, : n + 1] == pytest.approx(twin.w, abs=1e-7)
+
+
+@pytest.mark.parametrize("q", [0.05, 0.3, 0.95])
+def test_mirrored_quantiles_are_told_apart_alike(q):
+    """What is usual of a quantile is so on both sides: q of -y is 1 - q of y."""
+    scale = Scale(*(np.array(v) for v in (0.0, 1.0, 0.4, 0.2, 0.05, 1.0)))
+    found = sharp(Quantile(0.0, q), scale)
+
+    assert found == pytest.approx(sharp(Quantile(0.0, 1.0 - q), scale))
+    assert found > 1.5
 
 
 def test_stack_stays_stable():

@@ -3,6 +3,7 @@
 import doctest
 import json
 import re
+from collections import deque
 from itertools import pairwise
 
 import numpy as np
@@ -250,6 +251,8 @@ def test_what_cannot_be_learned_leaves_no_trace(x, y, w, message):
         ([{"x": 1.0}], [1], ["x"], "w: holds what is no number"),
         ([{"x": 1.0}], [1], [[1.0]], "w: has shape"),
         ([{"x": 1.0}], 1, None, "y: a int is no list of labels"),
+        ([{"x": 1.0}] * 2, (each for each in (1, "b")), None, r"y\[1\]: label: 'b'"),
+        (deque([{"x": 1.0}]), [1], None, "rows: a deque"),
         ({"x": 1.0}, [1], None, "rows: one dict"),
         ("text", [1], None, "rows: a str"),
         (({"x": 1.0} for _ in range(1)), [1], None, "rows: a generator"),
@@ -268,6 +271,11 @@ def test_the_row_is_counted_from_the_first_of_the_batch():
     model = Model(spec={"bank": {"kind": "reboosted_trees", "max_memory": 16}})
     with pytest.raises(ModelError, match=r"features.late in rows\[3\]"):
         model.learn_many([{"a": 1}, {"a": 2}, {"late": "x"}, {"late": 3}], [0, 1, 0, 1])
+    model.learn_one({"a": 1}, 0)
+    with pytest.raises(ModelError, match=r"features.a in rows\[0\]"):
+        model.learn_many([{"a": "bad"}, {"late": 1}], [0, 1])
+    with pytest.raises(ModelError, match=r"features.late in rows\[1\]: \[1\] has no kind"):
+        model.learn_many([{"a": 1}, {"late": [1]}], [0, 1])
 
 
 @pytest.mark.parametrize("level", ["a", None, True, 0.4, float("nan")])

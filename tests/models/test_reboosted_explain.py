@@ -58,7 +58,7 @@ def test_equals_shap(loss):
     base, phi = oracle(export_trees(booster), full_rows(booster, X))
     straight, lines = explain_lines(booster, X)
 
-    assert abs(phi).max() > 1e-3
+    assert abs(phi).max() > 1e-3  # a sharp stack may leave trees little of a smooth stream
     assert abs(lines).max() > 0.01
     np.testing.assert_allclose(found.base[:, 0], base + straight, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(found.contributions[:, 0], phi + lines, rtol=1e-7, atol=1e-9)

@@ -67,6 +67,8 @@ def test_words_for_inferring():
         ({"a": "Auto"}, r"write '\*': auto"),
         ("Auto", "'Auto' is not 'auto'"),
         ({"*": "float"}, "'float' is not 'auto'.*name each feature"),
+        ({"*": "number"}, "'number' is not 'auto'.*name each feature"),
+        ({"a": "cat"}, "did you mean 'category'"),
     ],
 )
 def test_what_was_meant_is_named(told, says):
