@@ -104,7 +104,7 @@ def test_adds_up_to_the_served_score(model, rows):
 
 
 def test_says_what_decided(model):
-    """Age and plan get what they are worth, most of the plan's part by its recent labels."""
+    """Age and plan get what they are worth, a good part of the plan's by its recent labels."""
     old, young = (
         model.explain_one({"age": 60.0, "plan": "plan 3"}),
         model.explain_one({"age": 20.0}),
@@ -112,7 +112,7 @@ def test_says_what_decided(model):
 
     assert old.contributions["age"] > 0.0 > young.contributions["age"]
     assert old.contributions["plan"] > 5.0 * abs(old.contributions["noise"])
-    assert old.recent_label_parts["plan"] > 0.5 * old.contributions["plan"]
+    assert old.recent_label_parts["plan"] > 0.3 * old.contributions["plan"]
 
 
 def test_importance_puts_what_matters_first(model):
