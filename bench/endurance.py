@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from bench.quality import figure
+from bench.streams import draw_bin
 from models.booster import learn_many
 from models.build import build
 
@@ -23,13 +24,8 @@ D, PART, BATCH = 54, 1_000_000, 1000
 
 
 def draw(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return n events of synth_bin's rule: 5 percent of labels flipped."""
-    r = np.random.default_rng([7, seed])
-    X = r.standard_normal((n, D))
-    s = 0.8 * X[:, 0] - 0.6 * X[:, 1] + 1.2 * X[:, 2] * X[:, 3] + np.sin(2 * X[:, 4])
-    s += 0.9 * (abs(X[:, 5]) - 0.8) + ((X[:, 6] > 0) & (X[:, 7] > 0)) - 0.25
-    s += 0.5 * X[:, 8] * abs(X[:, 9])
-    return X, ((s > 0) ^ (r.random(n) < 0.05)).astype(float)
+    """Return n events of synth_bin's rule, others for every seed."""
+    return draw_bin(np.random.default_rng([7, seed]), n)
 
 
 def filters(booster: Any) -> tuple[float, float, float]:

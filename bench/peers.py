@@ -178,10 +178,8 @@ def capymoa(stream: Stream, seconds: float) -> np.ndarray:
         kind = importlib.import_module("capymoa.regressor").StreamingGradientBoostedRegression
     else:
         kind = importlib.import_module("capymoa.classifier").StreamingGradientBoostedTrees
-    model, places = (
-        kind(schema=schema),
-        {n: {v: i for i, v in enumerate(values[n])} for n in values},
-    )
+    model = kind(schema=schema)
+    places = {n: {v: i for i, v in enumerate(given)} for n, given in values.items()}
 
     def step(x: Any, y: float) -> float:
         row = np.array([places[n][x[n]] if n in places else x.get(n, 0.0) for n in stream.columns])

@@ -60,13 +60,16 @@ def shuffled(stream: Stream) -> Stream:
 
 def synth_bin(folder: Path) -> Iterator[Stream]:
     """54 features, 5 percent of labels flipped."""
-    r = np.random.default_rng(7)
-    X = r.standard_normal((200_000, 54))
+    yield of_matrix("synth_bin", ERROR, *draw_bin(np.random.default_rng(7), 200_000), 0.111)
+
+
+def draw_bin(r: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return X (n, 54) and labels of synth_bin's rule."""
+    X = r.standard_normal((n, 54))
     s = 0.8 * X[:, 0] - 0.6 * X[:, 1] + 1.2 * X[:, 2] * X[:, 3] + np.sin(2 * X[:, 4])
     s += 0.9 * (abs(X[:, 5]) - 0.8) + ((X[:, 6] > 0) & (X[:, 7] > 0)) - 0.25
     s += 0.5 * X[:, 8] * abs(X[:, 9])
-    y = (s > 0) ^ (r.random(200_000) < 0.05)
-    yield of_matrix("synth_bin", ERROR, X, y, 0.111)
+    return X, ((s > 0) ^ (r.random(n) < 0.05)).astype(float)
 
 
 def synth_reg(folder: Path) -> Iterator[Stream]:

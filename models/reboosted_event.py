@@ -146,8 +146,8 @@ def room_for(bank: Any, filters: Any, d0: int) -> tuple[Any, Vec, Ints]:
     over an array costs more than to walk a tree.
     """
     d, K, n = d0 + bank.lags.size, len(bank.trees), len(bank.trees) * len(bank.plan.rates) + LINES
-    N = max([one.nodes.shape[0] for one in bank.trees])
-    leaves = max([one.rows.shape[1] for one in bank.trees])
+    N = max(one.nodes.shape[0] for one in bank.trees)
+    leaves = max(one.rows.shape[1] for one in bank.trees)
     R, S = filters.weights.shape[1], len(filters.mix_losses)
     floats = K * (N + 1) + LANES + 3 * d0 + 1 + n + S + max(n, S) + R
     ints = max(2 * d, leaves) + K * N

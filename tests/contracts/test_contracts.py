@@ -19,7 +19,6 @@ from tests.contracts import checks, subjects
 
 PRODUCT = Path(__file__).with_name("product.py")
 HALVES = ("0", "1")  # one for each of two cores
-AVERAGED = ({"kind": "sgb", "averaged": True}, subjects.BANKS[0], *subjects.LOSSES[0])
 SERVED = [subjects.make(*parts) for parts in subjects.partners(subjects.firsts)]
 AVERAGED = ({"kind": "sgb", "averaged": True}, subjects.BANKS[0], *subjects.LOSSES[0])
 COMPILED = [*SERVED, subjects.make(*AVERAGED)]  # which serves another hypothesis than it learns
