@@ -47,16 +47,14 @@ def _keys(X: Mat, found: Keys) -> None:
     # In one pass: numpy's way, through seven arrays of the batch, was a tenth of learning.
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
-            x = X[i, j]
-            single = np.float32(min(max(x, -BIGGEST), BIGGEST)) + np.float32(0.0)  # no -0.0
-            bits = np.float32(single).view(np.int32)
-            found[i, j] = (bits if bits >= 0 else bits ^ LARGEST) if x == x else LARGEST
+            found[i, j] = key(X[i, j]) if X[i, j] == X[i, j] else LARGEST
 
 
 @kernel
 def key(x: float) -> int:
     """Return the key of one number, not missing."""
-    bits = int(np.float32(min(max(x, -BIGGEST), BIGGEST) + 0.0).view(np.int32))
+    single = np.float32(min(max(x, -BIGGEST), BIGGEST)) + np.float32(0.0)  # no -0.0
+    bits = int(np.float32(single).view(np.int32))
     return bits if bits >= 0 else bits ^ LARGEST
 
 
