@@ -14,13 +14,14 @@ covariance for classes: Crammer, Kulesza, Dredze, Adaptive regularization of wei
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.types import Ints, Mat, Mat3, Vec
+from models.types import Ints, Mat, Vec
 from models.verbs import kernel, learning_only
 
+PLACE = np.uint64  # a kernel that names NumPy counts references
 LEARNERS = 2
 START = (1.0, 10.0)  # variance of a weight before its input has told anything; drift ends there
 DRIFT = (1e-6, 3e-4)  # added to it with every event that has the input
@@ -31,28 +32,44 @@ RECENT = 1e-3  # rate of the mean squares
 FARTHEST = 10.0  # deviations from its mean that count, in a score
 OUTLYING, SETTLED = 30.0, 100.0  # deviations that move the running means, after so many values
 LEAST = 1e-300  # so that nothing is divided by 0
+FRESHEST = 1e100  # from which on sums that fade are written in a larger unit
 FLAT = 1e-6  # a deviation smaller than this share of the mean is rounding
 
 
 class LinearFilters(NamedTuple):
-    """State over d columns; C = 2d + 1 inputs: distances, presences, and the constant 1."""
+    """State over d columns; C = 2d + 1 + 64d inputs: distances, presences, the constant 1, names."""
 
     weights: Mat  # (2, C)
     spread: Mat  # (2, C) variances of the weights
-    values: Mat3  # (2, d, 64) weights of names
-    doubt: Mat3  # (2, d, 64) their variances
     mean: Vec  # (d,) running
     variance: Vec  # (d,) running
     seen: Vec  # (d,) how often the column was there
-    gaps: Vec  # (d,) 1 where it was ever missing
-    power: Mat  # (2, d) running mean square of what a column adds
+    power: Mat  # (2, d) sums of squares of what a column added, each times `fresh` at its event
+    fresh: Vec  # () what an event counts for in them now: sums that fade touch what is there alone
     age: Vec  # () events
     names: Vec  # (d,) 1 where numbers stand for names: -1 for a new one, then in order of sight
 
 
+class Row(NamedTuple):
+    """One event of d columns, and scratch; whatever has these fields will do.
+
+    What is missing costs nothing: loops go over runs of columns that are there, or over the inputs
+    that are not 0, and nothing else of a row is ever looked at. Places are unsigned: what cannot be
+    negative makes faster loops.
+    """
+
+    runs: Any  # (d + 4,) uint64, where each run of columns begins and ends; after the last, d
+    values: Vec  # (d,) numbers
+    distances: Vec  # (d,) from the mean; of names 0
+    count: Ints  # (1,) inputs that are not 0
+    inputs: Vec  # (2d + 1,) these inputs
+    places: Any  # (2d + 1,) uint64, which of the C they are
+    parts: Vec  # (d,) what columns add
+
+
 @learning_only.register
 def _(filters: LinearFilters) -> tuple[str, ...]:
-    return ("spread", "doubt")
+    return ("spread",)
 
 
 def linear_filters(d: int) -> LinearFilters:
@@ -60,144 +77,190 @@ def linear_filters(d: int) -> LinearFilters:
 
     Examples
     --------
-    >>> linear_filters(54).weights.shape
-    (2, 109)
+    >>> linear_filters(54).mean.shape
+    (54,)
     """
-    C = 2 * d + 1
+    C = (2 + VALUES) * d + 1
     spread = np.repeat(np.array(START)[:, None], C, axis=1)
-    spread[:, -1] = CONSTANT
-    doubt = np.repeat(np.array(START)[:, None, None], d * VALUES, axis=1).reshape(-1, d, VALUES)
+    spread[:, 2 * d] = CONSTANT
     return LinearFilters(
         weights=np.zeros((LEARNERS, C)),
         spread=spread,
-        values=np.zeros((LEARNERS, d, VALUES)),
-        doubt=doubt,
         mean=np.zeros(d),
         variance=np.zeros(d),
         seen=np.zeros(d),
-        gaps=np.zeros(d),
         power=np.zeros((LEARNERS, d)),
+        fresh=np.ones(()),
         age=np.zeros(()),
         names=np.zeros(d),
     )
 
 
+def blank_row(d: int) -> Row:
+    """Return scratch for an event of d columns."""
+    return Row(
+        runs=np.zeros(d + 4, np.uint64),
+        values=np.zeros(d),
+        distances=np.zeros(d),
+        count=np.zeros(1, np.int64),
+        inputs=np.zeros(2 * d + 1),
+        places=np.zeros(2 * d + 1, np.uint64),
+        parts=np.zeros(d),
+    )
+
+
 def size(d: int) -> int:
     """Return the bytes of the state over d columns."""
-    return 8 * LEARNERS * ((5 + 2 * VALUES) * d + 2) + 5 * d * 8
+    return 8 * LEARNERS * (2 * ((2 + VALUES) * d + 1) + d) + 4 * d * 8
 
 
 def widened(old: LinearFilters, d: int) -> LinearFilters:
     """Return the learners over d columns, no fewer than before; new ones were missing so far."""
     before, made = len(old.mean), linear_filters(d)
-    inputs = np.r_[0:before, d : d + before, 2 * d]  # of the old columns among the new
+    names = 2 * d + 1 + np.arange(VALUES * before)
+    inputs = np.r_[0:before, d : d + before, 2 * d, names]  # of the old columns among the new
     made.weights[:, inputs], made.spread[:, inputs] = old.weights, old.spread
     made.power[:, :before] = old.power
-    made.values[:, :before], made.doubt[:, :before] = old.values, old.doubt
-    for name in ("mean", "variance", "seen", "gaps", "names"):
+    for name in ("mean", "variance", "seen", "names"):
         getattr(made, name)[:before] = getattr(old, name)
-    made.gaps[before:] = float(old.age > 0.0)
-    return made._replace(age=old.age)
+    return made._replace(age=old.age, fresh=old.fresh)
+
+
+def mean_power(filters: LinearFilters) -> Mat:
+    """Return the running mean square (2, d) of what a column adds, of some 1,000 events."""
+    rate = max(1.0 / max(float(filters.age), 1.0), RECENT)
+    return np.asarray(filters.power * (rate / float(filters.fresh)))
 
 
 @kernel
-def inputs(filters: LinearFilters, x: Vec, z: Vec, codes: Ints) -> None:
-    """Fill z (C,) with the inputs that columns x (d,) are, NaN where missing, and codes (d,) with
-    the places of names that have a weight, -1 where there is none.
+def inputs(filters: LinearFilters, row: Row) -> None:
+    """Fill the row from row.values where the runs are.
 
     Means and deviations are as this event leaves them, so that few events give no far distances.
     """
-    d = x.shape[0]
-    for j in range(d):
-        mean, seen = filters.mean[j], filters.seen[j]
-        here = x[j] == x[j]
-        amount = here and filters.names[j] == 0.0
-        off = x[j] - mean if amount and seen > 0.0 else 0.0
-        rate = max(1.0 / (seen + 1.0), MEMORY)
-        square = (filters.variance[j] + rate * off * off) / max(1.0 - rate, 0.5)
-        flat = square <= FLAT * FLAT * mean * mean + LEAST
-        far = off / math.sqrt(square + LEAST)
-        z[j] = 0.0 if flat else min(max(far, -FARTHEST), FARTHEST)
-        z[d + j] = filters.gaps[j] if amount else 0.0
-        named = here and filters.names[j] > 0.0 and -1.0 <= x[j] < VALUES - 1.0
-        codes[j] = int(x[j] + 1.0) if named else -1
-    z[2 * d] = 1.0
+    x, z, d = row.values, row.distances, PLACE(row.values.shape[0])
+    i = 0
+    while row.runs[i] < d:
+        for j in range(row.runs[i], row.runs[i + 1]):
+            mean, seen = filters.mean[j], filters.seen[j]
+            off = x[j] - mean if seen > 0.0 and filters.names[j] == 0.0 else 0.0
+            rate = max(1.0 / (seen + 1.0), MEMORY)
+            square = filters.variance[j] + rate * off * off
+            far = off * math.sqrt(max(1.0 - rate, 0.5) / (square + LEAST))
+            flat = square <= FLAT * FLAT * mean * mean + LEAST
+            z[j] = 0.0 if flat else min(max(far, -FARTHEST), FARTHEST)
+        i += 2
+    _list(filters, row)
 
 
 @kernel
-def said(filters: LinearFilters, z: Vec, codes: Ints) -> tuple[float, float]:
-    """Return what both learners say of inputs z (C,)."""
+def _list(filters: LinearFilters, row: Row) -> None:
+    """List the inputs that are not 0."""
+    d, age = PLACE(row.values.shape[0]), float(filters.age[()])
+    n, i = 0, 0
+    while row.runs[i] < d:
+        for j in range(row.runs[i], row.runs[i + 1]):
+            row.places[n], row.inputs[n] = j, row.distances[j]
+            n += row.distances[j] != 0.0
+            extra = _extra(filters, j, row.values[j], age)
+            if extra > 0:
+                row.places[n], row.inputs[n] = extra, 1.0
+                n += 1
+        i += 2
+    row.places[n], row.inputs[n] = d + d, 1.0
+    row.count[0] = n + 1
+
+
+@kernel
+def _extra(filters: LinearFilters, j: int, x: float, age: float) -> int:
+    """Return the place of the input that says that column j is there, if it was ever missing; of
+    a name, of the one that is its own, if it has one. Else 0.
+    """
+    d = filters.mean.shape[0]
+    if filters.names[j] > 0.0:
+        named = -1.0 <= x < VALUES - 1.0
+        return 2 * d + 2 + VALUES * int(j) + int(x) if named else 0
+    return d + int(j) if filters.seen[j] < age else 0
+
+
+@kernel
+def said(filters: LinearFilters, row: Row) -> tuple[float, float]:
+    """Return what both learners say of the inputs."""
     slow, bold = 0.0, 0.0
-    for j in range(z.shape[0]):  # two sums at once: neither waits for the other
-        slow += filters.weights[0, j] * z[j]
-        bold += filters.weights[1, j] * z[j]
-    for j in range(codes.shape[0]):
-        if codes[j] >= 0:
-            slow += filters.values[0, j, codes[j]]
-            bold += filters.values[1, j, codes[j]]
+    for i in range(row.count[0]):  # two sums at once: neither waits for the other
+        slow += filters.weights[0, row.places[i]] * row.inputs[i]
+        bold += filters.weights[1, row.places[i]] * row.inputs[i]
     return slow, bold
 
 
 @kernel
-def learn_line(
-    filters: LinearFilters, i: int, z: Vec, codes: Ints, error: float, noise: float
-) -> None:
-    """Let learner i learn from inputs z (C,) that what it said is off by `error`, which is known
-    with variance `noise` > 0.
+def learn_line(filters: LinearFilters, i: int, row: Row, error: float, noise: float) -> None:
+    """Let learner i learn from the inputs that what it said is off by `error`, which is known with
+    variance `noise` > 0.
     """
     w, P, drift, most = filters.weights[i], filters.spread[i], DRIFT[i], START[i]
     total = noise
-    for j in range(z.shape[0]):
-        total += P[j] * z[j] * z[j]
-    for j in range(codes.shape[0]):
-        if codes[j] >= 0:
-            total += filters.doubt[i, j, codes[j]]
+    for n in range(row.count[0]):
+        total += P[row.places[n]] * row.inputs[n] * row.inputs[n]
     part = 1.0 / total
     step = error * part
-    for j in range(z.shape[0]):
-        gain = P[j] * z[j]
+    for n in range(row.count[0]):
+        j = row.places[n]
+        gain = P[j] * row.inputs[n]
         w[j] += gain * step
         left = P[j] - gain * gain * part
-        P[j] = left + (drift if z[j] != 0.0 and left < most else 0.0)
-    for j in range(codes.shape[0]):
-        c = codes[j]
-        if c >= 0:
-            gain = filters.doubt[i, j, c]
-            filters.values[i, j, c] += gain * step
-            left = gain - gain * gain * part
-            filters.doubt[i, j, c] = left + (drift if left < most else 0.0)
+        P[j] = left + (drift if left < most else 0.0)
 
 
 @kernel
-def attribute(filters: LinearFilters, i: int, z: Vec, codes: Ints, parts: Vec) -> None:
-    """Fill parts (d,) with what each column adds to what learner i says of inputs z (C,)."""
-    d = codes.shape[0]
-    for j in range(d):
-        part = filters.weights[i, j] * z[j] + filters.weights[i, d + j] * z[d + j]
-        parts[j] = part + (filters.values[i, j, codes[j]] if codes[j] >= 0 else 0.0)
+def attribute(filters: LinearFilters, i: int, row: Row) -> None:
+    """Fill row.parts, where the runs are, with what each column adds to what learner i says."""
+    w, age = filters.weights[i], float(filters.age[()])
+    d, r = PLACE(row.values.shape[0]), 0
+    while row.runs[r] < d:
+        for j in range(row.runs[r], row.runs[r + 1]):
+            row.parts[j] = w[j] * row.distances[j]
+            extra = _extra(filters, j, row.values[j], age)
+            if extra > 0:
+                row.parts[j] += w[extra]
+        r += 2
 
 
 @kernel
-def learn_columns(filters: LinearFilters, x: Vec, z: Vec, codes: Ints, parts: Vec) -> None:
-    """Move what is known of columns towards x (d,), whose inputs z (C,) and codes (d,) are; parts
-    (d,) is scratch.
-    """
-    filters.age[()] += 1.0
-    rate = max(1.0 / filters.age[()], RECENT)
+def learn_columns(filters: LinearFilters, row: Row) -> None:
+    """Move what is known of the columns that are there towards row.values."""
+    _age(filters)
+    d, fresh = PLACE(row.values.shape[0]), float(filters.fresh[()])
     for i in range(LEARNERS):
-        attribute(filters, i, z, codes, parts)
-        for j in range(x.shape[0]):
-            filters.power[i, j] += rate * (parts[j] * parts[j] - filters.power[i, j])
-    for j in range(x.shape[0]):
-        if x[j] != x[j]:
-            filters.gaps[j] = 1.0
-            continue
-        filters.seen[j] += 1.0
-        rate = max(1.0 / filters.seen[j], MEMORY)
-        mean, variance = filters.mean[j], filters.variance[j]
-        off = x[j] - mean
-        if filters.seen[j] > SETTLED and variance > 0.0:  # what was 0 so far tells no size
-            most = OUTLYING * math.sqrt(variance) + FLAT * abs(mean)
-            off = min(max(off, -most), most)
-        filters.mean[j] = mean + rate * off
-        filters.variance[j] = variance + rate * ((1.0 - rate) * off * off - variance)
+        attribute(filters, i, row)
+        r = 0
+        while row.runs[r] < d:
+            for j in range(row.runs[r], row.runs[r + 1]):
+                filters.power[i, j] += fresh * row.parts[j] * row.parts[j]
+            r += 2
+    r = 0
+    while row.runs[r] < d:
+        for j in range(row.runs[r], row.runs[r + 1]):
+            filters.seen[j] += 1.0
+            rate = max(1.0 / filters.seen[j], MEMORY)
+            mean, variance = filters.mean[j], filters.variance[j]
+            off = row.values[j] - mean
+            if filters.seen[j] > SETTLED and variance > 0.0:  # what was 0 so far tells no size
+                most = OUTLYING * math.sqrt(variance) + FLAT * abs(mean)
+                off = min(max(off, -most), most)
+            filters.mean[j] = mean + rate * off
+            filters.variance[j] = variance + rate * ((1.0 - rate) * off * off - variance)
+        r += 2
+
+
+@kernel
+def _age(filters: LinearFilters) -> None:
+    """Count an event, and let it count for more than those before in sums that fade."""
+    filters.age[()] += 1.0
+    if filters.age[()] * RECENT > 1.0:
+        filters.fresh[()] /= 1.0 - RECENT
+    if filters.fresh[()] > FRESHEST:
+        for i in range(LEARNERS):
+            for j in range(filters.power.shape[1]):
+                filters.power[i, j] /= FRESHEST
+        filters.fresh[()] /= FRESHEST

@@ -259,7 +259,7 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat) -> None:
             if kind == LOG_ODDS:
                 calibrate(map_, mixed, 0.5 + 0.5 * y, w)
             learn_scale(scale, loss, y, kind, t, float(a.z[0]))
-            insert(window, bins, a.x, t, y, w)
+            insert(window, bins, a, t, y, w)
             learn_lags(lags, plan.lag_rates, y, kind)
             pace.time[()] = t + 1
             if schedule(plan, pace, window, bins, a.sizes):

@@ -20,7 +20,7 @@ from models.aggregate import (
     opinions,
     weigh,
 )
-from models.banks.reboosted_bins import FIRST, encode, key, note, numbers, rebin, thin
+from models.banks.reboosted_bins import FIRST, encode, key, note, numbers, rebin, runs_of, thin
 from models.banks.reboosted_bins import IDLE as BINNED
 from models.banks.reboosted_bins import LARGEST as MISSING_KEY
 from models.banks.reboosted_leaves import gather, learn_leaves, stiffen
@@ -29,7 +29,7 @@ from models.banks.reboosted_state import LANES
 from models.banks.reboosted_walk import walk
 from models.calibrate import served
 from models.lanes import Lane, NewLane, Number, sweep
-from models.linear_filters import LEARNERS, inputs, learn_columns, learn_line, said
+from models.linear_filters import LEARNERS, PLACE, blank_row, inputs, learn_columns, learn_line, said
 from models.progressive import DECAY
 from models.types import LOSS_LIMIT, Ints, Mat, Vec
 from models.verbs import bend, inlined, kernel, point
@@ -84,10 +84,13 @@ class Desk(NamedTuple):
     steep: Vec
     bent: Vec
     total: Vec  # (8,)
-    values: Vec  # (d0,) features as numbers, NaN where missing
-    inputs: Vec  # (2 d0 + 1,) as the linear learners see them
-    codes: Ints  # (d0,) names that have a weight
-    parts: Vec  # (d0,) what columns add
+    runs: Any  # what follows is a row of the linear learners: models/linear_filters.py
+    values: Vec
+    distances: Vec
+    count: Ints
+    inputs: Vec
+    places: Any
+    parts: Vec
     f: Vec  # (n,) scores of all structures' leaf learners, then those of LINES
     loss: Vec  # (n,)
     slope: Vec  # (n,)
@@ -107,9 +110,12 @@ class Reading(NamedTuple):
     leaf: Any
     F: Mat
     total: Vec
+    runs: Any
     values: Vec
+    distances: Vec
+    count: Ints
     inputs: Vec
-    codes: Ints
+    places: Any
     f: Vec
     z: Vec
     share: Vec
@@ -133,8 +139,7 @@ def desk(bank: Any, filters: Any, d0: int) -> Desk:
         x=np.zeros(max(2 * d, leaves), np.int32),
         leaf=np.zeros((K, N), np.int32), F=np.zeros((K, N + 1)),
         said=np.zeros(N + 1), lost=np.zeros(N + 1), steep=np.zeros(N + 1), bent=np.zeros(N + 1),
-        total=np.zeros(LANES), values=np.zeros(d0), inputs=np.zeros(2 * d0 + 1),
-        codes=np.zeros(d0, np.int64), parts=np.zeros(d0),
+        total=np.zeros(LANES), **blank_row(d0)._asdict(),
         f=np.zeros(n), loss=np.zeros(n), slope=np.zeros(n),
         z=np.zeros(S), mixed=np.zeros(S), share=np.zeros(max(n, S)), gain=np.zeros(R),
         features=np.zeros(R), sizes=sizes, move=np.zeros(LANES, np.float32),
@@ -149,9 +154,9 @@ def room_for(bank: Any, filters: Any, d0: int) -> tuple[Any, Vec, Ints]:
     N = max(one.nodes.shape[0] for one in bank.trees)
     leaves = max(one.rows.shape[1] for one in bank.trees)
     R, S = filters.weights.shape[1], len(filters.mix_losses)
-    floats = K * (N + 1) + LANES + 3 * d0 + 1 + n + S + max(n, S) + R
+    floats = K * (N + 1) + LANES + 4 * d0 + 1 + n + S + max(n, S) + R
     ints = max(2 * d, leaves) + K * N
-    return np.zeros(ints, np.int32), np.zeros(floats), np.zeros(d0 + K, np.int64)
+    return np.zeros(ints, np.int32), np.zeros(floats), np.zeros(3 * d0 + 6 + K, np.int64)
 
 
 @kernel
@@ -159,21 +164,25 @@ def reading(forest: Forest, stack: Any, d0: int, room: Any) -> Reading:
     """Cut the scratch of predictions over d0 features out of `room_for`."""
     ints, floats, longs = room
     K, N = len(forest.trees), 0
+    C, sizes = 2 * d0 + 1, longs[3 * d0 + 6 :]
     for k in range(K):
-        longs[d0 + k] = forest.trees[k].nodes.shape[0]
+        sizes[k] = forest.trees[k].nodes.shape[0]
         N = max(N, forest.trees[k].nodes.shape[0])
     n, S = K * forest.rates.shape[0] + LINES, stack.mix_losses.shape[0]
     wide = ints.shape[0] - K * N
     e = K * (N + 1)
-    p, q = e + LANES, e + LANES + d0
-    u = q + 2 * d0 + 1
+    p = e + LANES
+    q, u = p + 2 * d0, p + 2 * d0 + C
     v, w = u + n + S, u + n + S + max(n, S)
+    places = longs[1 : 1 + C + d0 + 4].view(PLACE)
     return Reading(
         ints[:wide],
         ints[wide:].reshape(K, N),
         floats[:e].reshape(K, N + 1),
-        floats[e:p], floats[p:q], floats[q:u], longs[:d0],
-        floats[u : u + n], floats[u + n : v], floats[v:w], floats[w:], longs[d0:],
+        floats[e:p],
+        places[C:], floats[p : p + d0], floats[p + d0 : q], longs[:1], floats[q:u],
+        places[:C],
+        floats[u : u + n], floats[u + n : v], floats[v:w], floats[w:], sizes,
     )  # fmt: skip
 
 
@@ -213,15 +222,22 @@ def score_lines(filters: Any, keys: Any, lags: Vec, link: int, scale: Any, a: An
     label lag, by default the last label, says alone.
     """
     first = a.f.shape[0] - LINES
-    numbers(keys, a.values)
-    inputs(filters, a.values, a.inputs, a.codes)
-    slow, bold = said(filters, a.inputs, a.codes)
+    look(filters, keys, a)
+    slow, bold = said(filters, a)
     if link == NUMBERS:
         mean, most = float(scale.mean[()]), FAR * float(scale.spread[()])
         slow = min(max(slow, mean - most), mean + most)
         bold = min(max(bold, mean - most), mean + most)
     a.f[first], a.f[first + 1] = slow, bold
     a.f[first + 2] = last_label(filters, float(lags[0]), link)
+
+
+@kernel
+def look(filters: Any, keys: Any, a: Any) -> None:
+    """Make the keys (d0,) a row of the linear learners."""
+    runs_of(keys, a.runs)
+    numbers(keys, a.runs, a.values)
+    inputs(filters, a)
 
 
 @kernel
@@ -385,18 +401,18 @@ def learn_lines(filters: Any, loss: Any, y: float, w: float, link: int, scale: A
     for i in range(LEARNERS):
         h = bend(loss, float(a.f[first + i]), y, unit_of(scale))
         error = min(max(-a.slope[first + i] / h, -most), most)
-        learn_line(filters, i, a.inputs, a.codes, error, curve / (h * min(w, 1e6)))
-    learn_columns(filters, a.values, a.inputs, a.codes, a.parts)
+        learn_line(filters, i, a, error, curve / (h * min(w, 1e6)))
+    learn_columns(filters, a)
 
 
 @kernel
-def insert(window: Any, bins: Any, x: Any, t: int, y: float, w: float) -> None:
-    """Put event t into the window."""
+def insert(window: Any, bins: Any, a: Any, t: int, y: float, w: float) -> None:
+    """Put event t, as it is laid out in a, into the window."""
     R = window.labels.shape[0]
     s = t % R
     thin(bins, t, R)
-    note(bins, t, x)
-    encode(bins.edges, x, window.codes[s])
+    note(bins, t, a.x, a.runs)
+    encode(bins.edges, a.x, a.runs, window.codes[s])
     window.labels[s], window.weights[s] = y, w
 
 

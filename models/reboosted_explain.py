@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from models.aggregate import LARGEST, favour
-from models.banks.reboosted_bins import BIGGEST, key, number, numbers
+from models.banks.reboosted_bins import BIGGEST, key, number
+from models.banks.reboosted_bins import LARGEST as MISSING_KEY
 from models.banks.reboosted_shap import (
     Sheet,
     explain_trees,
@@ -30,9 +31,9 @@ from models.banks.reboosted_shap import (
 from models.banks.reboosted_state import Reboosted
 from models.booster import score_many
 from models.explain import Explanation, explain_many, gains
-from models.linear_filters import LEARNERS, attribute, inputs
+from models.linear_filters import LEARNERS, attribute, mean_power
 from models.reboosted import ReboostedTrees, rows_of
-from models.reboosted_event import LINES, NUMBERS, desk, last_label, lay_row
+from models.reboosted_event import LINES, NUMBERS, desk, last_label, lay_row, look
 from models.types import Mat, Vec
 from models.verbs import kernel
 
@@ -119,7 +120,7 @@ def _(booster: ReboostedTrees) -> Vec:
     part = linear(booster)
     for trees, own in zip(booster.bank.trees, part.weights, strict=True):
         weigh_cuts(trees, own, s, found)
-    found[: int(booster.shape[0])] += (part.lines[:-1] @ np.sqrt(booster.linear.power)) ** 2
+    found[: int(booster.shape[0])] += (part.lines[:-1] @ np.sqrt(mean_power(booster.linear))) ** 2
     return found
 
 
@@ -173,12 +174,11 @@ def _sheet(booster: ReboostedTrees) -> Sheet:
 @kernel
 def _line_parts(filters: Any, weights: Vec, keys: Any, a: Any, phi: Mat) -> None:
     for r in range(keys.shape[0]):
-        numbers(keys[r], a.values)
-        inputs(filters, a.values, a.inputs, a.codes)
+        look(filters, keys[r], a)
         for i in range(LEARNERS):
-            attribute(filters, i, a.inputs, a.codes, a.parts)
-            for j in range(a.parts.shape[0]):
-                phi[r, j] += weights[i] * a.parts[j]
+            attribute(filters, i, a)
+            for j in range(keys.shape[1]):
+                phi[r, j] += weights[i] * a.parts[j] if keys[r, j] != MISSING_KEY else 0.0
 
 
 @kernel

@@ -9,12 +9,11 @@ bin goes whole to the new one that holds the middle of it, and no raw rows need 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from models.banks.reboosted_state import CODES, MISSING, MOST_CUTS, Keys
+from models.banks.reboosted_state import CODES, LAGS, MISSING, MOST_CUTS, Keys
 from models.types import Ints, Mat, Vec
 from models.verbs import inlined, kernel
 
@@ -23,6 +22,8 @@ BIGGEST = 3e38  # numbers beyond count as this
 IDLE, WANTED, CUTTING, CODING = 0, 1, 2, 3
 EDGES_AN_EVENT = 3  # features whose edges are made in one event: up to 0.6 ms each
 CODED_AN_EVENT = 1 << 20  # codes that are replaced in one event
+PLACE = np.uint64  # a kernel that names NumPy counts references
+STRIDE = 16  # keys that are looked at together, where most are missing
 FIRST = 100  # events before the first bins
 EVERY = 100_000  # events from one making of bins to the next, once they are as many
 JOINED_ROWS = 64  # sampled rows after which a feature that has come up late gets bins
@@ -65,10 +66,41 @@ def number(k: int) -> float:
 
 
 @kernel
-def numbers(k: Any, values: Vec) -> None:
-    """Fill values (d,) with the numbers of keys k (d,), NaN where missing."""
-    for j in range(values.shape[0]):
-        values[j] = number(k[j]) if k[j] != LARGEST else math.nan
+def runs_of(k: Any, runs: Any) -> None:
+    """Fill runs (d + 4,), uint64, with where each run of keys k (d,) that are not missing begins and ends.
+
+    The lags come after all features and are always there: one more run, from d on.
+    """
+    d = k.shape[0]
+    n, j = 0, 0
+    while j < d:
+        if j + STRIDE <= d:
+            least = k[j]
+            for i in range(j, j + STRIDE):
+                least = min(least, k[i])
+            if least == LARGEST:
+                j += STRIDE
+                continue
+        stop = min(j + STRIDE, d)
+        while j < stop:
+            if k[j] != LARGEST:
+                runs[n] = j
+                while j < d and k[j] != LARGEST:
+                    j += 1
+                runs[n + 1] = j
+                n += 2
+            j += 1
+    runs[n], runs[n + 1], runs[n + 2] = d, d + LAGS, d + LAGS
+
+
+@kernel
+def numbers(k: Any, runs: Any, values: Vec) -> None:
+    """Fill values (d,) with the numbers of keys k (d,) where the runs are."""
+    i = 0
+    while runs[i] < PLACE(values.shape[0]):
+        for j in range(runs[i], runs[i + 1]):
+            values[j] = number(k[j])
+        i += 2
 
 
 @kernel
@@ -79,34 +111,44 @@ def between(a: int, b: int) -> int:
 
 
 @kernel
-def encode(edges: Any, x: Any, codes: Any) -> None:
-    """Fill codes (d,) with the number of edges (d, 64) below each key x (d,)."""
-    for j in range(codes.shape[0]):
-        k = x[j]
-        c = 0
-        c += 32 * (edges[j, c + 31] < k)
-        c += 16 * (edges[j, c + 15] < k)
-        c += 8 * (edges[j, c + 7] < k)
-        c += 4 * (edges[j, c + 3] < k)
-        c += 2 * (edges[j, c + 1] < k)
-        c += edges[j, c] < k
-        codes[j] = MISSING if k == LARGEST else c
+def encode(edges: Any, x: Any, runs: Any, codes: Any) -> None:
+    """Fill codes (d,) with the number of edges (d, 64) below each key x (d,) where the runs are,
+    and with that of what is missing elsewhere.
+    """
+    end, i = PLACE(0), 0
+    while runs[i] < PLACE(codes.shape[0]):
+        for j in range(end, runs[i]):
+            codes[j] = MISSING
+        end = runs[i + 1]
+        for j in range(runs[i], end):
+            k = x[j]
+            c = 0
+            c += 32 * (edges[j, c + 31] < k)
+            c += 16 * (edges[j, c + 15] < k)
+            c += 8 * (edges[j, c + 7] < k)
+            c += 4 * (edges[j, c + 3] < k)
+            c += 2 * (edges[j, c + 1] < k)
+            c += edges[j, c] < k
+            codes[j] = c
+        i += 2
 
 
 @inlined
-def note(bins: Any, t: int, x: Any) -> None:
+def note(bins: Any, t: int, x: Any, runs: Any) -> None:
     """Keep the keys x (d,) of event t for later edges: every so many events, and the extremes."""
     d = bins.lowest.shape[0]
-    new = 0
-    for j in range(d):
-        new += (bins.lowest[j] == LARGEST) & (x[j] != LARGEST)
+    new, end, i = 0, PLACE(0), 0
+    while runs[i] < PLACE(d):
+        for j in range(end, runs[i]):
+            bins.lost[j] = 1
+        end = runs[i + 1]
+        for j in range(runs[i], end):
+            new += bins.lowest[j] == LARGEST
+            bins.lowest[j] = min(bins.lowest[j], x[j])
+            bins.highest[j] = max(bins.highest[j], x[j])
+        i += 2
     if new > 0 and t >= FIRST:
         _welcome(bins, t)
-    for j in range(d):
-        k = x[j]
-        bins.lowest[j] = min(bins.lowest[j], k)
-        bins.highest[j] = max(bins.highest[j], -LARGEST if k == LARGEST else k)
-        bins.lost[j] |= k == LARGEST
     stride, S = int(bins.stride[()]), bins.sample.shape[0]
     if t % stride == 0:
         row = t // stride % S

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from models.banks import reboosted_bins as bins
 from models.banks.reboosted_grow import finish, grow, plant
@@ -65,6 +67,38 @@ def test_tree_is_its_twin(leaves, depth, gone, room):
     assert said == pytest.approx(expected, abs=1e-6)
 
 
+def runs_of(row):
+    """Where keys of a row and its lags are not missing."""
+    runs = np.zeros(len(row) - 1, np.uint64)
+    bins.runs_of(row[:-5], runs)
+    return runs
+
+
+@settings(max_examples=300)
+@given(
+    st.one_of(
+        st.lists(st.booleans(), min_size=1, max_size=70),
+        st.integers(1, 200).flatmap(
+            lambda d: st.sets(st.integers(0, d - 1), max_size=4).map(
+                lambda some: [j in some for j in range(d)]
+            )
+        ),
+    )
+)
+def test_runs(here):
+    """They hold what is there, then the lags, and nothing that is missing."""
+    row = np.where([*here, *[True] * 5], 7, bins.LARGEST).astype(np.int32)
+    runs, found = runs_of(row), []
+    i = 0
+    while runs[i] < len(row):
+        assert runs[i] < runs[i + 1]
+        found += range(runs[i], runs[i + 1])
+        i += 2
+
+    assert found == np.flatnonzero(row == 7).tolist()
+    assert len(here) in runs[: i + 1 : 2]
+
+
 def test_walks_agree():
     """A tree says the same of an event's keys as of its codes."""
     r = np.random.default_rng(3)
@@ -74,7 +108,7 @@ def test_walks_agree():
     empty, work = made(16, 5, n, d)
     rows = np.hstack([bins.keys(X), np.zeros((n, 5), np.int32)])
     for t in range(n):
-        bins.note(empty.bins, t, rows[t])
+        bins.note(empty.bins, t, rows[t], runs_of(rows[t]))
     for _ in range(20):
         bins.rebin(empty.bins, empty.window.codes, n, empty.pace.busy)
     codes = empty.window.codes[:n]
@@ -120,8 +154,8 @@ def test_codes_count_edges():
     b, window = empty.bins, empty.window
     rows = np.hstack([bins.keys(X), np.zeros((R, 5), np.int32)])
     for t in range(R):
-        bins.note(b, t, rows[t])
-        bins.encode(b.edges, rows[t], window.codes[t])
+        bins.note(b, t, rows[t], runs_of(rows[t]))
+        bins.encode(b.edges, rows[t], runs_of(rows[t]), window.codes[t])
         bins.rebin(b, window.codes, t + 1, empty.pace.busy)
 
     assert b.counts[:3].tolist() == [61, 8, 61]
