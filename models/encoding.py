@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from models.schema import Schema, checked, of_kind
+from models.schema import Schema, checked, layout, of_kind
 from models.texts import BUCKETS, Buckets, draw_together
 from models.times import SHOWN, mark_cycles
 from models.types import Ints, Mat, ModelError, Vec
@@ -84,6 +84,7 @@ class Encoder:
                 "as they are; name every feature and its kind, or take that bank"
             )
         self.schema = self.told.kinds
+        self.layout = layout(self.schema)
         groups = of_kind(self.schema)
         self.numbers, self.booleans, self.categories, self.times, self.texts = groups
         self.state = self.fresh(len(self.numbers), len(self.categories)) if state is None else state

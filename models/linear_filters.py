@@ -37,7 +37,7 @@ FLAT = 1e-6  # a deviation smaller than this share of the mean is rounding
 
 
 class LinearFilters(NamedTuple):
-    """State over d columns; C = 2d + 1 + 64d inputs: distances, presences, the constant 1, names."""
+    """State over d columns; C = 66d + 1 inputs: distances, presences, the constant 1, names."""
 
     weights: Mat  # (2, C)
     spread: Mat  # (2, C) variances of the weights
@@ -61,7 +61,7 @@ class Row(NamedTuple):
     runs: Any  # (d + 4,) uint64, where each run of columns begins and ends; after the last, d
     values: Vec  # (d,) numbers
     distances: Vec  # (d,) from the mean; of names 0
-    count: Ints  # (1,) inputs that are not 0
+    active: Ints  # (1,) inputs that are not 0
     inputs: Vec  # (2d + 1,) these inputs
     places: Any  # (2d + 1,) uint64, which of the C they are
     parts: Vec  # (d,) what columns add
@@ -102,7 +102,7 @@ def blank_row(d: int) -> Row:
         runs=np.zeros(d + 4, np.uint64),
         values=np.zeros(d),
         distances=np.zeros(d),
-        count=np.zeros(1, np.int64),
+        active=np.zeros(1, np.int64),
         inputs=np.zeros(2 * d + 1),
         places=np.zeros(2 * d + 1, np.uint64),
         parts=np.zeros(d),
@@ -168,7 +168,7 @@ def _list(filters: LinearFilters, row: Row) -> None:
                 n += 1
         i += 2
     row.places[n], row.inputs[n] = d + d, 1.0
-    row.count[0] = n + 1
+    row.active[0] = n + 1
 
 
 @kernel
@@ -187,7 +187,7 @@ def _extra(filters: LinearFilters, j: int, x: float, age: float) -> int:
 def said(filters: LinearFilters, row: Row) -> tuple[float, float]:
     """Return what both learners say of the inputs."""
     slow, bold = 0.0, 0.0
-    for i in range(row.count[0]):  # two sums at once: neither waits for the other
+    for i in range(row.active[0]):  # two sums at once: neither waits for the other
         slow += filters.weights[0, row.places[i]] * row.inputs[i]
         bold += filters.weights[1, row.places[i]] * row.inputs[i]
     return slow, bold
@@ -200,11 +200,11 @@ def learn_line(filters: LinearFilters, i: int, row: Row, error: float, noise: fl
     """
     w, P, drift, most = filters.weights[i], filters.spread[i], DRIFT[i], START[i]
     total = noise
-    for n in range(row.count[0]):
+    for n in range(row.active[0]):
         total += P[row.places[n]] * row.inputs[n] * row.inputs[n]
     part = 1.0 / total
     step = error * part
-    for n in range(row.count[0]):
+    for n in range(row.active[0]):
         j = row.places[n]
         gain = P[j] * row.inputs[n]
         w[j] += gain * step

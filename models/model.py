@@ -509,7 +509,7 @@ class Model:
         return rates("label_lags", self.spec["bank"].get("label_lags"))
 
     def _tabulate(self, rows: Any, part: Part | None = None) -> Table:
-        return tabulate(self.encoder.schema, rows, lenient=self.encoder.told.auto, part=part)
+        return tabulate(self.encoder.layout, rows, lenient=self.encoder.told.auto, part=part)
 
     def _check_joining(self, rows: Any, joining: Sequence[tuple[int, Mapping[str, str]]]) -> None:
         """Raise what the features that come up in rows will raise, before anything is learned."""

@@ -67,6 +67,7 @@ from models.reboosted_event import (
     sharpness,
     tame,
     unit_of,
+    weigh_row,
 )
 from models.types import WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, floats
 from models.verbs import encode_labels, kernel, value
@@ -260,6 +261,7 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat) -> None:
                 calibrate(map_, mixed, 0.5 + 0.5 * y, w)
             learn_scale(scale, loss, y, kind, t, float(a.z[0]))
             insert(window, bins, a, t, y, w)
+            weigh_row(pace, a, t)
             learn_lags(lags, plan.lag_rates, y, kind)
             pace.time[()] = t + 1
             if schedule(plan, pace, window, bins, a.sizes):

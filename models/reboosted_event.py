@@ -20,7 +20,17 @@ from models.aggregate import (
     opinions,
     weigh,
 )
-from models.banks.reboosted_bins import FIRST, encode, key, note, numbers, rebin, runs_of, thin
+from models.banks.reboosted_bins import (
+    FIRST,
+    encode,
+    key,
+    note,
+    numbers,
+    present,
+    rebin,
+    runs_of,
+    thin,
+)
 from models.banks.reboosted_bins import IDLE as BINNED
 from models.banks.reboosted_bins import LARGEST as MISSING_KEY
 from models.banks.reboosted_leaves import gather, learn_leaves, stiffen
@@ -29,7 +39,15 @@ from models.banks.reboosted_state import LANES
 from models.banks.reboosted_walk import walk
 from models.calibrate import served
 from models.lanes import Lane, NewLane, Number, sweep
-from models.linear_filters import LEARNERS, PLACE, blank_row, inputs, learn_columns, learn_line, said
+from models.linear_filters import (
+    LEARNERS,
+    PLACE,
+    blank_row,
+    inputs,
+    learn_columns,
+    learn_line,
+    said,
+)
 from models.progressive import DECAY
 from models.types import LOSS_LIMIT, Ints, Mat, Vec
 from models.verbs import bend, inlined, kernel, point
@@ -87,7 +105,7 @@ class Desk(NamedTuple):
     runs: Any  # what follows is a row of the linear learners: models/linear_filters.py
     values: Vec
     distances: Vec
-    count: Ints
+    active: Ints
     inputs: Vec
     places: Any
     parts: Vec
@@ -113,7 +131,7 @@ class Reading(NamedTuple):
     runs: Any
     values: Vec
     distances: Vec
-    count: Ints
+    active: Ints
     inputs: Vec
     places: Any
     f: Vec
@@ -405,9 +423,16 @@ def learn_lines(filters: Any, loss: Any, y: float, w: float, link: int, scale: A
     learn_columns(filters, a)
 
 
+@inlined
+def weigh_row(pace: Any, a: Any, t: int) -> None:
+    """Note how many columns event t, as it is laid out in a, has."""
+    here = float(present(a.runs, pace.gains.shape[1]))
+    pace.filled[()] += max(1.0 / (t + 1.0), 1e-3) * (here - pace.filled[()])
+
+
 @kernel
 def insert(window: Any, bins: Any, a: Any, t: int, y: float, w: float) -> None:
-    """Put event t, as it is laid out in a, into the window."""
+    """Put event t into the window."""
     R = window.labels.shape[0]
     s = t % R
     thin(bins, t, R)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from models.encoding import Table
-from models.schema import KINDS, check_name, infer
+from models.schema import Layout, check_name, infer, layout
 from models.times import is_moment, wall_seconds
 from models.types import Mat, ModelError, plain
 
 VALUE_LIMIT = 1e308  # of a number, on every door
+TEXTS = ("category", "datetime", "text")  # kinds of values that are texts
 
 
 class Part(NamedTuple):
@@ -29,14 +30,18 @@ class Part(NamedTuple):
 
 
 def tabulate(
-    schema: Mapping[str, str], rows: Any, *, lenient: bool = False, part: Part | None = None
+    schema: Mapping[str, str] | Layout,
+    rows: Any,
+    *,
+    lenient: bool = False,
+    part: Part | None = None,
 ) -> Table:
-    """Return the features of rows, grouped by kind.
+    """Return the features of rows, grouped by kind; what a dict does not hold costs little.
 
     Parameters
     ----------
     schema
-        Feature name to kind.
+        Feature name to kind; or a layout made from it, for who calls more than once.
     rows
         B dicts, where an absent key and None are missing; or a DataFrame, where absent columns,
         None and NaN are.
@@ -58,22 +63,75 @@ def tabulate(
     ([[31.0], [nan]], [[None, 'PT']])
     """
     check_rows(rows)
+    known = schema if isinstance(schema, Layout) else layout(schema)
+    sheet = _Sheet.of(known, len(rows))
     part = part or Part(0, len(rows))
-    if hasattr(rows, "columns"):
-        columns = _frame_columns(schema, rows, lenient)
-    else:
-        columns = _columns(schema, rows, lenient, part)
-    of_kind: dict[str, list[list[Any]]] = {kind: [] for kind in KINDS}
-    for name, kind in schema.items():
-        of_kind[kind].append(_read(name, kind, columns[name], part))
-    B = len(rows)
-    return Table(
-        numbers=_matrix(of_kind["number"], B),
-        booleans=_matrix(of_kind["boolean"], B),
-        categories=of_kind["category"],
-        times=wall_seconds(of_kind["datetime"], B),
-        texts=of_kind["text"],
-    )
+    for k, row in enumerate(_dicts(known, rows, lenient)):
+        if row.__class__ is not dict and not isinstance(row, Mapping):
+            raise ModelError(
+                f"rows[{part.first + k}]: {row!r} is not a dict of features; pass dicts or a "
+                "DataFrame"
+            )
+        _fill(sheet, known, k, (row, lenient, part))
+    return sheet.table()
+
+
+class _Sheet(NamedTuple):
+    """A table that is being filled."""
+
+    numbers: Mat  # (B, n)
+    booleans: Mat  # (B, b)
+    cells: tuple[Any, Any]  # their memory, (B n,) and (B b,): to put one value there costs less
+    columns: dict[str, list[list[Any]]]  # of the kinds that are texts
+
+    @classmethod
+    def of(cls, known: Layout, B: int) -> _Sheet:
+        """Return a sheet of B rows on which all is missing."""
+        numbers = np.full((B, known.counts["number"]), math.nan)
+        booleans = np.full((B, known.counts["boolean"]), math.nan)
+        return cls(
+            numbers,
+            booleans,
+            (numbers.ravel().data, booleans.ravel().data),
+            {kind: [[None] * B for _ in range(known.counts[kind])] for kind in TEXTS},
+        )
+
+    def table(self) -> Table:
+        """Return the table."""
+        return Table(
+            numbers=self.numbers,
+            booleans=self.booleans,
+            categories=self.columns["category"],
+            times=wall_seconds(self.columns["datetime"], len(self.numbers)),
+            texts=self.columns["text"],
+        )
+
+
+def _fill(sheet: _Sheet, known: Layout, k: int, what: tuple[Mapping[str, Any], bool, Part]) -> None:
+    """Put row k on the sheet."""
+    row, lenient, part = what
+    numbers, booleans = sheet.cells
+    find, n, b = known.places.get, known.counts["number"], known.counts["boolean"]
+    for name, value in row.items():
+        place = find(name)
+        if place is None:
+            if not lenient:
+                _refuse(known.kinds, name, part.place(part.first + k))
+            continue
+        kind, j = place
+        if kind == "number" and value.__class__ is float and -VALUE_LIMIT <= value <= VALUE_LIMIT:
+            numbers[k * n + j] = value  # what most values are
+            continue
+        try:
+            read = READ[kind](value if kind == "datetime" else plain(value))
+        except ValueError as error:
+            raise ModelError(f"features.{name}{part.place(part.first + k)}: {error}") from error
+        if kind == "number":
+            numbers[k * n + j] = read
+        elif kind == "boolean":
+            booleans[k * b + j] = read
+        else:
+            sheet.columns[kind][j][k] = read
 
 
 def discover(known: Mapping[str, str], rows: Any, w: Any) -> list[tuple[int, dict[str, str]]]:
@@ -98,9 +156,14 @@ def discover(known: Mapping[str, str], rows: Any, w: Any) -> list[tuple[int, dic
     >>> discover({"age": "number"}, [{"age": 31}, {"vip": True, "job": "cook"}], [1.0, 1.0])
     [(1, {'vip': 'boolean', 'job': 'category'})]
     """
-    seen, found = set(known), []
+    seen: set[Any] = set()
+    found = []
     for k, row in _with_unknown(known, rows):
-        new = {name: value for name, value in row if name not in seen and value is not None}
+        new = {
+            name: value
+            for name, value in row
+            if value is not None and name not in known and name not in seen
+        }
         if new and w[k] > 0.0:
             place = Part(0, len(rows)).place(k)
             found.append((k, {str(name): _kind(name, value, place) for name, value in new.items()}))
@@ -113,10 +176,9 @@ def _with_unknown(
 ) -> Iterator[tuple[int, Iterable[tuple[Any, Any]]]]:
     """Yield the rows that may hold unknown features, with the names and values of these."""
     if hasattr(rows, "columns"):
-        unknown = {name: "" for name in rows.columns if name not in known}
-        columns = _frame_columns(unknown, rows, lenient=True)
-        for k in range(len(rows) if columns else 0):
-            yield k, [(name, column[k]) for name, column in columns.items()]
+        unknown = [name for name in rows.columns if name not in known]
+        for k, row in enumerate(_records(rows, unknown) if unknown else ()):
+            yield k, row.items()
         return
     for k, row in enumerate(rows):
         if isinstance(row, Mapping) and not row.keys() <= known.keys():
@@ -151,47 +213,32 @@ def check_rows(rows: Any) -> None:
         raise ModelError(f"rows: a {kind} is no list of dicts; pass a list, or a DataFrame")
 
 
-def _columns(
-    schema: Mapping[str, str], rows: Sequence[Any], lenient: bool, part: Part
-) -> dict[str, list[Any]]:
-    for k, row in enumerate(rows, part.first):
-        if not isinstance(row, Mapping):
-            raise ModelError(
-                f"rows[{k}]: {row!r} is not a dict of features; pass dicts or a DataFrame"
-            )
-        if not lenient:
-            _refuse_unknown(schema, row, part.place(k))
-    return {name: [row.get(name) for row in rows] for name in schema}
+def _dicts(known: Layout, rows: Any, lenient: bool) -> Iterable[Any]:
+    """Return rows as they are, or those of a DataFrame."""
+    if not hasattr(rows, "columns"):
+        return rows  # type: ignore[no-any-return] # was checked
+    names = [name for name in rows.columns if name in known.places]
+    for name in () if lenient else rows.columns:
+        if name not in known.places:
+            _refuse(known.kinds, name)
+    return _records(rows, names)
 
 
-def _frame_columns(schema: Mapping[str, str], frame: Any, lenient: bool) -> dict[str, list[Any]]:
-    if not lenient:
-        _refuse_unknown(schema, frame.columns)
-    columns = {name: [None] * len(frame) for name in schema}
-    for name in columns.keys() & set(frame.columns):
-        missing = frame[name].isna().to_list()
-        values = frame[name].to_list()
-        columns[name] = [None if gone else v for gone, v in zip(missing, values, strict=True)]
-    return columns
-
-
-def _refuse_unknown(schema: Mapping[str, str], names: Any, row: str = "") -> None:
+def _records(frame: Any, names: Iterable[Any]) -> list[dict[Any, Any]]:
+    """Return what is there of some columns of a DataFrame, row by row."""
+    rows: list[dict[Any, Any]] = [{} for _ in range(len(frame))]
     for name in names:
-        if name not in schema:
-            near = get_close_matches(str(name), schema, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(schema)}"
-            raise ModelError(f"features.{name}{row}: unknown feature; {hint}")
+        missing, values = frame[name].isna().to_list(), frame[name].to_list()
+        for row, gone, value in zip(rows, missing, values, strict=True):
+            if not gone:
+                row[name] = value
+    return rows
 
 
-def _read(name: str, kind: str, values: Sequence[Any], part: Part) -> list[Any]:
-    read, found = READ[kind], []
-    try:
-        for value in values:
-            found.append(read(value if kind == "datetime" else plain(value)))
-    except ValueError as error:
-        row = part.place(part.first + len(found))
-        raise ModelError(f"features.{name}{row}: {error}") from error
-    return found
+def _refuse(schema: Mapping[str, str], name: Any, row: str = "") -> NoReturn:
+    near = get_close_matches(str(name), schema, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(schema)}"
+    raise ModelError(f"features.{name}{row}: unknown feature; {hint}")
 
 
 def _number(value: Any) -> float:
@@ -240,10 +287,3 @@ READ: dict[str, Callable[[Any], Any]] = {
     "datetime": _moment,
     "text": _text,
 }
-
-
-def _matrix(columns: list[list[float]], B: int) -> Mat:
-    matrix = np.empty((B, len(columns)))
-    for j, values in enumerate(columns):
-        matrix[:, j] = values
-    return matrix

@@ -130,6 +130,29 @@ def of_kind(kinds: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     return (tuple(name for name, of in kinds.items() if of == kind) for kind in KINDS)
 
 
+class Layout(NamedTuple):
+    """Where the features of a schema stand in a table."""
+
+    kinds: Mapping[str, str]  # feature name to kind
+    places: dict[Any, tuple[str, int]]  # feature name to kind, and its column among these
+    counts: dict[str, int]  # columns of each kind
+
+
+def layout(kinds: Mapping[str, str]) -> Layout:
+    """Return where features of these kinds stand: in the order of the schema, kind by kind.
+
+    Examples
+    --------
+    >>> layout({"age": "number", "vip": "boolean", "size": "number"}).places["size"]
+    ('number', 1)
+    """
+    counts, places = dict.fromkeys(KINDS, 0), {}
+    for name, kind in kinds.items():
+        places[name] = (kind, counts[kind])
+        counts[kind] += 1
+    return Layout(kinds, places, counts)
+
+
 def described(schema: Schema) -> dict[str, Any]:
     """Return the schema as plain JSON values: pairs, because sorted JSON loses the order."""
     return {"schema": [list(pair) for pair in schema.kinds.items()], "pinned": schema.pinned}

@@ -157,7 +157,8 @@ REBOOSTED_TREES = Part(
         Param(
             "budget",
             4000.0,
-            "work an event on new trees, in nanoseconds; in proportion more over 250 columns",
+            "work an event on new trees, in nanoseconds; in proportion more where events have over "
+            "250 values",
             100.0,
             1e6,
         ),

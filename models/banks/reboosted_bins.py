@@ -67,7 +67,7 @@ def number(k: int) -> float:
 
 @kernel
 def runs_of(k: Any, runs: Any) -> None:
-    """Fill runs (d + 4,), uint64, with where each run of keys k (d,) that are not missing begins and ends.
+    """Fill runs (d + 4,), uint64, with where runs of keys k (d,) that are there begin and end.
 
     The lags come after all features and are always there: one more run, from d on.
     """
@@ -91,6 +91,16 @@ def runs_of(k: Any, runs: Any) -> None:
                 n += 2
             j += 1
     runs[n], runs[n + 1], runs[n + 2] = d, d + LAGS, d + LAGS
+
+
+@kernel
+def present(runs: Any, d: int) -> int:
+    """Return how many of d columns are in the runs."""
+    count, i = 0, 0
+    while runs[i] < PLACE(d):
+        count += int(runs[i + 1] - runs[i])
+        i += 2
+    return count
 
 
 @kernel

@@ -44,7 +44,7 @@ KEPT, COVERED, LEAST, LUCK = 0.7, 0.95, 6, 0.1  # screening of features: see `ch
 START_BOOST, START_EVENTS = 9.0, 4000.0  # more work while little is known
 START_HASTE = 0.5  # and so many fewer of the events that a sweep takes at least
 SHORT_HASTE = 0.25  # of short windows: they are swept often, and what leaves learned is lost
-MANY_COLUMNS = 250.0  # from which on the budget grows with them, those kept free included
+MANY_COLUMNS = 250.0  # that are there, from which on the budget grows with them
 BEFORE = 200  # events before an alarm that are taken for new
 FAST, SLOW = 0.01, 0.0005  # rates of the means that watch the loss
 CLEAR, RISE, QUIET = 6.5, 0.5, 2000  # deviations, part, events until the next alarm
@@ -110,7 +110,7 @@ def set_pace(plan: Any, pace: Any, sizes: Any, t: int, R: int) -> None:
     are the numbers of trees.
     """
     since = t - int(pace.alarm[()])
-    wide = max(1.0, pace.gains.shape[1] / MANY_COLUMNS)  # such an event costs that much as well
+    wide = max(1.0, pace.filled[()] / MANY_COLUMNS)  # such an event costs that much as well
     total = plan.budget[()] * wide
     start = min(1.0, START_EVENTS / (since + 1.0))
     total *= 1.0 + START_BOOST * start

@@ -140,6 +140,7 @@ class Pace(NamedTuple):
     losses: Mat  # (K, E) decayed loss of every leaf learner's score
     slopes: Vec  # (K,) running mean of squared slopes
     squares: Vec  # (K,) sum of them since AdaGrad's sums last took it
+    filled: Vec  # () running mean of how many columns of an event are there
     gains: Mat  # (K, d) of every feature, decayed
     chosen: Ints  # (K,) features of the last tree
     leaves: Ints  # (K,) of the last tree
@@ -333,6 +334,7 @@ def _pace(setup: Setup, d: int, seed: int) -> Pace:
         losses=np.zeros((K, len(setup.rates))),
         slopes=np.zeros(K),
         squares=np.zeros(K),
+        filled=np.zeros(()),
         gains=np.zeros((K, d)),
         chosen=np.full(K, d, np.int64),
         leaves=np.ones(K, np.int64),

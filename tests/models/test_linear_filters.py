@@ -163,7 +163,15 @@ def test_wider_learners_say_the_same():
         assert said(wide, see(wide, row)) == pytest.approx(said(filters, see(filters, x)))
 
     late = see(wide, np.r_[X[1], 3.0, np.nan])
-    assert late.places[: late.count[0]].tolist() == [0, 6, 1, 2, 13 + 3 * 64 + int(X[1, 3]) + 1, 10, 12]
+    assert late.places[: late.active[0]].tolist() == [
+        0,
+        6,
+        1,
+        2,
+        13 + 3 * 64 + int(X[1, 3]) + 1,
+        10,
+        12,
+    ]
     assert size(6) == sum(array.nbytes for array in wide) - 16  # its age and `fresh` are one each
 
 

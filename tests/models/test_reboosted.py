@@ -356,15 +356,28 @@ def test_scratch_of_predictions_is_cut_as_a_desk():
     assert sum(array.size for array in cut) == sum(array.size for array in room)
 
 
-@pytest.mark.parametrize(("d", "times"), [(5, 1.0), (495, 2.0)])
-def test_work_grows_with_columns_and_falls_with_events(d, times):
-    """Of a stream without an end the budget is what it is told, in proportion for many columns; at
+def test_values_are_counted():
+    """What is missing does not count for the budget; the five lags do."""
+    one = models.build({"bank": "reboosted_trees", "loss": "logistic"}, 300)
+    r = np.random.default_rng(3)
+    X = np.full((400, 300), np.nan)
+    for row in X:
+        row[r.choice(300, 12, replace=False)] = 1.0
+    models.learn_many(one, X, np.where(r.random(400) < 0.5, -1.0, 1.0))
+
+    assert one.bank.pace.filled == pytest.approx(17.0)
+
+
+@pytest.mark.parametrize(("filled", "times"), [(5.0, 1.0), (500.0, 2.0)])
+def test_work_grows_with_values_and_falls_with_events(filled, times):
+    """Of a stream without an end the budget is what it is told, in proportion for many values; at
     the start sweeps are shorter than their windows, if the work allows.
     """
+    d = 495
     one = models.build({"bank": "reboosted_trees", "loss": "logistic"}, d)
     plan, pace = one.bank.plan, one.bank.pace
     sizes, R = np.array([80, 100, 64, 64]), int(plan.window.max())
-    pace.chosen[:], pace.leaves[:], pace.share[:] = d, 64, 0.001
+    pace.chosen[:], pace.leaves[:], pace.share[:], pace.filled[()] = d, 64, 0.001, filled
 
     def sweeps(t):
         set_pace(plan, pace, sizes, t, R)
