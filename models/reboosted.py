@@ -33,18 +33,16 @@ from models.calibrate import Calibration, calibrate, calibration
 from models.linear_filters import LinearFilters, linear_filters
 from models.linear_filters import widened as widened_filters
 from models.progressive import Progress, progress
+from models.reboosted_desk import LINES, Desk, desk, reading, room_for
 from models.reboosted_event import (
     LABEL_MOST,
-    LINES,
     LOG_ODDS,
     NUMBERS,
     SEEN_EVERY,
-    Desk,
     Forest,
     Scale,
     answer,
     assess_scores,
-    desk,
     forest_of,
     grow_trees,
     insert,
@@ -58,8 +56,6 @@ from models.reboosted_event import (
     noise_of,
     observe_structures,
     out,
-    reading,
-    room_for,
     scale,
     schedule,
     score,

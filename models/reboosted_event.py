@@ -35,20 +35,18 @@ from models.banks.reboosted_bins import IDLE as BINNED
 from models.banks.reboosted_bins import LARGEST as MISSING_KEY
 from models.banks.reboosted_leaves import gather, learn_leaves, stiffen
 from models.banks.reboosted_regrow import begin, origin, regrow, set_pace, share_out
-from models.banks.reboosted_state import LANES
 from models.banks.reboosted_walk import walk
 from models.calibrate import served
 from models.lanes import Lane, NewLane, Number, sweep
 from models.linear_filters import (
     LEARNERS,
-    PLACE,
-    blank_row,
     inputs,
     learn_columns,
     learn_line,
     said,
 )
 from models.progressive import DECAY
+from models.reboosted_desk import LINES
 from models.types import LOSS_LIMIT, Ints, Mat, Vec
 from models.verbs import bend, inlined, kernel, point
 
@@ -62,7 +60,6 @@ SHARP = 3.0  # usual losses in a unit: of Gaussian residuals a loss is then thei
 LOSS_SHARE, LOSS_MOST = 0.3, 10.0  # of losses of numbers, before they weigh anything
 STRUCTURE_DECAY = 0.999  # of the losses that share out the work
 DECAY_SEEN = DECAY**SEEN_EVERY
-LINES = LEARNERS + 1  # scores that come of no trees: the linear learners', and the last label
 SHY = 0.9  # of the way from an even chance to the last of two labels
 LEAST_COUNT = 0.5  # the last count is at least this
 FIERCEST = 3.0  # error of a logarithm that the linear learners learn
@@ -91,117 +88,9 @@ class Forest(NamedTuple):
     lags: Vec  # (5,)
 
 
-class Desk(NamedTuple):
-    """Scratch of one event, made once a batch."""
-
-    x: Any  # (2d,) or more int32 keys, missing ones largest, and again with missing ones smallest
-    leaf: Any  # (K, N) int32
-    F: Mat  # (K, N+1) prefixes
-    said: Vec  # (N+1,) differences of one structure's prefixes, losses, slopes, curvatures
-    lost: Vec
-    steep: Vec
-    bent: Vec
-    total: Vec  # (8,)
-    runs: Any  # what follows is a row of the linear learners: models/linear_filters.py
-    values: Vec
-    distances: Vec
-    active: Ints
-    inputs: Vec
-    places: Any
-    parts: Vec
-    f: Vec  # (n,) scores of all structures' leaf learners, then those of LINES
-    loss: Vec  # (n,)
-    slope: Vec  # (n,)
-    z: Vec  # (S+1,)
-    mixed: Vec  # (S+1,) their losses
-    share: Vec  # (max(n, S+1),)
-    gain: Vec  # (R,)
-    features: Vec  # (R,) scores as the filters see them
-    sizes: Ints  # (K,) trees of each structure
-    move: Any  # (8,) float32
-
-
-class Reading(NamedTuple):
-    """What of a desk a prediction needs; the fields are a desk's."""
-
-    x: Any
-    leaf: Any
-    F: Mat
-    total: Vec
-    runs: Any
-    values: Vec
-    distances: Vec
-    active: Ints
-    inputs: Vec
-    places: Any
-    f: Vec
-    z: Vec
-    share: Vec
-    features: Vec
-    sizes: Ints
-
-
 def scale() -> Scale:
     """Return what is typical before any label."""
     return Scale(*(np.zeros(()) for _ in Scale._fields))
-
-
-def desk(bank: Any, filters: Any, d0: int) -> Desk:
-    """Return scratch for a bank over d0 features and its stack."""
-    d = d0 + bank.lags.size
-    sizes = np.array([one.nodes.shape[0] for one in bank.trees], np.int64)
-    K, N, n = len(sizes), int(sizes.max()), len(sizes) * len(bank.plan.rates) + LINES
-    R, S = filters.weights.shape[1], len(filters.mix_losses)
-    leaves = max(one.rows.shape[1] for one in bank.trees)  # a leaf's number is read as a feature
-    return Desk(
-        x=np.zeros(max(2 * d, leaves), np.int32),
-        leaf=np.zeros((K, N), np.int32), F=np.zeros((K, N + 1)),
-        said=np.zeros(N + 1), lost=np.zeros(N + 1), steep=np.zeros(N + 1), bent=np.zeros(N + 1),
-        total=np.zeros(LANES), **blank_row(d0)._asdict(),
-        f=np.zeros(n), loss=np.zeros(n), slope=np.zeros(n),
-        z=np.zeros(S), mixed=np.zeros(S), share=np.zeros(max(n, S)), gain=np.zeros(R),
-        features=np.zeros(R), sizes=sizes, move=np.zeros(LANES, np.float32),
-    )  # fmt: skip
-
-
-def room_for(bank: Any, filters: Any, d0: int) -> tuple[Any, Vec, Ints]:
-    """Return the scratch of predictions in three arrays, for `reading` to cut: to make and hand
-    over an array costs more than to walk a tree.
-    """
-    d, K, n = d0 + bank.lags.size, len(bank.trees), len(bank.trees) * len(bank.plan.rates) + LINES
-    N = max(one.nodes.shape[0] for one in bank.trees)
-    leaves = max(one.rows.shape[1] for one in bank.trees)
-    R, S = filters.weights.shape[1], len(filters.mix_losses)
-    floats = K * (N + 1) + LANES + 4 * d0 + 1 + n + S + max(n, S) + R
-    ints = max(2 * d, leaves) + K * N
-    return np.zeros(ints, np.int32), np.zeros(floats), np.zeros(3 * d0 + 6 + K, np.int64)
-
-
-@kernel
-def reading(forest: Forest, stack: Any, d0: int, room: Any) -> Reading:
-    """Cut the scratch of predictions over d0 features out of `room_for`."""
-    ints, floats, longs = room
-    K, N = len(forest.trees), 0
-    C, sizes = 2 * d0 + 1, longs[3 * d0 + 6 :]
-    for k in range(K):
-        sizes[k] = forest.trees[k].nodes.shape[0]
-        N = max(N, forest.trees[k].nodes.shape[0])
-    n, S = K * forest.rates.shape[0] + LINES, stack.mix_losses.shape[0]
-    wide = ints.shape[0] - K * N
-    e = K * (N + 1)
-    p = e + LANES
-    q, u = p + 2 * d0, p + 2 * d0 + C
-    v, w = u + n + S, u + n + S + max(n, S)
-    places = longs[1 : 1 + C + d0 + 4].view(PLACE)
-    return Reading(
-        ints[:wide],
-        ints[wide:].reshape(K, N),
-        floats[:e].reshape(K, N + 1),
-        floats[e:p],
-        places[C:], floats[p : p + d0], floats[p + d0 : q], longs[:1], floats[q:u],
-        places[:C],
-        floats[u : u + n], floats[u + n : v], floats[v:w], floats[w:], sizes,
-    )  # fmt: skip
 
 
 def forest_of(bank: Any) -> Forest:

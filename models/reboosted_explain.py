@@ -33,7 +33,8 @@ from models.booster import score_many
 from models.explain import Explanation, explain_many, gains
 from models.linear_filters import LEARNERS, attribute, mean_power
 from models.reboosted import ReboostedTrees, rows_of
-from models.reboosted_event import LINES, NUMBERS, desk, last_label, lay_row, look
+from models.reboosted_desk import LINES, desk
+from models.reboosted_event import NUMBERS, last_label, lay_row, look
 from models.types import Mat, Vec
 from models.verbs import kernel
 
@@ -87,7 +88,7 @@ def _explain_lines(booster: ReboostedTrees, own: Vec, keys: Any) -> tuple[float,
     link = int(booster.bank.plan.link)
     usual = last_label(filters, float(booster.scale.mean), link)
     phi[:, d] += own[-1] * (last_label(filters, float(booster.bank.lags[0]), link) - usual)
-    return float(own[:-1] @ filters.weights[:, -1] + own[-1] * usual), phi
+    return float(own[:-1] @ filters.weights[:, 2 * d] + own[-1] * usual), phi
 
 
 def _mean_scores(bank: Reboosted) -> Vec:

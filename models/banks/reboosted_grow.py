@@ -26,6 +26,7 @@ from models.verbs import kernel
 
 # Places in Work.at from 8 on, while a tree grows.
 TASK, NODES, LEAVES, TABLES, COUNTED, SMALL, LARGE, TABLE, BINS = 8, 9, 10, 11, 12, 13, 14, 15, 16
+PLACES = 17  # of a histogram that are looked at
 CHOOSING, COUNTING = 0, 1
 # Places in a node's row: rows, histogram (-1 for none), depth, sums, best cut, left child (0 for
 # a leaf), what its cut is.
@@ -46,7 +47,7 @@ def plant(work: Any, n: int, columns: int) -> None:
     for j in range(columns):
         work.won[j] = 0.0
     at[NODES], at[LEAVES], at[TABLES] = 1, 1, 1
-    clear(work.tables[0], columns, int(at[BINS]))
+    clear(work.tables[0], work.few, columns, int(at[BINS]))
     at[TASK], at[COUNTED], at[SMALL], at[LARGE], at[TABLE] = COUNTING, 0, 0, 0, 0
 
 
@@ -95,13 +96,13 @@ def _count(work: Any, limits: Any, columns: int, room: float) -> float:
     if last == node[small, STOP]:
         at[TASK] = CHOOSING
         if large != small:
-            subtract(work.tables[node[large, HELD]], table, columns, int(at[BINS]))
+            subtract(work.tables[node[large, HELD]], table, work.few, columns, int(at[BINS]))
             node[small, HELD] = at[TABLE]
             _look(work, limits, columns, large)
         else:
-            node[0, SUMS] = total(table[0], int(at[BINS]))
+            node[0, SUMS] = total(table[0], int(work.few[0]), int(at[BINS]))
         _look(work, limits, columns, small)
-        spent += 3.0 * CELL * columns * work.at[BINS]
+        spent += 3.0 * CELL * at[PLACES]
     return spent
 
 
@@ -117,7 +118,7 @@ def _look(work: Any, limits: Any, columns: int, i: int) -> None:
         return
     best, column = 0, 0
     for j in range(columns):
-        found = best_cut(table[j], int(work.at[BINS]) - 1, whole, how, work.sums)
+        found = best_cut(table[j], work.few[j], int(work.at[BINS]) - 1, whole, how, work.sums)
         if found > best:
             best, column = found, j
     node[i, BEST], node[i, COLUMN] = best, column
@@ -173,7 +174,7 @@ def _arrange(work: Any, limits: Any, columns: int, p: int) -> None:
     at[TASK], at[COUNTED], at[SMALL], at[LARGE] = COUNTING, 0, small, large
     at[TABLE] = at[TABLES]
     at[TABLES] += 1
-    clear(work.tables[at[TABLE]], columns, int(at[BINS]))
+    clear(work.tables[at[TABLE]], work.few, columns, int(at[BINS]))
 
 
 @kernel

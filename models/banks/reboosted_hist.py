@@ -16,6 +16,7 @@ from models.verbs import kernel
 
 LOW = 0xFFFFFFFF
 HALF = 30  # bits that the sum over all rows may fill in either half
+FEW = 8  # codes up to which each is looked at by itself
 INDEX = 127  # the low bits of a gain hold the place it was found at
 
 
@@ -46,26 +47,32 @@ def count_rows(table: Any, work: Any, span: Any, columns: int) -> None:
 
 
 @kernel
-def clear(table: Any, columns: int, bins: int) -> None:
-    """Put 0 everywhere."""
+def clear(table: Any, few: Ints, columns: int, bins: int) -> None:
+    """Put 0 in the first `bins` places of every column; of those with few codes, where they are.
+
+    few : (d,) codes of numbers where they are at most FEW, 0 where they are more; then come empty
+    places, and the last of `bins` for what is missing.
+    """
     for j in range(columns):
-        for b in range(bins):
+        for b in range(few[j] if few[j] > 0 else bins):
             table[j, b] = 0
+        table[j, bins - 1] = 0
 
 
 @kernel
-def subtract(table: Any, other: Any, columns: int, bins: int) -> None:
+def subtract(table: Any, other: Any, few: Ints, columns: int, bins: int) -> None:
     """Take a child's histogram from its parent's: its sibling's is left."""
     for j in range(columns):
-        for b in range(bins):
+        for b in range(few[j] if few[j] > 0 else bins - 1):
             table[j, b] -= other[j, b]
+        table[j, bins - 1] -= other[j, bins - 1]
 
 
 @kernel
-def total(table: Any, bins: int) -> int:
-    """Return the sum of one feature's first bins."""
-    found = 0
-    for b in range(bins):
+def total(table: Any, few: int, bins: int) -> int:
+    """Return the sum of one feature's places."""
+    found = int(table[bins - 1])
+    for b in range(few if few > 0 else bins - 1):
         found += table[b]
     return found
 
@@ -80,7 +87,7 @@ def left_of(table: Any, b: int, missing: int) -> int:
 
 
 @kernel
-def best_cut(bins: Any, missing: int, whole: int, how: Any, sums: Ints) -> int:
+def best_cut(bins: Any, few: int, missing: int, whole: int, how: Any, sums: Ints) -> int:
     """Return gain, bin and direction of the best cut of one feature, in one number; 0 for none.
 
     The gain G_l^2 / (H_l + lam) + G_r^2 / (H_r + lam) is a positive float, whose bits order as a
@@ -89,11 +96,14 @@ def best_cut(bins: Any, missing: int, whole: int, how: Any, sums: Ints) -> int:
     Parameters
     ----------
     bins : (64,) sums of one feature.
+    few : its codes where they are at most FEW, else 0.
     missing : the place of what is missing; all before it are codes of numbers.
     whole : the sum of all places.
     how : units of slope and hessian, lam, smallest hessian of a child.
     sums : (64,) scratch.
     """
+    if few > 0:
+        return int(_best_of_few(bins, few, missing, whole, how))
     running = 0
     for b in range(64):  # a fixed number is unrolled; sums beyond `missing` are stale
         running += bins[b]
@@ -108,21 +118,40 @@ def best_cut(bins: Any, missing: int, whole: int, how: Any, sums: Ints) -> int:
 
 
 @kernel
+def _best_of_few(bins: Any, few: int, missing: int, whole: int, how: Any) -> int:
+    """Do the same for few codes, one by one. Places between the last one and that of what is
+    missing would tell nothing new.
+    """
+    G, H = float(whole >> 32) * how[0], float(whole & LOW) * how[1]
+    running, best = 0, 0
+    for b in range(few):
+        running += bins[b]
+        best = max(best, int(_rank(running, G, H, how)) + (63 - b))
+        if bins[missing] != 0:
+            best = max(best, int(_rank(running + bins[missing], G, H, how)) + (63 - b) + 64)
+    return best if best > INDEX else 0
+
+
+@kernel
 def _best_bin(sums: Ints, missing: int, whole: int, how: Any, direction: int) -> int:
-    unit_g, unit_h, lam, least = how
-    G, H = float(whole >> 32) * unit_g, float(whole & LOW) * unit_h
+    G, H = float(whole >> 32) * how[0], float(whole & LOW) * how[1]
     best = 0
     # The last place leaves the right child nothing and is refused; it makes the vectors full.
     for b in range(missing + 1):
-        g = float(sums[b] >> 32) * unit_g
-        h = float(sums[b] & LOW) * unit_h
-        rest_g, rest_h = G - g, H - h
-        left, right = h + lam, rest_h + lam
-        gain = (g * g * right + rest_g * rest_g * left) / (left * right)
-        gain = gain if h >= least and rest_h >= least else 0.0
-        bits = (int(np.float64(gain).view(np.int64)) & ~INDEX) + (63 - b) + direction
-        best = max(best, bits)
+        best = max(best, int(_rank(sums[b], G, H, how)) + (63 - b) + direction)
     return best if best > INDEX else 0
+
+
+@kernel
+def _rank(left_sum: int, G: float, H: float, how: Any) -> int:
+    """Return the gain, as a whole number, of parting what sums up to `left_sum` from the rest."""
+    unit_g, unit_h, lam, least = how
+    g, h = float(left_sum >> 32) * unit_g, float(left_sum & LOW) * unit_h
+    rest_g, rest_h = G - g, H - h
+    left, right = h + lam, rest_h + lam
+    gain = (g * g * right + rest_g * rest_g * left) / (left * right)
+    gain = gain if h >= least and rest_h >= least else 0.0
+    return int(np.float64(gain).view(np.int64)) & ~INDEX
 
 
 @kernel

@@ -18,13 +18,14 @@ from models.banks.reboosted_grow import (
     LEAVES,
     LEFT,
     NODES,
+    PLACES,
     START,
     STOP,
     finish,
     grow,
     plant,
 )
-from models.banks.reboosted_hist import pack
+from models.banks.reboosted_hist import FEW, pack
 from models.banks.reboosted_leaves import replant
 from models.banks.reboosted_state import CODES, COVER, MISSING
 from models.banks.reboosted_walk import raise_prefix
@@ -99,7 +100,7 @@ def cost_of(plan: Any, pace: Any, k: int, m: int) -> float:
     n, columns = float(sample_size(plan, k, m)), float(pace.chosen[k])
     leaves = float(pace.leaves[k])
     rows = n * (COPY + columns * 0.4 * (1.0 + 0.4 * math.log2(leaves)) + 12.0)
-    scans = 2.0 * leaves * columns * float(bins_of(plan, k, int(n))) * 1.3
+    scans = 2.0 * leaves * float(pace.places[k]) * 1.3
     return rows + scans + m * 0.8 * float(plan.depth[k])
 
 
@@ -154,7 +155,7 @@ def begin(plan: Any, pace: Any, bins: Any, work: Any, now: Any) -> None:
     at[BINS] = bins_of(plan, k, int(at[ROWS]))
     at[WIDE] = pace.grown[k] % WIDE_EVERY == 0
     at[COLUMNS] = choose_columns(pace.gains[k, : plan.features[k]], pace.state, bins, work)
-    pace.chosen[k] = at[COLUMNS]
+    pace.chosen[k], pace.places[k] = at[COLUMNS], at[PLACES]
     pace.credit[k] -= 1.0
     pace.busy[k] = 1
     for place in range(8):
@@ -177,6 +178,7 @@ def choose_columns(gains: Vec, state: Any, bins: Any, work: Any) -> int:
     wide = work.at[WIDE] > 0 or not total > 0.0
     covered = 0.0
     columns = 0
+    work.at[PLACES] = 0
     for j in range(F):
         work.won[j] = gains[j]
     while not wide and columns < F and (covered < COVERED * total or columns < LEAST):
@@ -193,7 +195,11 @@ def choose_columns(gains: Vec, state: Any, bins: Any, work: Any) -> int:
         luck = not wide and uniform(state) < LUCK
         if (wide or luck or work.won[j] < 0.0) and _varies(bins, j):
             work.columns[columns] = j
-            work.narrow[columns] = work.at[BINS] < 64 and bins.counts[j] > 30
+            codes, whole = int(bins.counts[j]) + 1, int(work.at[BINS])
+            narrow = whole < CODES and codes > whole - 1
+            work.narrow[columns] = narrow
+            work.few[columns] = codes if codes <= FEW else 0
+            work.at[PLACES] += codes + 1 if codes <= FEW else whole
             columns += 1
     return columns
 

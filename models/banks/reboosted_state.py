@@ -83,6 +83,7 @@ class Work(NamedTuple):
     spare: NDArray[np.int32]  # (r,)
     columns: NDArray[np.uint64]  # (d,) chosen features
     narrow: Ints  # (d,) 1 where two codes share a bin
+    few: Ints  # (d,) codes of numbers where they are few, 0 elsewhere
     tables: NDArray[np.int64]  # (c, d, 64) histograms
     nodes: NDArray[np.int64]  # (M, 10) of the tree so far
     gains: Vec  # (M,) of its leaves, -1 where they cannot split
@@ -143,6 +144,7 @@ class Pace(NamedTuple):
     filled: Vec  # () running mean of how many columns of an event are there
     gains: Mat  # (K, d) of every feature, decayed
     chosen: Ints  # (K,) features of the last tree
+    places: Ints  # (K,) of its histograms that were looked at
     leaves: Ints  # (K,) of the last tree
     state: State  # () of the generator
 
@@ -248,7 +250,7 @@ def size(setup: Setup, d0: int, R: int) -> int:
     for each in setup.structures:
         M, r = 2 * each.leaves - 1, _rows(each, R)
         total += each.trees * (M * 8 + each.leaves * 4 * LANES) + M * 120
-        total += r * (d + 40) + _tables(each, d) * d * CODES * 8 + d * 24
+        total += r * (d + 40) + _tables(each, d) * d * CODES * 8 + d * 32
     return total
 
 
@@ -283,6 +285,7 @@ def _work(one: Structure, d: int, R: int) -> Work:
         spare=np.zeros(r, np.int32),
         columns=np.zeros(d, np.uint64),
         narrow=np.zeros(d, np.int64),
+        few=np.zeros(d, np.int64),
         tables=np.zeros((_tables(one, d), d, CODES), np.int64),
         nodes=np.zeros((M, 10), np.int64),
         gains=np.zeros(M),
@@ -337,6 +340,7 @@ def _pace(setup: Setup, d: int, seed: int) -> Pace:
         filled=np.zeros(()),
         gains=np.zeros((K, d)),
         chosen=np.full(K, d, np.int64),
+        places=np.full(K, d * CODES, np.int64),
         leaves=np.ones(K, np.int64),
         state=generator(seed),
     )

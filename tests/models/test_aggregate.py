@@ -8,7 +8,8 @@ import pytest
 from models import aggregate
 from models.calibrate import calibrate, calibration, mapped, served
 from models.losses import Logistic, Quantile, Squared
-from models.reboosted_event import Desk, Scale, answer, assess_scores, learn_stack, sharpness
+from models.reboosted_desk import Desk
+from models.reboosted_event import Scale, answer, assess_scores, learn_stack, sharpness
 from models.verbs import kernel
 from tests.naive.aggregate import Calibration, Stack, sigma
 

@@ -14,7 +14,8 @@ import pytest
 
 import models
 from models.banks.reboosted_regrow import cost_of, seen, set_pace
-from models.reboosted_event import LABEL_MOST, desk, forest_of, reading, room_for
+from models.reboosted_desk import desk, reading, room_for
+from models.reboosted_event import LABEL_MOST, forest_of
 
 SMALL = [
     {"trees": 6, "leaves": 8, "depth": 4, "least_rows": 200, "least_h": 1.0, "lam": 1.0},
@@ -86,12 +87,12 @@ def test_batches_do_not_show():
 
 def test_goes_on_from_mid_regrow():
     """Checkpoints taken at every step of a regrow and of making bins go on to the same bytes."""
-    X, y = (each[:6800] for each in stream(9000, d=30))
+    X, y = (each[:7950] for each in stream(9000, d=30))
     spec = {"bank": {"kind": "reboosted_trees", "structures": LARGE}, "loss": "logistic"}
     whole, parts, steps = models.build(spec, 30), models.build(spec, 30), set()
     models.learn_many(whole, X, y)
-    models.learn_many(parts, X[:6000], y[:6000])
-    for k in range(6000, 6800):
+    models.learn_many(parts, X[:6390], y[:6390])
+    for k in range(6390, 7950):
         models.learn_many(parts, X[k : k + 1], y[k : k + 1])
         step = (int(parts.works[0].at[0]), int(parts.bank.bins.at[0]))
         if step != (0, 0):

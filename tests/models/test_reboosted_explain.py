@@ -12,7 +12,9 @@ from models.banks.reboosted_bins import keys as keys_of
 from models.banks.reboosted_shap import explain_trees, sheet
 from models.banks.reboosted_state import Trees
 from models.explain import explain_many, gains
-from models.reboosted_event import LINES, desk, score_lines
+from models.linear_filters import mean_power
+from models.reboosted_desk import LINES, desk
+from models.reboosted_event import score_lines
 from models.reboosted_explain import explain_lines, export_trees, linear
 from tests.models.test_reboosted import LOSSES, SMALL, build, learned, plainly, stream
 from tests.naive.shapley import expected, shapley
@@ -278,7 +280,7 @@ def test_gains_put_what_matters_first():
                 p, q = covers[left] / covers[0], covers[right] / covers[0]
                 told[j] += p * q / (p + q) * (values[left] - values[right]) ** 2
 
-    lines = linear(booster).lines[:2] @ np.sqrt(booster.linear.power)
+    lines = linear(booster).lines[:2] @ np.sqrt(mean_power(booster.linear))
     np.testing.assert_allclose(found, told + np.r_[lines**2, np.zeros(5)], rtol=1e-9)
     assert set(np.argsort(-found)[:3]) == {0, 1, 2}
 
