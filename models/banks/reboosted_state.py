@@ -340,7 +340,7 @@ def _pace(setup: Setup, d: int, seed: int) -> Pace:
         filled=np.zeros(()),
         gains=np.zeros((K, d)),
         chosen=np.full(K, d, np.int64),
-        places=np.full(K, d * CODES, np.int64),
+        places=np.full(K, d * CODES // 2, np.int64),
         leaves=np.ones(K, np.int64),
         state=generator(seed),
     )
