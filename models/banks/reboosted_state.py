@@ -27,7 +27,7 @@ MOST_CUTS = CODES - 3  # halved, the codes of numbers still leave one for what i
 LAGS = 5  # decayed means of labels that stand beside the features
 BLOCK_EVENTS = 8192  # the window is a multiple of this
 SAMPLE = 8192  # rows kept as they are, evenly over the window: where new bins come from
-TABLES = 1 << 24  # bytes for the histograms of one tree; beyond it, leaves that cannot split
+TABLES = 8  # part of a class's memory for the histograms of a tree; leaves beyond it cannot split
 FEATURES = (1 << 15) - 1 - LAGS  # a node has 16 bits for a feature and for where missing goes
 
 
@@ -217,7 +217,7 @@ def bank(setup: Setup, d0: int, seed: int) -> Reboosted:
 def works(setup: Setup, plan: Plan, d0: int) -> tuple[Work, ...]:
     """Return K works at rest; they stand beside the bank, because few kernels need them."""
     R = int(plan.window.max())
-    return tuple(_work(each, d0 + LAGS, R) for each in setup.structures)
+    return tuple(_work(setup, each, d0 + LAGS, R) for each in setup.structures)
 
 
 def fitting(setup: Setup, d0: int) -> int:
@@ -250,7 +250,7 @@ def size(setup: Setup, d0: int, R: int) -> int:
     for each in setup.structures:
         M, r = 2 * each.leaves - 1, _rows(each, R)
         total += each.trees * (M * 8 + each.leaves * 4 * LANES) + M * 120
-        total += r * (d + 40) + _tables(each, d) * d * CODES * 8 + d * 32
+        total += r * (d + 40) + _tables(setup, each, d) * d * CODES * 8 + d * 32
     return total
 
 
@@ -260,8 +260,9 @@ def _rows(one: Structure, R: int) -> int:
     return min(max(one.least_rows, int(one.part * m)), m)
 
 
-def _tables(one: Structure, d: int) -> int:
-    return max(2, min(one.leaves, TABLES // (d * CODES * 8)))
+def _tables(setup: Setup, one: Structure, d: int) -> int:
+    room = setup.memory // setup.classes // TABLES
+    return max(2, min(one.leaves, room // (d * CODES * 8)))
 
 
 def _trees(one: Structure) -> Trees:
@@ -271,7 +272,7 @@ def _trees(one: Structure) -> Trees:
     return Trees(nodes, rows)
 
 
-def _work(one: Structure, d: int, R: int) -> Work:
+def _work(setup: Setup, one: Structure, d: int, R: int) -> Work:
     r, M = _rows(one, R), 2 * one.leaves - 1
     return Work(
         at=np.zeros(20, np.int64),
@@ -286,7 +287,7 @@ def _work(one: Structure, d: int, R: int) -> Work:
         columns=np.zeros(d, np.uint64),
         narrow=np.zeros(d, np.int64),
         few=np.zeros(d, np.int64),
-        tables=np.zeros((_tables(one, d), d, CODES), np.int64),
+        tables=np.zeros((_tables(setup, one, d), d, CODES), np.int64),
         nodes=np.zeros((M, 10), np.int64),
         gains=np.zeros(M),
         cuts=np.zeros(M, np.int64),
