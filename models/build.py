@@ -272,7 +272,7 @@ def _same(
     if array.dtype != template.dtype or array.shape != template.shape:
         raise ModelError(
             f"arrays: {name!r} is {array.dtype} {array.shape}, "
-            f"not {template.dtype} {template.shape}"
+            f"not {template.dtype} {template.shape}; take those of the same specification and build"
         )
     return array
 

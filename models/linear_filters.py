@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.types import Ints, Mat, Vec
+from models.types import PLACE, Ints, Mat, Vec
 from models.verbs import kernel, learning_only
 
-PLACE = np.uint64  # a kernel that names NumPy counts references
 LEARNERS = 2
 START = (1.0, 10.0)  # variance of a weight before its input has told anything; drift ends there
 DRIFT = (1e-6, 3e-4)  # added to it with every event that has the input
@@ -58,7 +57,7 @@ class Row(NamedTuple):
     negative makes faster loops.
     """
 
-    runs: Any  # (d + 4,) uint64, where each run of columns begins and ends; after the last, d
+    runs: Any  # (d + 4,) uint64, where each run of columns begins and ends; then d or more
     values: Vec  # (d,) numbers
     distances: Vec  # (d,) from the mean; of names 0
     active: Ints  # (1,) inputs that are not 0
@@ -229,7 +228,7 @@ def attribute(filters: LinearFilters, i: int, row: Row) -> None:
 @kernel
 def learn_columns(filters: LinearFilters, row: Row) -> None:
     """Move what is known of the columns that are there towards row.values."""
-    _age(filters)
+    _freshen(filters)
     d, fresh = PLACE(row.values.shape[0]), float(filters.fresh[()])
     for i in range(LEARNERS):
         attribute(filters, i, row)
@@ -251,13 +250,13 @@ def learn_columns(filters: LinearFilters, row: Row) -> None:
             filters.mean[j] = mean + rate * off
             filters.variance[j] = variance + rate * ((1.0 - rate) * off * off - variance)
         r += 2
+    filters.age[()] += 1.0
 
 
 @kernel
-def _age(filters: LinearFilters) -> None:
-    """Count an event, and let it count for more than those before in sums that fade."""
-    filters.age[()] += 1.0
-    if filters.age[()] * RECENT > 1.0:
+def _freshen(filters: LinearFilters) -> None:
+    """Let the next event count for more than those before in sums that fade."""
+    if (filters.age[()] + 1.0) * RECENT > 1.0:
         filters.fresh[()] /= 1.0 - RECENT
     if filters.fresh[()] > FRESHEST:
         for i in range(LEARNERS):

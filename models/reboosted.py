@@ -43,6 +43,7 @@ from models.reboosted_event import (
     Scale,
     answer,
     assess_scores,
+    count_columns,
     forest_of,
     grow_trees,
     insert,
@@ -63,7 +64,6 @@ from models.reboosted_event import (
     sharpness,
     tame,
     unit_of,
-    weigh_row,
 )
 from models.types import WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, floats
 from models.verbs import encode_labels, kernel, value
@@ -257,7 +257,7 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat) -> None:
                 calibrate(map_, mixed, 0.5 + 0.5 * y, w)
             learn_scale(scale, loss, y, kind, t, float(a.z[0]))
             insert(window, bins, a, t, y, w)
-            weigh_row(pace, a, t)
+            count_columns(pace, a, t)
             learn_lags(lags, plan.lag_rates, y, kind)
             pace.time[()] = t + 1
             if schedule(plan, pace, window, bins, a.sizes):
@@ -281,7 +281,7 @@ def _finish(bank: Any, works: Any, loss: Any, unit: float) -> None:
     pace, bins, t = bank.pace, bank.bins, int(bank.pace.time[()])
     for k in range(pace.busy.shape[0]):
         while pace.busy[k] > 0:
-            regrow(bank, works[k], loss, unit, (k, t))
+            regrow(bank, works[k], loss, unit, (k, t, 0.0))
     while bins.at[0] != BINNED:
         rebin(bins, bank.window.codes, t, pace.busy)
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from models.banks.reboosted_state import LANES
-from models.linear_filters import LEARNERS, PLACE, blank_row
-from models.types import Ints, Mat, Vec
+from models.linear_filters import LEARNERS, blank_row
+from models.types import PLACE, Ints, Mat, Vec
 from models.verbs import kernel
 
 LINES = LEARNERS + 1  # scores that come of no trees: the linear learners', and the last label

@@ -313,8 +313,8 @@ def learn_lines(filters: Any, loss: Any, y: float, w: float, link: int, scale: A
 
 
 @inlined
-def weigh_row(pace: Any, a: Any, t: int) -> None:
-    """Note how many columns event t, as it is laid out in a, has."""
+def count_columns(pace: Any, a: Any, t: int) -> None:
+    """Note how many columns event t, as it is laid out in a, has: the lags count."""
     here = float(present(a.runs, pace.gains.shape[1]))
     pace.filled[()] += max(1.0 / (t + 1.0), 1e-3) * (here - pace.filled[()])
 
@@ -376,10 +376,10 @@ def grow_trees(bank: Any, works: Any, loss: Any, unit: float, mean: float) -> No
             bank.y0[k] = origin(link, float(t), total)
             bank.window.prefix[k, (t - 1) % R] = bank.y0[k]
         elif pace.busy[k] > 0 or (ready and pace.credit[k] >= 1.0):
-            work = works[k]
+            work, spent = works[k], 0.0
             if pace.busy[k] == 0:
-                begin(bank.plan, pace, bins, work, (k, t, R))
-            regrow(bank, work, loss, unit, (k, t))
+                spent = begin(bank.plan, pace, bins, work, (k, t, R))
+            regrow(bank, work, loss, unit, (k, t, spent))
 
 
 @kernel

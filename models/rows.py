@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple, NoReturn
@@ -202,13 +203,17 @@ def check_rows(rows: Any) -> None:
     Raises
     ------
     ModelError
-        For a single row, a text, and what cannot be counted, such as a generator.
+        For a single row, a text, what cannot be counted, such as a generator, and a DataFrame with
+        a column twice.
     """
     if hasattr(rows, "columns"):
+        for name, count in Counter(rows.columns).items():
+            if count > 1:
+                raise ModelError(f"rows: column {name!r} stands twice; rename or drop one")
         return
     if isinstance(rows, Mapping):
         raise ModelError("rows: one dict where a list of them belongs; pass [row], or call ..._one")
-    if not (isinstance(rows, list | tuple) or hasattr(rows, "__array__")):
+    if not (isinstance(rows, list | tuple) or getattr(rows, "ndim", 0) > 0):
         kind = type(rows).__name__
         raise ModelError(f"rows: a {kind} is no list of dicts; pass a list, or a DataFrame")
 

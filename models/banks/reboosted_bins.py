@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from models.banks.reboosted_state import CODES, LAGS, MISSING, MOST_CUTS, Keys
-from models.types import Ints, Mat, Vec
+from models.types import PLACE, Ints, Mat, Vec
 from models.verbs import inlined, kernel
 
 LARGEST = 2147483647  # the key of what is missing
@@ -22,7 +22,6 @@ BIGGEST = 3e38  # numbers beyond count as this
 IDLE, WANTED, CUTTING, CODING = 0, 1, 2, 3
 EDGES_AN_EVENT = 3  # features whose edges are made in one event: up to 0.6 ms each
 CODED_AN_EVENT = 1 << 20  # codes that are replaced in one event
-PLACE = np.uint64  # a kernel that names NumPy counts references
 STRIDE = 16  # keys that are looked at together, where most are missing
 FIRST = 100  # events before the first bins
 EVERY = 100_000  # events from one making of bins to the next, once they are as many

@@ -22,11 +22,12 @@ from models.banks.reboosted_hist import (
     subtract,
     total,
 )
+from models.banks.reboosted_state import CODES
 from models.verbs import kernel
 
 # Places in Work.at from 8 on, while a tree grows.
 TASK, NODES, LEAVES, TABLES, COUNTED, SMALL, LARGE, TABLE, BINS = 8, 9, 10, 11, 12, 13, 14, 15, 16
-PLACES = 17  # of a histogram that are looked at
+PLACES = 17  # of a histogram that are looked at, or the time of so many
 CHOOSING, COUNTING = 0, 1
 # Places in a node's row: rows, histogram (-1 for none), depth, sums, best cut, left child (0 for
 # a leaf), what its cut is.
@@ -47,7 +48,7 @@ def plant(work: Any, n: int, columns: int) -> None:
     for j in range(columns):
         work.won[j] = 0.0
     at[NODES], at[LEAVES], at[TABLES] = 1, 1, 1
-    clear(work.tables[0], work.few, columns, int(at[BINS]))
+    clear(work.tables[0], int(work.starts[columns]))
     at[TASK], at[COUNTED], at[SMALL], at[LARGE], at[TABLE] = COUNTING, 0, 0, 0, 0
 
 
@@ -96,11 +97,11 @@ def _count(work: Any, limits: Any, columns: int, room: float) -> float:
     if last == node[small, STOP]:
         at[TASK] = CHOOSING
         if large != small:
-            subtract(work.tables[node[large, HELD]], table, work.few, columns, int(at[BINS]))
+            subtract(work.tables[node[large, HELD]], table, int(work.starts[columns]))
             node[small, HELD] = at[TABLE]
             _look(work, limits, columns, large)
         else:
-            node[0, SUMS] = total(table[0], int(work.few[0]), int(at[BINS]))
+            node[0, SUMS] = total(work.packed, int(node[0, STOP]))
         _look(work, limits, columns, small)
         spent += 3.0 * CELL * at[PLACES]
     return spent
@@ -118,7 +119,8 @@ def _look(work: Any, limits: Any, columns: int, i: int) -> None:
         return
     best, column = 0, 0
     for j in range(columns):
-        found = best_cut(table[j], work.few[j], int(work.at[BINS]) - 1, whole, how, work.sums)
+        first, missing = int(work.starts[j]), int(work.starts[j + 1] - work.starts[j]) - 1
+        found = best_cut(table[first : first + CODES], missing, whole, how, work.sums)
         if found > best:
             best, column = found, j
     node[i, BEST], node[i, COLUMN] = best, column
@@ -131,11 +133,12 @@ def _split(work: Any, limits: Any, columns: int, p: int) -> float:
     """Split leaf p at its best cut; say which child's histogram is to be counted, if one is."""
     node, at = work.nodes, work.at
     column, best = int(node[p, COLUMN]), int(node[p, BEST])
-    b, missing = 63 - (best & 63), int(work.at[BINS]) - 1
+    first, b = int(work.starts[column]), 63 - (best & 63)
+    missing = int(work.starts[column + 1]) - first - 1
     leftwards = (best & 64) > 0
-    table = work.tables[node[p, HELD]]
-    left = left_of(table[column], b, missing if leftwards else -1)
-    if table[column, missing] == 0:
+    bins = work.tables[node[p, HELD]][first:]
+    left = left_of(bins, b, missing if leftwards else -1)
+    if bins[missing] == 0:
         leftwards = (left & LOW) * 2 >= (int(node[p, SUMS]) & LOW)
     middle = _part(work, node[p], (column, b, missing if leftwards else -1, columns))
     a = int(at[NODES])
@@ -174,7 +177,7 @@ def _arrange(work: Any, limits: Any, columns: int, p: int) -> None:
     at[TASK], at[COUNTED], at[SMALL], at[LARGE] = COUNTING, 0, small, large
     at[TABLE] = at[TABLES]
     at[TABLES] += 1
-    clear(work.tables[at[TABLE]], work.few, columns, int(at[BINS]))
+    clear(work.tables[at[TABLE]], int(work.starts[columns]))
 
 
 @kernel

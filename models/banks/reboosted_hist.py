@@ -37,57 +37,50 @@ def pack(work: Any, n: int) -> None:
 
 @kernel
 def count_rows(table: Any, work: Any, span: Any, columns: int) -> None:
-    """Add the rows order[first:last] to a histogram table (d, 64), in the first columns."""
+    """Add the rows order[first:last] to a histogram, a table (cells,) of all columns."""
     first, last = span
+    starts = work.starts
     for i in range(first, last):
         r = work.order[i]
         codes, packed = work.codes[r * columns : (r + 1) * columns], work.packed[r]
         for j in range(columns):
-            table[j, codes[j]] += packed
+            table[starts[j] + codes[j]] += packed
 
 
 @kernel
-def clear(table: Any, few: Ints, columns: int, bins: int) -> None:
-    """Put 0 in the first `bins` places of every column; of those with few codes, where they are.
-
-    few : (d,) codes of numbers where they are at most FEW, 0 where they are more; then come empty
-    places, and the last of `bins` for what is missing.
-    """
-    for j in range(columns):
-        for b in range(few[j] if few[j] > 0 else bins):
-            table[j, b] = 0
-        table[j, bins - 1] = 0
+def clear(table: Any, cells: int) -> None:
+    """Put 0 in the cells of all columns."""
+    for i in range(cells):
+        table[i] = 0
 
 
 @kernel
-def subtract(table: Any, other: Any, few: Ints, columns: int, bins: int) -> None:
+def subtract(table: Any, other: Any, cells: int) -> None:
     """Take a child's histogram from its parent's: its sibling's is left."""
-    for j in range(columns):
-        for b in range(few[j] if few[j] > 0 else bins - 1):
-            table[j, b] -= other[j, b]
-        table[j, bins - 1] -= other[j, bins - 1]
+    for i in range(cells):
+        table[i] -= other[i]
 
 
 @kernel
-def total(table: Any, few: int, bins: int) -> int:
-    """Return the sum of one feature's places."""
-    found = int(table[bins - 1])
-    for b in range(few if few > 0 else bins - 1):
-        found += table[b]
+def total(packed: Ints, n: int) -> int:
+    """Return the sum of n rows."""
+    found = 0
+    for i in range(n):
+        found += packed[i]
     return found
 
 
 @kernel
-def left_of(table: Any, b: int, missing: int) -> int:
-    """Return the sum of the bins up to b, and of those that are missing (-1 for none)."""
+def left_of(bins: Any, b: int, missing: int) -> int:
+    """Return the sum of one feature's bins up to b, and of those missing (-1 for none)."""
     found = 0
     for c in range(b + 1):
-        found += table[c]
-    return found + (table[missing] if missing >= 0 else 0)
+        found += bins[c]
+    return found + (bins[missing] if missing >= 0 else 0)
 
 
 @kernel
-def best_cut(bins: Any, few: int, missing: int, whole: int, how: Any, sums: Ints) -> int:
+def best_cut(bins: Any, missing: int, whole: int, how: Any, sums: Ints) -> int:
     """Return gain, bin and direction of the best cut of one feature, in one number; 0 for none.
 
     The gain G_l^2 / (H_l + lam) + G_r^2 / (H_r + lam) is a positive float, whose bits order as a
@@ -95,17 +88,16 @@ def best_cut(bins: Any, few: int, missing: int, whole: int, how: Any, sums: Ints
 
     Parameters
     ----------
-    bins : (64,) sums of one feature.
-    few : its codes where they are at most FEW, else 0.
+    bins : (64,) sums of one feature, and of those after it.
     missing : the place of what is missing; all before it are codes of numbers.
     whole : the sum of all places.
     how : units of slope and hessian, lam, smallest hessian of a child.
     sums : (64,) scratch.
     """
-    if few > 0:
-        return int(_best_of_few(bins, few, missing, whole, how))
+    if missing <= FEW:
+        return int(_best_of_few(bins, missing, whole, how))
     running = 0
-    for b in range(64):  # a fixed number is unrolled; sums beyond `missing` are stale
+    for b in range(64):  # a fixed number is unrolled; sums beyond `missing` are another's
         running += bins[b]
         sums[b] = running
     lost = bins[missing]
@@ -118,13 +110,11 @@ def best_cut(bins: Any, few: int, missing: int, whole: int, how: Any, sums: Ints
 
 
 @kernel
-def _best_of_few(bins: Any, few: int, missing: int, whole: int, how: Any) -> int:
-    """Do the same for few codes, one by one. Places between the last one and that of what is
-    missing would tell nothing new.
-    """
+def _best_of_few(bins: Any, missing: int, whole: int, how: Any) -> int:
+    """Do the same for few codes, one by one."""
     G, H = float(whole >> 32) * how[0], float(whole & LOW) * how[1]
     running, best = 0, 0
-    for b in range(few):
+    for b in range(missing):
         running += bins[b]
         best = max(best, int(_rank(running, G, H, how)) + (63 - b))
         if bins[missing] != 0:

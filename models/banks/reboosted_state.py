@@ -27,7 +27,8 @@ MOST_CUTS = CODES - 3  # halved, the codes of numbers still leave one for what i
 LAGS = 5  # decayed means of labels that stand beside the features
 BLOCK_EVENTS = 8192  # the window is a multiple of this
 SAMPLE = 8192  # rows kept as they are, evenly over the window: where new bins come from
-TABLES = 8  # part of a class's memory for the histograms of a tree; leaves beyond it cannot split
+TABLES = 1 << 24  # most bytes for the histograms of a tree; leaves beyond it cannot split
+TABLES_PART = 8  # and they take no more than this part of a class's memory
 FEATURES = (1 << 15) - 1 - LAGS  # a node has 16 bits for a feature and for where missing goes
 
 
@@ -83,8 +84,8 @@ class Work(NamedTuple):
     spare: NDArray[np.int32]  # (r,)
     columns: NDArray[np.uint64]  # (d,) chosen features
     narrow: Ints  # (d,) 1 where two codes share a bin
-    few: Ints  # (d,) codes of numbers where they are few, 0 elsewhere
-    tables: NDArray[np.int64]  # (c, d, 64) histograms
+    starts: NDArray[np.uint64]  # (d + 1,) first cell of every chosen column in a histogram
+    tables: NDArray[np.int64]  # (c, 64 d) histograms
     nodes: NDArray[np.int64]  # (M, 10) of the tree so far
     gains: Vec  # (M,) of its leaves, -1 where they cannot split
     cuts: Ints  # (M,) its nodes as the window is walked
@@ -141,7 +142,7 @@ class Pace(NamedTuple):
     losses: Mat  # (K, E) decayed loss of every leaf learner's score
     slopes: Vec  # (K,) running mean of squared slopes
     squares: Vec  # (K,) sum of them since AdaGrad's sums last took it
-    filled: Vec  # () running mean of how many columns of an event are there
+    filled: Vec  # () running mean of how many columns of an event are there, lags included
     gains: Mat  # (K, d) of every feature, decayed
     chosen: Ints  # (K,) features of the last tree
     places: Ints  # (K,) of its histograms that were looked at
@@ -233,12 +234,20 @@ def fitting(setup: Setup, d0: int) -> int:
     for R in range(most, 0, -BLOCK_EVENTS):
         if size(setup, d0, R) <= memory:
             return R
-    least = setup.classes * size(setup, d0, min(BLOCK_EVENTS, most)) // 1_000_000 + 1
     whose = f" for each of {setup.classes} classes" if setup.classes > 1 else ""
     raise ModelError(
         f"bank.max_memory: {setup.memory / 1e6:g} MB hold no window of {BLOCK_EVENTS} events of "
-        f"{d0} features{whose}; give {least} or more, fewer features, or bank linear"
+        f"{d0} features{whose}; give {_enough(setup, d0)} or more, fewer features, or bank linear"
     )
+
+
+def _enough(setup: Setup, d0: int) -> int:
+    """Return the megabytes that hold the shortest window: more of them have larger histograms."""
+    R, told = min(BLOCK_EVENTS, setup.events), setup
+    while setup.classes * size(told, d0, R) > told.memory:
+        needed = setup.classes * size(told, d0, R)
+        told = setup._replace(memory=(needed // 1_000_000 + 1) * 1_000_000)
+    return told.memory // 1_000_000
 
 
 def size(setup: Setup, d0: int, R: int) -> int:
@@ -261,7 +270,7 @@ def _rows(one: Structure, R: int) -> int:
 
 
 def _tables(setup: Setup, one: Structure, d: int) -> int:
-    room = setup.memory // setup.classes // TABLES
+    room = min(TABLES, setup.memory // setup.classes // TABLES_PART)
     return max(2, min(one.leaves, room // (d * CODES * 8)))
 
 
@@ -286,8 +295,8 @@ def _work(setup: Setup, one: Structure, d: int, R: int) -> Work:
         spare=np.zeros(r, np.int32),
         columns=np.zeros(d, np.uint64),
         narrow=np.zeros(d, np.int64),
-        few=np.zeros(d, np.int64),
-        tables=np.zeros((_tables(setup, one, d), d, CODES), np.int64),
+        starts=np.zeros(d + 1, np.uint64),
+        tables=np.zeros((_tables(setup, one, d), d * CODES), np.int64),
         nodes=np.zeros((M, 10), np.int64),
         gains=np.zeros(M),
         cuts=np.zeros(M, np.int64),

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -225,11 +226,18 @@ def test_memory_is_bounded(megabytes):
     assert events == 262_144 or size > 0.8 * megabytes * 1e6
 
 
-def test_too_little_memory_is_refused():
-    """The refusal names field, value and remedy."""
-    spec = {"bank": {"kind": "reboosted_trees", "max_memory": 5}, "loss": "logistic"}
-    with pytest.raises(models.ModelError, match=r"bank.max_memory: 5 MB .* give \d+ or more"):
-        models.build(spec, 54)
+@pytest.mark.parametrize(("d", "m"), [(54, 1), (54, 7), (1000, 1)])
+def test_too_little_memory_is_refused(d, m):
+    """The refusal names field, value and remedy; what it tells to give is enough, and no more."""
+    bank = {"kind": "reboosted_trees", "max_memory": 5}
+    spec = {"bank": bank, "loss": "logistic"} | ({"multiclass": "one_vs_rest"} if m > 1 else {})
+    with pytest.raises(models.ModelError, match=r"bank.max_memory: 5 MB ") as refused:
+        models.build(spec, d, m)
+    told = int(re.search(r"give (\d+) or more", str(refused.value))[1])
+
+    with pytest.raises(models.ModelError):
+        models.build({**spec, "bank": {**bank, "max_memory": told - 1}}, d, m)
+    models.build({**spec, "bank": {**bank, "max_memory": told}}, d, m)
 
 
 @pytest.mark.parametrize("rule", ["gentle", "oza_bag", "latent"])

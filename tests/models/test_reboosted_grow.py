@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from models.banks import reboosted_bins as bins
 from models.banks.reboosted_grow import finish, grow, plant
-from models.banks.reboosted_hist import FEW, pack
-from models.banks.reboosted_regrow import BINS
+from models.banks.reboosted_hist import pack
+from models.banks.reboosted_regrow import BINS, WIDE, choose_columns, copy_codes
 from models.banks.reboosted_state import STRUCTURES, Setup, bank, works
 from models.banks.reboosted_walk import raise_prefix, walk
 from tests.naive import reboosted as naive
@@ -42,22 +42,35 @@ def data(n, d, gone, most):
     return codes, g, r.uniform(0.5, 1.5, size=n)
 
 
+def copy(codes, most, bins_, empty, work):
+    """Let a tree choose all columns, of so many codes, and copy the rows."""
+    n, d = codes.shape
+    b = empty.bins
+    b.counts[:d], b.lost[:d], b.lowest[:d], b.highest[:d] = most - 1, 1, 0, 1
+    work.at[BINS], work.at[WIDE] = bins_, 1
+    assert choose_columns(np.zeros(d), empty.pace.state, b, work) == d
+    whole = int(work.starts[d]) == d * 64
+    for i in range(n):
+        copy_codes(codes[i], work, whole, work.codes[i * d : (i + 1) * d])
+
+
 @pytest.mark.parametrize(("leaves", "depth"), [(2, 1), (8, 3), (12, 6)])
 @pytest.mark.parametrize("gone", [0.0, 0.2])
 @pytest.mark.parametrize("room", [1e9, 200.0])
-@pytest.mark.parametrize("most", [12, 3, 1])
-def test_tree_is_its_twin(leaves, depth, gone, room, most):
-    """Best-first growth on histograms, in one go or in pieces, of many codes or of few, finds the
-    cuts that trying all finds; what stood in the histograms before does not matter.
+@pytest.mark.parametrize(
+    ("most", "bins_"), [(1, 64), (2, 32), (8, 64), (9, 64), (12, 32), (31, 32), (32, 32), (50, 32)]
+)
+def test_tree_is_its_twin(leaves, depth, gone, room, most, bins_):
+    """Best-first growth on histograms, in one go or in pieces, of many codes, of few or halved,
+    finds the cuts that trying all finds; what stood in the histograms before does not matter.
     """
     n, d = 120, 3
     codes, g, h = data(n, d, gone, most)
     empty, work = made(leaves, depth, n, d)
     work.tables[:] = (7 << 32) + 7
-    work.few[:d] = most if most <= FEW else 0
-    work.codes[: n * d], work.slopes[:n], work.bends[:n] = codes.ravel(), g, h
+    copy(codes, most, bins_, empty, work)
+    work.slopes[:n], work.bends[:n] = g, h
     work.scale[0], work.scale[1] = abs(g).max(), h.max()
-    work.columns[:d], work.at[BINS] = np.arange(d), 64
     pack(work, n)
     plant(work, n, d)
     while not grow(work, limits(empty.plan), d, room)[1]:
@@ -66,7 +79,8 @@ def test_tree_is_its_twin(leaves, depth, gone, room, most):
     said = np.zeros(n)
     raise_prefix(work, depth, np.hstack([codes, np.zeros((n, 5), np.uint8)]), said)
 
-    expected = naive.grow(codes, g, h, leaves, depth, (1.5, 2.0), 0.12)
+    halved = np.where(codes < naive.MISSING, codes >> (most > bins_ - 1), naive.MISSING)
+    expected = naive.grow(halved, g, h, leaves, depth, (1.5, 2.0), 0.12)
     assert said == pytest.approx(expected, abs=1e-6)
 
 
@@ -115,10 +129,9 @@ def test_walks_agree():
     for _ in range(20):
         bins.rebin(empty.bins, empty.window.codes, n, empty.pace.busy)
     codes = empty.window.codes[:n]
-    work.codes[: n * d] = codes[:, :d].ravel()
+    copy(codes[:, :d], 62, 64, empty, work)
     work.slopes[:n], work.bends[:n] = np.nan_to_num(X[:, 0]) + r.normal(size=n), 1.0
     work.scale[0], work.scale[1] = abs(work.slopes[:n]).max(), 1.0
-    work.columns[:d], work.at[BINS] = np.arange(d), 64
     pack(work, n)
     plant(work, n, d)
     assert grow(work, limits(empty.plan), d, 1e9)[1]

@@ -64,6 +64,21 @@ def test_frame_is_read_like_dicts():
     assert same.categories == table.categories
 
 
+def test_a_column_that_stands_twice_is_refused():
+    """Nobody can tell which of the two is meant."""
+    frame = Frame(n=[1.0], m=[2.0])
+    frame.columns = ["n", "m", "n"]
+    with pytest.raises(ModelError, match="rows: column 'n' stands twice; rename or drop one"):
+        tabulate(SCHEMA, frame)
+
+
+@pytest.mark.parametrize("rows", [3, np.array(3), "ab", (x for x in ())])
+def test_what_are_no_rows_is_refused(rows):
+    """The sentence says what belongs there."""
+    with pytest.raises(ModelError, match=r"rows: a \w+ is no list of dicts; pass a list"):
+        tabulate(SCHEMA, rows)
+
+
 def test_no_rows_make_an_empty_table():
     """Shapes say how many features there are even when there is no event."""
     table = tabulate(SCHEMA, [])
