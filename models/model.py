@@ -406,7 +406,7 @@ class Model:
             B dicts, or a DataFrame.
         label
             Of several classes the one whose score is meant; the predicted one of each event where
-            left out.
+            left out. Two classes have one score, that of the positive one.
 
         Raises
         ------
@@ -414,10 +414,13 @@ class Model:
             For a bank whose scores cannot be explained, and a label that there is none of.
         """
         found = self.explain_table(self._tabulate(rows))
+        if label is not None:
+            if self.task == "regression":
+                raise ModelError("label: a regression has one score, of no label; leave it out")
+            (chosen,) = self._encode_labels([label]).astype(np.int64)
         if self.task != "multiclass":
             return [one for (one,) in found]
         if label is not None:
-            (chosen,) = self._encode_labels([label]).astype(np.int64)
             return [each[chosen] for each in found]
         scores = np.array([[one.score for one in each] for each in found])
         return [

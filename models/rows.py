@@ -190,6 +190,11 @@ def _kind(name: Any, value: Any, place: str) -> str:
     if why := check_name(name):
         raise ModelError(f"features{place}: the name {name!r:.60} {why}")
     kind = infer(plain(value))
+    if kind is None and hasattr(value, "isoformat"):
+        raise ModelError(
+            f"features.{name}{place}: {value!r} is a date or time, which is never inferred; "
+            f'declare it: features={{"{name}": "datetime", "*": "auto"}}'
+        )
     if kind is None:
         raise ModelError(
             f"features.{name}{place}: {value!r} has no kind; pass a number, true, false or a text"

@@ -102,6 +102,8 @@ def check_name(name: object) -> str | None:
     """
     if not isinstance(name, str):
         return "is no text; rename it to one"
+    if name in ("", REST):
+        return "cannot be a feature's: it must not be empty, and '*' stands for others; rename it"
     if len(name) > LONGEST or any(letter in '"\\' or letter < " " for letter in name):
         return (
             f"cannot be a feature's: at most {LONGEST} characters, without quotes, "

@@ -132,7 +132,7 @@ def build(parts: Parts) -> FastAPI:
     app.add_middleware(Observed, metrics=parts.metrics, paths=paths)
     problems.install(app)
     app.add_exception_handler(405, wrong_method)
-    openapi.install(app, parts.settings)
+    openapi.install(app, parts.settings, parts.follower.current)
     return app
 
 

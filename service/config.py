@@ -186,7 +186,8 @@ class Features(Section):
     )
     unknown: Literal["refuse", "ignore"] = Field(
         default="refuse",
-        description="What happens to an event with a feature the schema does not know.",
+        description="What happens to an event with a feature the schema does not know; where "
+        "features may join, `'*': auto`, none is refused.",
     )
 
     @field_validator("columns", mode="before")

@@ -1,5 +1,6 @@
 """The OpenAPI document; `/predict` is described from the very types that decode it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -7,9 +8,10 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from models.labels import Labels, labels
-from models.schema import checked
+from models.schema import Schema, checked
 from service.config import Settings
 from service.events import Decoder
+from service.follower import Served
 from service.prediction import LEAST, MOST, Answer, Answers, Door, Interval, Prediction, Stamp
 from service.problems import MEDIA_TYPE, Problem
 
@@ -55,18 +57,25 @@ NO_IMPORTANCE = NOT_READY | {
 }
 
 
-def install(app: FastAPI, settings: Settings) -> None:
-    """Serve this document instead of the framework's own."""
+def install(app: FastAPI, settings: Settings, current: Callable[[], Served | None]) -> None:
+    """Serve this document instead of the framework's own; its features are those of the model that
+    answers, `current`, of which some may have been inferred.
+    """
+    configured = checked(settings.features.columns)
+    described: dict[str, Schema] = {}
 
     def document() -> dict[str, Any]:
-        app.openapi_schema = app.openapi_schema or describe(app, settings)
+        served = current()
+        told = served.snapshot.model.encoder.told if served else configured
+        if app.openapi_schema is None or described["of"] != told:
+            described["of"], app.openapi_schema = told, describe(app, settings, told)
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]
 
 
-def describe(app: FastAPI, settings: Settings) -> dict[str, Any]:
-    """Write the whole document for the configured schema and labels."""
+def describe(app: FastAPI, settings: Settings, told: Schema) -> dict[str, Any]:
+    """Write the whole document for these features and the configured labels."""
     document = get_openapi(
         title=app.title,
         version=app.version,
@@ -74,10 +83,10 @@ def describe(app: FastAPI, settings: Settings) -> dict[str, Any]:
         routes=app.routes,
     )
     known = labels(settings.task.kind, settings.task.labels)
-    decoder = Decoder(settings.features.columns, known, settings.features.unknown)
+    decoder = Decoder(told, known, settings.features.unknown)
     schemas = components(Door(decoder, known, settings.api.max_rows), settings)
     document["components"] = {"schemas": schemas | document["components"]["schemas"]}
-    document["paths"] = {"/predict": {"post": predict(settings, known)}} | document["paths"]
+    document["paths"] = {"/predict": {"post": predict(settings, told, known)}} | document["paths"]
     return document
 
 
@@ -105,7 +114,7 @@ def components(door: Door, settings: Settings) -> dict[str, Any]:
     return schemas
 
 
-def predict(settings: Settings, known: Labels) -> dict[str, Any]:
+def predict(settings: Settings, told: Schema, known: Labels) -> dict[str, Any]:
     """Describe `POST /predict`."""
     body = {"anyOf": [{"$ref": f"{REF}Asked"}, {"$ref": f"{REF}Rows"}]}
     answer = {"anyOf": [{"$ref": f"{REF}Answer"}, {"$ref": f"{REF}Answers"}]}
@@ -114,7 +123,7 @@ def predict(settings: Settings, known: Labels) -> dict[str, Any]:
         "summary": "Predict",
         "operationId": "predict",
         "description": "Answer one row (`features`) or many (`instances`) from one snapshot.",
-        "requestBody": {"required": True, "content": _json(body, requests(settings))},
+        "requestBody": {"required": True, "content": _json(body, requests(settings, told))},
         "responses": {
             "200": {"description": "The predictions.", "content": _json(answer, answers(known))},
             **refusals,
@@ -122,10 +131,9 @@ def predict(settings: Settings, known: Labels) -> dict[str, Any]:
     }
 
 
-def requests(settings: Settings) -> dict[str, Any]:
-    """Make example bodies that fit the configured schema."""
-    kinds = checked(settings.features.columns).kinds
-    row = {name: EXAMPLES[kind] for name, kind in kinds.items()}
+def requests(settings: Settings, told: Schema) -> dict[str, Any]:
+    """Make example bodies that fit the features."""
+    row = {name: EXAMPLES[kind] for name, kind in told.kinds.items()}
     missing = dict.fromkeys(row)
     made: dict[str, Any] = {
         "one row": {"features": row, "id": "a1"},

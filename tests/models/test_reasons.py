@@ -158,6 +158,16 @@ def test_every_class_has_its_own():
         model.explain_one(rows[0], "none")
 
 
+@pytest.mark.parametrize(
+    ("task", "message"), [("binary", "add it"), ("regression", "leave it out")]
+)
+def test_a_label_that_there_is_none_of_is_refused(task, message):
+    """Also where there is one score alone."""
+    model = models.Model(task, features={"age": "number"})
+    with pytest.raises(models.ModelError, match=message):
+        model.explain_one({"age": 3.0}, "none")
+
+
 def test_features_that_joined_are_named():
     """A feature that came up in mid-stream has its part, as those before it keep theirs."""
     model = models.Model(spec={"bank": BANK}, features="auto")

@@ -1,13 +1,14 @@
 """Rows of people become the table the encoder reads, or a sentence on what is wrong."""
 
 import doctest
+from datetime import datetime
 
 import numpy as np
 import pytest
 
 from models import ModelError
 from models import rows as module
-from models.rows import tabulate
+from models.rows import discover, tabulate
 
 SCHEMA = {"c": "category", "n": "number", "b": "boolean", "m": "number"}
 
@@ -77,6 +78,22 @@ def test_what_are_no_rows_is_refused(rows):
     """The sentence says what belongs there."""
     with pytest.raises(ModelError, match=r"rows: a \w+ is no list of dicts; pass a list"):
         tabulate(SCHEMA, rows)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"": 1}, "features: the name '' cannot be a feature's: it must not be empty"),
+        ({"*": 1}, r"features: the name '\*' cannot be a feature's: .* '\*' stands for others"),
+        ({'a"b': 1}, "features: the name .* cannot be a feature's: at most 200 characters"),
+        ({"q": datetime(2026, 1, 1)}, "features.q: .* is a date or time.*declare it: .*datetime"),
+        ({"q": [1]}, r"features.q: \[1\] has no kind; pass a number"),
+    ],
+)
+def test_what_cannot_join_is_refused(row, message):
+    """The sentence names the feature, the value and the remedy."""
+    with pytest.raises(ModelError, match=message):
+        discover({"age": "number"}, [row], [1.0])
 
 
 def test_no_rows_make_an_empty_table():

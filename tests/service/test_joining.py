@@ -111,10 +111,14 @@ def test_answers_pass_over_what_was_never_learned(serve: Start) -> None:
     known = {"age": 31, "country": "PT"}
     shown = program.client.get("/model").json()
     answer = program.predict(known | {"new": [1]})
+    document = program.client.get("/openapi.json").json()
+    body = document["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]
 
     assert prior["probability"] == 0.5
     assert shown["features"] == {"age": "number", "country": "category"}
     assert shown["inferred"] == ["age", "country"]
+    assert body["examples"]["one row"]["value"]["features"] == {"age": 1.5, "country": "a"}
+    assert set(document["components"]["schemas"]["Features"]["properties"]) == {"age", "country"}
     assert answer["probability"] == model.predict_proba_one(known)[1]
     assert program.metric("kaboost_predict_features_ignored_total") == 3
     told = refusal(program.client.post("/predict", json={"features": {"age": "old"}}))
