@@ -84,7 +84,7 @@ class Encoder:
                 "as they are; name every feature and its kind, or take that bank"
             )
         self.schema = self.told.kinds
-        self.layout = layout(self.schema)
+        self.layout = layout(self.schema, self.told.inferred)
         groups = of_kind(self.schema)
         self.numbers, self.booleans, self.categories, self.times, self.texts = groups
         self.state = self.fresh(len(self.numbers), len(self.categories)) if state is None else state

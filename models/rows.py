@@ -16,6 +16,9 @@ from models.times import is_moment, wall_seconds
 from models.types import Mat, ModelError, plain
 
 VALUE_LIMIT = 1e308  # of a number, on every door
+INFERRED = (
+    "; its kind was inferred from its first value: begin anew with it declared if that is wrong"
+)
 TEXTS = ("category", "datetime", "text")  # kinds of values that are texts
 
 
@@ -126,7 +129,10 @@ def _fill(sheet: _Sheet, known: Layout, k: int, what: tuple[Mapping[str, Any], b
         try:
             read = READ[kind](value if kind == "datetime" else plain(value))
         except ValueError as error:
-            raise ModelError(f"features.{name}{part.place(part.first + k)}: {error}") from error
+            why = INFERRED if name in known.inferred else ""
+            raise ModelError(
+                f"features.{name}{part.place(part.first + k)}: {error}{why}"
+            ) from error
         if kind == "number":
             numbers[k * n + j] = read
         elif kind == "boolean":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -138,9 +138,10 @@ class Layout(NamedTuple):
     kinds: Mapping[str, str]  # feature name to kind
     places: dict[Any, tuple[str, int]]  # feature name to kind, and its column among these
     counts: dict[str, int]  # columns of each kind
+    inferred: frozenset[str]  # features whose kinds nobody told
 
 
-def layout(kinds: Mapping[str, str]) -> Layout:
+def layout(kinds: Mapping[str, str], inferred: Iterable[str] = ()) -> Layout:
     """Return where features of these kinds stand: in the order of the schema, kind by kind.
 
     Examples
@@ -152,7 +153,7 @@ def layout(kinds: Mapping[str, str]) -> Layout:
     for name, kind in kinds.items():
         places[name] = (kind, counts[kind])
         counts[kind] += 1
-    return Layout(kinds, places, counts)
+    return Layout(kinds, places, counts, frozenset(inferred))
 
 
 def described(schema: Schema) -> dict[str, Any]:

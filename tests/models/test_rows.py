@@ -9,6 +9,7 @@ import pytest
 from models import ModelError
 from models import rows as module
 from models.rows import discover, tabulate
+from models.schema import layout
 
 SCHEMA = {"c": "category", "n": "number", "b": "boolean", "m": "number"}
 
@@ -63,6 +64,14 @@ def test_frame_is_read_like_dicts():
     np.testing.assert_array_equal(same.numbers, table.numbers)
     np.testing.assert_array_equal(same.booleans, table.booleans)
     assert same.categories == table.categories
+
+
+def test_a_kind_that_was_inferred_is_said_to_be():
+    """The first value may have been the wrong one to go by."""
+    with pytest.raises(ModelError, match=r"features.zip: '1-2' is not a number.*was inferred"):
+        tabulate(layout({"zip": "number"}, ["zip"]), [{"zip": "1-2"}])
+    with pytest.raises(ModelError, match=r"features.zip: '1-2' is not a number.* missing$"):
+        tabulate(layout({"zip": "number"}), [{"zip": "1-2"}])
 
 
 def test_a_column_that_stands_twice_is_refused():
