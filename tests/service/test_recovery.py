@@ -72,7 +72,8 @@ def test_after_a_crash_the_state_is_that_of_an_uninterrupted_run(
         run.rename(run.with_name("aside"))
         run.touch()  # a file where the folder was: as full a disk as root can have
         send(topic, events(stream[200:400]))
-        until(lambda: learned(settings) == 400 and gauge(settings, "kaboost_learning_paused"))
+        # It may have learned only some of them when it could not write what it knew.
+        until(lambda: learned(settings) > 200 and gauge(settings, "kaboost_learning_paused"))
         begin = time.monotonic()
         with pytest.raises(NotWritten, match="run-0001 cannot be made") as err:
             running.stop()
