@@ -1,6 +1,8 @@
 """What each part of reboosted trees pays: the default beside defaults that lack one part.
 
     python -m bench.ablation --data FOLDER [--events 60000]
+    python -m bench.ablation --data FOLDER --events 200000 --streams smtp hiv1 w8a a9a elec2 \
+        --figures AUC "average precision" --parts default "no calibration"
 
 One line for each stream, the mean where it comes by several seeds; the learner's seed is 0. The
 linear learners and the last label have no switch: what they pay is in docs/adr/0017.
@@ -53,16 +55,18 @@ def main() -> None:
     parser.add_argument("--data", default=os.environ.get("KABOOST_DATA", "data"), type=Path)
     parser.add_argument("--streams", nargs="*", default=list(GOALS), choices=list(STREAMS))
     parser.add_argument("--events", type=int, default=60_000, help="of each stream, the first")
+    parser.add_argument("--figures", nargs="*", default=[], help="the stream's first by itself")
+    parser.add_argument("--parts", nargs="*", default=list(VARIANTS), choices=list(VARIANTS))
     given = parser.parse_args()
-    print("| stream | figure | " + " | ".join(VARIANTS) + " |")
+    print("| stream | figure | " + " | ".join(given.parts) + " |")
     for name in given.streams:
         found: dict[tuple[str, str], list[list[float]]] = {}
         for whole in STREAMS[name](given.data):
-            stream, kind = first(whole, given.events), whole.figures[0]
-            said = [
-                figure(kind, kaboost(stream, 0, bank)[0], stream.y) for bank in VARIANTS.values()
-            ]
-            found.setdefault((stream.name, kind), []).append(said)
+            stream = first(whole, given.events)
+            scores = [kaboost(stream, 0, VARIANTS[part])[0] for part in given.parts]
+            for kind in given.figures or whole.figures[:1]:
+                said = [figure(kind, each, stream.y) for each in scores]
+                found.setdefault((stream.name, kind), []).append(said)
         for (one, kind), rows in found.items():
             cells = " | ".join(f"{mean(column):.4f}" for column in zip(*rows, strict=True))
             print(f"| {one} | {kind} | {cells} |", flush=True)

@@ -15,7 +15,7 @@ from models.aggregate import Stack, learn_filters, stack
 from models.banks.reboosted import setup
 from models.banks.reboosted_bins import IDLE as BINNED
 from models.banks.reboosted_bins import keys, rebin
-from models.banks.reboosted_regrow import regrow, watch
+from models.banks.reboosted_regrow import PIECE, regrow, watch
 from models.banks.reboosted_state import Reboosted, Work, bank, fitting, works
 from models.banks.reboosted_widen import widened
 from models.booster import (
@@ -281,7 +281,7 @@ def _finish(bank: Any, works: Any, loss: Any, unit: float) -> None:
     pace, bins, t = bank.pace, bank.bins, int(bank.pace.time[()])
     for k in range(pace.busy.shape[0]):
         while pace.busy[k] > 0:
-            regrow(bank, works[k], loss, unit, (k, t, 0.0))
+            regrow(bank, works[k], loss, unit, (k, t, PIECE))
     while bins.at[0] != BINNED:
         rebin(bins, bank.window.codes, t, pace.busy)
 

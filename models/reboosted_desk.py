@@ -94,7 +94,7 @@ def room_for(bank: Any, filters: Any, d0: int) -> tuple[Any, Vec, Ints]:
     R, S = filters.weights.shape[1], len(filters.mix_losses)
     floats = K * (N + 1) + LANES + 4 * d0 + 1 + n + S + max(n, S) + R
     ints = max(2 * d, leaves) + K * N
-    return np.zeros(ints, np.int32), np.zeros(floats), np.zeros(3 * d0 + 6 + K, np.int64)
+    return np.zeros(ints, np.int32), np.zeros(floats), np.zeros(4 * d0 + 8 + K, np.int64)
 
 
 @kernel
@@ -102,7 +102,7 @@ def reading(forest: Any, stack: Any, d0: int, room: Any) -> Reading:
     """Cut the scratch of predictions over d0 features out of `room_for`."""
     ints, floats, longs = room
     K, N = len(forest.trees), 0
-    C, sizes = 2 * d0 + 1, longs[3 * d0 + 6 :]
+    C, P, sizes = 2 * d0 + 1, 3 * d0 + 1, longs[4 * d0 + 8 :]
     for k in range(K):
         sizes[k] = forest.trees[k].nodes.shape[0]
         N = max(N, forest.trees[k].nodes.shape[0])
@@ -112,13 +112,13 @@ def reading(forest: Any, stack: Any, d0: int, room: Any) -> Reading:
     p = e + LANES
     q, u = p + 2 * d0, p + 2 * d0 + C
     v, w = u + n + S, u + n + S + max(n, S)
-    places = longs[1 : 1 + C + d0 + 4].view(PLACE)
+    places = longs[3 : 3 + P + d0 + 4].view(PLACE)
     return Reading(
         ints[:wide],
         ints[wide:].reshape(K, N),
         floats[:e].reshape(K, N + 1),
         floats[e:p],
-        places[C:], floats[p : p + d0], floats[p + d0 : q], longs[:1], floats[q:u],
-        places[:C],
+        places[P:], floats[p : p + d0], floats[p + d0 : q], longs[:3], floats[q:u],
+        places[:P],
         floats[u : u + n], floats[u + n : v], floats[v:w], floats[w:], sizes,
     )  # fmt: skip

@@ -22,6 +22,7 @@ from models.aggregate import (
 )
 from models.banks.reboosted_bins import (
     FIRST,
+    WANTED,
     encode,
     key,
     note,
@@ -34,7 +35,7 @@ from models.banks.reboosted_bins import (
 from models.banks.reboosted_bins import IDLE as BINNED
 from models.banks.reboosted_bins import LARGEST as MISSING_KEY
 from models.banks.reboosted_leaves import gather, learn_leaves, stiffen
-from models.banks.reboosted_regrow import begin, origin, regrow, set_pace, share_out
+from models.banks.reboosted_regrow import EVENT, PIECE, begin, origin, regrow, set_pace, share_out
 from models.banks.reboosted_walk import walk
 from models.calibrate import served
 from models.lanes import Lane, NewLane, Number, sweep
@@ -43,6 +44,7 @@ from models.linear_filters import (
     inputs,
     learn_columns,
     learn_line,
+    meet,
     said,
 )
 from models.progressive import DECAY
@@ -58,7 +60,7 @@ FAR = 30.0  # typical distances from the mean: of Gaussian labels none in 10^100
 LABEL_MOST = 1e30  # a larger label counts as this
 SHARP = 3.0  # usual losses in a unit: of Gaussian residuals a loss is then their log-likelihood
 LOSS_SHARE, LOSS_MOST = 0.3, 10.0  # of losses of numbers, before they weigh anything
-STRUCTURE_DECAY = 0.999  # of the losses that share out the work
+STRUCTURE_DECAY = 0.9995  # of the losses that share out the work: it takes thousands to tell
 DECAY_SEEN = DECAY**SEEN_EVERY
 SHY = 0.9  # of the way from an even chance to the last of two labels
 LEAST_COUNT = 0.5  # the last count is at least this
@@ -305,6 +307,7 @@ def learn_lines(filters: Any, loss: Any, y: float, w: float, link: int, scale: A
         curve = bend(loss, 0.0, unit_of(scale), unit_of(scale))
     if link == LOGARITHMS:
         most = FIERCEST
+    meet(filters, a)
     for i in range(LEARNERS):
         h = bend(loss, float(a.f[first + i]), y, unit_of(scale))
         error = min(max(-a.slope[first + i] / h, -most), most)
@@ -345,9 +348,12 @@ def schedule(plan: Any, pace: Any, window: Any, bins: Any, sizes: Ints) -> bool:
     if t % OFTEN == 0 or t < EARLY:
         share_out(plan, pace)
         set_pace(plan, pace, sizes, t, window.labels.shape[0])
+    making = bins.at[0] > WANTED
+    pace.spent[()] = 0.0
     if bins.at[0] != BINNED or t >= bins.due[()]:
-        rebin(bins, window.codes, t, pace.busy)
-    return earn(pace, bins.due[()] == FIRST)
+        pace.spent[()] = rebin(bins, window.codes, t, pace.busy)
+    due = earn(pace, bins.due[()] == FIRST)
+    return due and not (making and bins.at[0] == BINNED)  # that event has done enough
 
 
 @kernel
@@ -364,22 +370,26 @@ def earn(pace: Any, unbinned: bool) -> bool:
 
 @kernel
 def grow_trees(bank: Any, works: Any, loss: Any, unit: float, mean: float) -> None:
-    """Do this event's part of growing trees; before there are bins, start every structure where the
-    labels so far are, `mean` of them.
+    """Do this event's part of growing trees, each structure first in its turn; before there are
+    bins, start every structure where the labels so far are, `mean` of them.
     """
     pace, bins, t = bank.pace, bank.bins, int(bank.pace.time[()])
     R, link = bank.window.labels.shape[0], int(bank.plan.link[()])
     ready = bins.at[0] == BINNED and bins.due[()] > FIRST
     total = t * (2.0 * mean - 1.0 if link == LOG_ODDS else mean)
-    for k in range(pace.busy.shape[0]):
+    K, room = pace.busy.shape[0], EVENT
+    for i in range(K):
+        k = (t + i) % K
         if bins.due[()] == FIRST:
             bank.y0[k] = origin(link, float(t), total)
             bank.window.prefix[k, (t - 1) % R] = bank.y0[k]
-        elif pace.busy[k] > 0 or (ready and pace.credit[k] >= 1.0):
+        elif room > 0.0 and (pace.busy[k] > 0 or (ready and pace.credit[k] >= 1.0)):
             work, spent = works[k], 0.0
             if pace.busy[k] == 0:
                 spent = begin(bank.plan, pace, bins, work, (k, t, R))
-            regrow(bank, work, loss, unit, (k, t, spent))
+            spent += regrow(bank, work, loss, unit, (k, t, min(PIECE, room) - spent))
+            room -= spent
+    pace.spent[()] += EVENT - room
 
 
 @kernel

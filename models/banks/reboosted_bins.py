@@ -20,8 +20,9 @@ from models.verbs import inlined, kernel
 LARGEST = 2147483647  # the key of what is missing
 BIGGEST = 3e38  # numbers beyond count as this
 IDLE, WANTED, CUTTING, CODING = 0, 1, 2, 3
-EDGES_AN_EVENT = 3  # features whose edges are made in one event: up to 0.6 ms each
-CODED_AN_EVENT = 1 << 20  # codes that are replaced in one event
+CUTTING_PIECE = 600_000.0  # ns of making edges in one event
+LOOK, SORT, FIT, CUT = 5.0, 12.0, 800.0, 2000.0  # ns: a row, a number, an old edge, a feature
+CODED_AN_EVENT, REPLACE = 1 << 20, 0.3  # codes that are replaced in one event, and ns of one
 STRIDE = 16  # keys that are looked at together, where most are missing
 FIRST = 100  # events before the first bins
 EVERY = 100_000  # events from one making of bins to the next, once they are as many
@@ -158,9 +159,8 @@ def note(bins: Any, t: int, x: Any, runs: Any) -> None:
         i += 2
     if new > 0 and t >= FIRST:
         _welcome(bins, t)
-    stride, S = int(bins.stride[()]), bins.sample.shape[0]
-    if t % stride == 0:
-        row = t // stride % S
+    if t % bins.stride[()] == 0:
+        row = _row_of(bins, t)
         for j in range(d):
             bins.sample[row, j] = x[j]
 
@@ -184,15 +184,27 @@ def thin(bins: Any, t: int, R: int) -> None:
     """Keep every second event of a full sample that does not yet reach over the window."""
     stride, S = int(bins.stride[()]), bins.sample.shape[0]
     if t == S * stride and S * stride < R:
-        for i in range(S // 2):
-            for j in range(bins.lowest.shape[0]):
-                bins.sample[i, j] = bins.sample[2 * i, j]
         bins.stride[()] = 2 * stride
 
 
 @kernel
-def rebin(bins: Any, codes: Any, t: int, busy: Ints) -> None:
+def _row_of(bins: Any, t: int) -> int:
+    """Return the row of the sample (S, d) that event t, a multiple of the stride, goes to.
+
+    It is the number n of the event in the sample with its bits turned round by as many as the
+    stride has been doubled. So the events that stay when it doubles stay in their rows, and those
+    to come take the rows of those that go: nothing is moved. (Where S is no power of 2 the sample
+    is the window, and the stride 1.)
+    """
+    stride, S = int(bins.stride[()]), bins.sample.shape[0]
+    turned = t // stride % S * stride
+    return int(turned % S + turned // S)
+
+
+@kernel
+def rebin(bins: Any, codes: Any, t: int, busy: Ints) -> float:
     """Do one event's part of making bins anew, if they are due: t events stand in codes (R, d).
+    Return the ns it took.
 
     Nothing is begun until no tree is being grown, busy (K,) being 0, and none is begun before it is
     done.
@@ -202,33 +214,47 @@ def rebin(bins: Any, codes: Any, t: int, busy: Ints) -> None:
     if bins.at[0] == WANTED and not busy.any():
         bins.at[0], bins.at[1] = CUTTING, 0
     if bins.at[0] == CUTTING:
-        _cut_some(bins, t)
-    elif bins.at[0] == CODING:
-        _code_some(bins, codes, t)
+        return float(_cut_some(bins, t))
+    return float(_code_some(bins, codes, t)) if bins.at[0] == CODING else 0.0
 
 
 @kernel
-def _cut_some(bins: Any, t: int) -> None:
-    d = bins.counts.shape[0]
-    first = int(bins.at[1])
-    for j in range(first, min(first + EDGES_AN_EVENT, d)):
-        n = _gather(bins, j, t)
+def _cut_some(bins: Any, t: int) -> float:
+    """Make edges for some of the features: for many, where few events have them. Return the ns it
+    took.
+    """
+    d, j, room = bins.counts.shape[0], int(bins.at[1]), CUTTING_PIECE
+    rows = rows_held(bins, t)
+    while room > 0.0 and j < d:
+        n = gather(bins, j, t, rows)
         _sort(bins.column, bins.spare, bins.digits, n)
         _quantiles(bins, j, n)
         _translate(bins, j, n)
-    bins.at[1] = min(first + EDGES_AN_EVENT, d)
-    if bins.at[1] == d:
+        room -= LOOK * rows + SORT * n + FIT * int(bins.counts[j]) + CUT
+        j += 1
+    bins.at[1] = j
+    if j == d:
         bins.at[0], bins.at[2] = CODING, 0
+    return CUTTING_PIECE - room
 
 
 @kernel
-def _gather(bins: Any, j: int, t: int) -> int:
+def rows_held(bins: Any, t: int) -> int:
+    """Return up to where the sample has rows after t events."""
+    S = bins.sample.shape[0]
+    return int(min(t, S) if bins.stride[()] == 1 else S)
+
+
+@kernel
+def gather(bins: Any, j: int, t: int, rows: int) -> int:
     """Put the keys of feature j that are not missing into `column`; return how many."""
     stride, S = int(bins.stride[()]), bins.sample.shape[0]
-    n = 0
-    for i in range(min((t + stride - 1) // stride, S)):
+    n, held, apart, doubled = 0, min((t + stride - 1) // stride, S), S // stride, 0
+    while 1 << doubled < stride:
+        doubled += 1
+    for i in range(rows):
         k = bins.sample[i, j]
-        if k != LARGEST:
+        if k != LARGEST and (i >> doubled) + (i & (stride - 1)) * apart < held:  # `_row_of` back
             bins.column[n] = k
             n += 1
     return n
@@ -300,7 +326,7 @@ def _kept(bins: Any, j: int, n: int, wanted: Any) -> int:
     """Return the old edge nearest to the wanted one by rank, if it is near enough, else that."""
     rank, edge, slack = wanted
     best, off = int(edge), float(slack) + 1e-9
-    for b in range(int(bins.counts[j])):
+    for b in range(int(bins.counts[j]) if off > 0.0 else 0):
         gap = abs(_rank(bins.column, n, bins.edges[j, b]) - rank)
         if gap < off:
             best, off = int(bins.edges[j, b]), float(gap)
@@ -363,8 +389,10 @@ def _translate(bins: Any, j: int, n: int) -> None:
 
 
 @kernel
-def _code_some(bins: Any, codes: Any, t: int) -> None:
-    """Re-code part of the window, oldest first; the new edges count once it is all done."""
+def _code_some(bins: Any, codes: Any, t: int) -> float:
+    """Re-code part of the window, oldest first; the new edges count once it is all done. Return the
+    ns it took.
+    """
     R, d = codes.shape
     S = bins.sample.shape[0]
     exact = bins.stride[()] == 1 and t <= S
@@ -380,6 +408,7 @@ def _code_some(bins: Any, codes: Any, t: int) -> None:
     bins.at[2] = last
     if last == t:
         _install(bins, t)
+    return float((last - first) * d * REPLACE * (32.0 if exact else 1.0))
 
 
 @kernel

@@ -26,13 +26,19 @@ from models.banks.reboosted_state import CODES
 from models.verbs import kernel
 
 # Places in Work.at from 8 on, while a tree grows.
-TASK, NODES, LEAVES, TABLES, COUNTED, SMALL, LARGE, TABLE, BINS = 8, 9, 10, 11, 12, 13, 14, 15, 16
+TASK, NODES, LEAVES, TABLES, REACHED, SMALL, LARGE, TABLE, BINS = 8, 9, 10, 11, 12, 13, 14, 15, 16
 PLACES = 17  # of a histogram that are looked at, or the time of so many
-CHOOSING, COUNTING = 0, 1
+CHOOSING, COUNTING, CLEARING, LOOKING = range(4)  # at[REACHED] is how far the last three are
 # Places in a node's row: rows, histogram (-1 for none), depth, sums, best cut, left child (0 for
 # a leaf), what its cut is.
 START, STOP, HELD, DEPTH, SUMS, BEST, LEFT, COLUMN, BIN, MISSED = range(10)
-CELL, ADD, PART, LEAF = 1.6, 0.35, 3.0, 0.4  # ns of a scanned bin, an addition, a parted row
+CELL, ADD, PART, LEAF = 1.6, 0.35, 18.0, 0.4  # ns of a scanned bin, an addition, a parted row
+NARROW = 256  # columns up to which a row's codes are soon at hand
+PART_FAR = 35.0  # ns of a parted row of more
+ZERO = 0.2  # ns of a cleared cell
+NEAR, FAR = 1 << 12, 1 << 17  # cells that the first and the second cache hold
+ADD_FAR, ADD_FARTHER = 1.2, 3.0  # ns of an addition beyond these
+LEAST_CELLS, LEAST_ROWS, LEAST_COLUMNS = 4096, 8, 16  # of a piece, whatever room is left
 
 
 @kernel
@@ -48,8 +54,7 @@ def plant(work: Any, n: int, columns: int) -> None:
     for j in range(columns):
         work.won[j] = 0.0
     at[NODES], at[LEAVES], at[TABLES] = 1, 1, 1
-    clear(work.tables[0], int(work.starts[columns]))
-    at[TASK], at[COUNTED], at[SMALL], at[LARGE], at[TABLE] = COUNTING, 0, 0, 0, 0
+    at[TASK], at[REACHED], at[SMALL], at[LARGE], at[TABLE] = CLEARING, 0, 0, 0, 0
 
 
 @kernel
@@ -59,8 +64,12 @@ def grow(work: Any, limits: Any, columns: int, room: float) -> Any:
     `limits` are the largest depth, the smallest hessian of a child, and lam.
     """
     while room > 0.0:
-        if work.at[TASK] == COUNTING:
-            room -= _count(work, limits, columns, room)
+        if work.at[TASK] == CLEARING:
+            room -= _clear(work, columns, room)
+        elif work.at[TASK] == COUNTING:
+            room -= _count(work, columns, room)
+        elif work.at[TASK] == LOOKING:
+            room -= _compare(work, limits, columns, room)
         else:
             best = _richest(work)
             room -= LEAF * work.at[NODES]
@@ -84,47 +93,88 @@ def _richest(work: Any) -> int:
 
 
 @kernel
-def _count(work: Any, limits: Any, columns: int, room: float) -> float:
-    """Count rows of the smaller child; when all are, look for the cuts of both children."""
-    at, node = work.at, work.nodes
-    small, large = int(at[SMALL]), int(at[LARGE])
-    first = int(at[COUNTED]) + int(node[small, START])
-    last = min(int(node[small, STOP]), first + 64 + int(room / (ADD * columns + 8.0)))
-    table = work.tables[at[TABLE]]
-    count_rows(table, work, (first, last), columns)
-    at[COUNTED] += last - first
-    spent = (last - first) * (ADD * columns + 8.0)
-    if last == node[small, STOP]:
-        at[TASK] = CHOOSING
-        if large != small:
-            subtract(work.tables[node[large, HELD]], table, int(work.starts[columns]))
-            node[small, HELD] = at[TABLE]
-            _look(work, limits, columns, large)
-        else:
-            node[0, SUMS] = total(work.packed, int(node[0, STOP]))
-        _look(work, limits, columns, small)
-        spent += 3.0 * CELL * at[PLACES]
-    return spent
+def _clear(work: Any, columns: int, room: float) -> float:
+    """Empty the smaller child's histogram; return the ns it took."""
+    at, first = work.at, int(work.at[REACHED])
+    cells = int(work.starts[columns])
+    last = min(cells, first + LEAST_CELLS + int(room / ZERO))
+    clear(work.tables[at[TABLE]][first:last])
+    at[REACHED] = last
+    if last == cells:
+        at[TASK], at[REACHED] = COUNTING, 0
+    return (last - first) * ZERO
 
 
 @kernel
-def _look(work: Any, limits: Any, columns: int, i: int) -> None:
-    """Find the best cut of leaf i in its histogram."""
+def _count(work: Any, columns: int, room: float) -> float:
+    """Count rows of the smaller child; return the ns it took."""
+    at, node = work.at, work.nodes
+    small, large = int(at[SMALL]), int(at[LARGE])
+    each = _adding(int(work.starts[columns])) * columns + 8.0
+    first = int(at[REACHED]) + int(node[small, START])
+    last = min(int(node[small, STOP]), first + LEAST_ROWS + int(room / each))
+    count_rows(work.tables[at[TABLE]], work, (first, last), columns)
+    at[REACHED] += last - first
+    if last == node[small, STOP]:
+        at[TASK], at[REACHED] = LOOKING, 0
+        node[small, HELD] = at[TABLE]
+        node[small, BEST], node[large, BEST] = 0, 0
+        if large == small:
+            node[0, SUMS] = total(work.packed, int(node[0, STOP]))
+    return (last - first) * each
+
+
+@kernel
+def _adding(cells: int) -> float:
+    """Return the ns of an addition to a histogram of so many cells: it is in a cache, or not."""
+    if cells <= NEAR:
+        return ADD
+    return ADD_FAR if cells <= FAR else ADD_FARTHER
+
+
+@kernel
+def _compare(work: Any, limits: Any, columns: int, room: float) -> float:
+    """Look for the best cuts of both children in some columns; return the ns it took."""
+    at, node = work.at, work.nodes
+    small, large, first = int(at[SMALL]), int(at[LARGE]), int(at[REACHED])
+    each = 3.0 * CELL * at[PLACES] / columns if columns > 0 else 1.0
+    last = min(columns, first + LEAST_COLUMNS + int(room / each))
+    if large != small:
+        begin, end = work.starts[first], work.starts[last]
+        subtract(work.tables[node[large, HELD]][begin:end], work.tables[at[TABLE]][begin:end])
+        _look(work, limits, (first, last), large)
+    _look(work, limits, (first, last), small)
+    at[REACHED] = last
+    if last == columns:
+        at[TASK] = CHOOSING
+        _settle(work, limits, small)
+        _settle(work, limits, large)
+    return (last - first) * each
+
+
+@kernel
+def _look(work: Any, limits: Any, span: Any, i: int) -> None:
+    """Find the best cut of leaf i in some columns of its histogram."""
     node, table = work.nodes, work.tables[work.nodes[i, HELD]]
     _, least_h, lam = limits
     how = (work.scale[2], work.scale[3], lam, least_h)
     whole = int(node[i, SUMS])
-    work.gains[i] = -1.0
     if not _can_split(work, least_h, i):
         return
-    best, column = 0, 0
-    for j in range(columns):
+    best, column = int(node[i, BEST]), int(node[i, COLUMN])
+    for j in range(span[0], span[1]):
         first, missing = int(work.starts[j]), int(work.starts[j + 1] - work.starts[j]) - 1
         found = best_cut(table[first : first + CODES], missing, whole, how, work.sums)
         if found > best:
             best, column = found, j
     node[i, BEST], node[i, COLUMN] = best, column
-    _, _, alone = pure(whole, how[0], how[1], how[2])
+
+
+@kernel
+def _settle(work: Any, limits: Any, i: int) -> None:
+    """Note what leaf i gains by its best cut, -1 where it has none."""
+    best = int(work.nodes[i, BEST])
+    _, _, alone = pure(int(work.nodes[i, SUMS]), work.scale[2], work.scale[3], limits[2])
     work.gains[i] = gain_of(best) - alone if best > 0 else -1.0
 
 
@@ -150,8 +200,8 @@ def _split(work: Any, limits: Any, columns: int, p: int) -> float:
     at[NODES] += 2
     at[LEAVES] += 1
     rows = float(node[p, STOP] - node[p, START])
-    _arrange(work, limits, columns, p)
-    return PART * rows
+    _arrange(work, limits, p)
+    return rows * (PART if columns <= NARROW else PART_FAR)
 
 
 @kernel
@@ -162,7 +212,7 @@ def _child(node: Any, i: int, p: int, what: Any) -> None:
 
 
 @kernel
-def _arrange(work: Any, limits: Any, columns: int, p: int) -> None:
+def _arrange(work: Any, limits: Any, p: int) -> None:
     """Hand the parent's histogram to its larger child, and begin the smaller one's."""
     node, at, (depth, least_h, _) = work.nodes, work.at, limits
     a = int(node[p, LEFT])
@@ -174,10 +224,9 @@ def _arrange(work: Any, limits: Any, columns: int, p: int) -> None:
     if full or node[a, DEPTH] >= depth or at[TABLES] >= work.tables.shape[0]:
         return
     node[large, HELD] = node[p, HELD]
-    at[TASK], at[COUNTED], at[SMALL], at[LARGE] = COUNTING, 0, small, large
+    at[TASK], at[REACHED], at[SMALL], at[LARGE] = CLEARING, 0, small, large
     at[TABLE] = at[TABLES]
     at[TABLES] += 1
-    clear(work.tables[at[TABLE]], int(work.starts[columns]))
 
 
 @kernel

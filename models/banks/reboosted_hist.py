@@ -48,17 +48,17 @@ def count_rows(table: Any, work: Any, span: Any, columns: int) -> None:
 
 
 @kernel
-def clear(table: Any, cells: int) -> None:
-    """Put 0 in the cells of all columns."""
-    for i in range(cells):
-        table[i] = 0
+def clear(cells: Any) -> None:
+    """Put 0 in the cells of a histogram, or of part of one."""
+    for i in range(cells.shape[0]):
+        cells[i] = 0
 
 
 @kernel
-def subtract(table: Any, other: Any, cells: int) -> None:
-    """Take a child's histogram from its parent's: its sibling's is left."""
-    for i in range(cells):
-        table[i] -= other[i]
+def subtract(cells: Any, other: Any) -> None:
+    """Take a child's cells from its parent's: its sibling's are left."""
+    for i in range(cells.shape[0]):
+        cells[i] -= other[i]
 
 
 @kernel

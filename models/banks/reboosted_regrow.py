@@ -17,6 +17,7 @@ from models.banks.reboosted_grow import (
     BINS,
     LEAVES,
     LEFT,
+    NARROW,
     NODES,
     PLACES,
     START,
@@ -37,7 +38,7 @@ from models.verbs import bend, kernel, point
 # done, whether all features are looked at, and how many events the window had at the start.
 STEP, DRAWN, ROWS, COLUMNS, FROM, DONE, WIDE, SPAN = range(8)
 IDLE, CENTRE, RESET, DRAW, GROW, RAISE = range(6)
-PIECE = 300_000.0  # ns of work on one tree in one event
+PIECE, EVENT = 300_000.0, 900_000.0  # ns of work on one tree, and on all trees, in one event
 FEW_ROWS = 4000  # up to which histograms are of half the size
 ENOUGH = 50  # events before the first tree
 WIDE_EVERY = 16  # of the trees look at every feature
@@ -52,6 +53,7 @@ CLEAR, RISE, QUIET = 6.5, 0.5, 2000  # deviations, part, events until the next a
 HALVINGS = 40  # till gains are told apart to 1e-12 of the largest
 FEW_CALLS = 3  # places whose time it takes to go to a column of few codes at all
 SEE, COPY, MOVE, CHOICE = 1.5, 40.0, 3.0, 50.0  # ns: a label, a row, a packed number, a feature
+DESCENT, DESCENT_FAR = 1.8, 9.0  # ns a step down, and where rows are not NARROW
 
 
 @kernel
@@ -180,7 +182,7 @@ def choose_columns(gains: Vec, state: Any, bins: Any, work: Any) -> int:
         total += gains[j]
     wide = work.at[WIDE] > 0 or not total > 0.0
     if not wide:
-        _mark_richest(gains, COVERED * total, work.won)
+        mark_richest(gains, COVERED * total, work.won)
     work.at[PLACES] = 0
     columns = 0
     for j in range(F):
@@ -198,7 +200,7 @@ def choose_columns(gains: Vec, state: Any, bins: Any, work: Any) -> int:
 
 
 @kernel
-def _mark_richest(gains: Vec, goal: float, marks: Vec) -> None:
+def mark_richest(gains: Vec, goal: float, marks: Vec) -> None:
     """Put 1 in marks (F,) for the features of largest gain that have `goal` of it together, LEAST
     of them at least and of equal ones the first; 0 for others.
 
@@ -239,14 +241,14 @@ def _varies(bins: Any, j: int) -> bool:
 
 
 @kernel
-def regrow(bank: Any, work: Any, loss: Any, unit: float, now: Any) -> None:
+def regrow(bank: Any, work: Any, loss: Any, unit: float, now: Any) -> float:
     """Do one event's piece of work on the tree of structure k that is being grown, after t events:
-    `now` is k, t and the ns already spent on it.
+    `now` is k, t and the ns there are for it. Return those it took.
     """
     plan, window, pace, y0 = bank.plan, bank.window, bank.pace, bank.y0
-    at, (k, t, spent) = work.at, now
+    at, (k, t, most) = work.at, now
     prefix, limits = window.prefix[k], (plan.depth[k], plan.least_h[k], plan.lam[k])
-    room = PIECE - spent
+    room = float(most)
     while room > 0.0 and at[STEP] != IDLE:
         if at[STEP] == CENTRE:
             room -= _centre(window.labels, window.weights, work, t)
@@ -264,6 +266,7 @@ def regrow(bank: Any, work: Any, loss: Any, unit: float, now: Any) -> None:
             room -= _raise(window.codes, prefix, work, (t, int(plan.depth[k]), room))
             if at[DONE] == t:
                 _plant_tree(bank.trees[k], pace, work, k)
+    return float(most) - room
 
 
 @kernel
@@ -323,7 +326,7 @@ def _draw(window: Any, prefix: Vec, work: Any, state: Any, how: Any) -> float:
     at, (loss, unit, room) = work.at, how
     R, n, columns = prefix.shape[0], int(at[ROWS]), int(at[COLUMNS])
     first = int(at[DRAWN])
-    cost = COPY + 0.5 * columns
+    cost = COPY + 0.75 * columns
     last = min(n, first + 16 + int(room / cost))
     begins, m = int(at[FROM]) % R, int(at[SPAN])
     stretch, whole = m / n, int(work.starts[columns]) == columns * CODES
@@ -380,15 +383,15 @@ def copy_codes(codes: Any, work: Any, whole: bool, row: Any) -> None:
 
 @kernel
 def _raise(codes: Any, prefix: Vec, work: Any, how: Any) -> float:
-    """Add the new tree to the prefixes in the window, oldest first."""
+    """Add the new tree to the prefixes in the window, oldest first; return the ns it took."""
     t, D, room = how
-    R = prefix.shape[0]
+    R, each = prefix.shape[0], D * (DESCENT if codes.shape[1] <= NARROW else DESCENT_FAR)
     first = max(int(work.at[DONE]), t - R)
-    s, last = _run_from(first, min(t, first + 64 + int(room / (0.8 * D))), R)
+    s, last = _run_from(first, min(t, first + 64 + int(room / each)), R)
     e = s + last - first
     raise_prefix(work, D, codes[s:e], prefix[s:e])
     work.at[DONE] = last
-    return float((last - first) * 0.8 * D)
+    return float((last - first) * each)
 
 
 @kernel

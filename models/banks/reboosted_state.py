@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from models.banks.reboosted_walk import FLOCK
 from models.draws import State, generator
 from models.linear_filters import size as lines
+from models.pages import zeros
 from models.types import Ints, Mat, ModelError, Vec
 from models.verbs import learning_only
 
@@ -142,6 +143,7 @@ class Pace(NamedTuple):
     losses: Mat  # (K, E) decayed loss of every leaf learner's score
     slopes: Vec  # (K,) running mean of squared slopes
     squares: Vec  # (K,) sum of them since AdaGrad's sums last took it
+    spent: Vec  # () ns of work on bins and trees that the cost model counted for the last event
     filled: Vec  # () running mean of how many columns of an event are there, lags included
     gains: Mat  # (K, d) of every feature, decayed
     chosen: Ints  # (K,) features of the last tree
@@ -209,7 +211,7 @@ def bank(setup: Setup, d0: int, seed: int) -> Reboosted:
         trees=tuple(_trees(each) for each in setup.structures),
         y0=np.zeros(len(setup.structures)),
         lags=np.zeros(LAGS),
-        window=Window(np.zeros((R, d), np.uint8), np.zeros(R), np.zeros(R), np.zeros((K, R))),
+        window=Window(zeros((R, d), np.uint8), zeros((R,)), zeros((R,)), zeros((K, R))),
         bins=_bins(d, min(SAMPLE, R)),
         pace=_pace(setup, d, seed),
     )
@@ -286,7 +288,7 @@ def _work(setup: Setup, one: Structure, d: int, R: int) -> Work:
     return Work(
         at=np.zeros(20, np.int64),
         scale=np.zeros(8),
-        codes=np.zeros(r * d, np.uint8),
+        codes=zeros((r * d,), np.uint8),
         slopes=np.zeros(r),
         bends=np.zeros(r),
         weights=np.zeros(r),
@@ -296,7 +298,7 @@ def _work(setup: Setup, one: Structure, d: int, R: int) -> Work:
         columns=np.zeros(d, np.uint64),
         narrow=np.zeros(d, np.int64),
         starts=np.zeros(d + 1, np.uint64),
-        tables=np.zeros((_tables(setup, one, d), d * CODES), np.int64),
+        tables=zeros((_tables(setup, one, d), d * CODES), np.int64),
         nodes=np.zeros((M, 10), np.int64),
         gains=np.zeros(M),
         cuts=np.zeros(M, np.int64),
@@ -317,7 +319,7 @@ def _bins(d: int, S: int) -> Bins:
         lowest=np.full(d, largest, np.int32),
         highest=np.full(d, -largest, np.int32),
         lost=np.zeros(d, np.int64),
-        sample=np.zeros((S, d), np.int32),
+        sample=zeros((S, d), np.int32),
         stride=np.ones((), np.int64),
         due=np.full((), 100, np.int64),
         joined=np.zeros((), np.int64),
@@ -347,6 +349,7 @@ def _pace(setup: Setup, d: int, seed: int) -> Pace:
         losses=np.zeros((K, len(setup.rates))),
         slopes=np.zeros(K),
         squares=np.zeros(K),
+        spent=np.zeros(()),
         filled=np.zeros(()),
         gains=np.zeros((K, d)),
         chosen=np.full(K, d, np.int64),

@@ -7,10 +7,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import models
 from models.banks import reboosted_bins as bins
-from models.banks.reboosted_grow import finish, grow, plant
+from models.banks.reboosted_grow import (
+    CLEARING,
+    COUNTING,
+    LOOKING,
+    NODES,
+    REACHED,
+    TASK,
+    finish,
+    grow,
+    plant,
+)
 from models.banks.reboosted_hist import pack
-from models.banks.reboosted_regrow import BINS, WIDE, choose_columns, copy_codes
+from models.banks.reboosted_regrow import (
+    BINS,
+    LEAST,
+    WIDE,
+    choose_columns,
+    copy_codes,
+    mark_richest,
+)
 from models.banks.reboosted_state import STRUCTURES, Setup, bank, works
 from models.banks.reboosted_walk import raise_prefix, walk
 from tests.naive import reboosted as naive
@@ -84,6 +102,50 @@ def test_tree_is_its_twin(leaves, depth, gone, room, most, bins_):
     assert said == pytest.approx(expected, abs=1e-6)
 
 
+def test_pieces_of_many_columns():
+    """However growing is cut into pieces, in the midst of emptying a histogram, of counting rows
+    or of comparing columns, the tree is the same.
+    """
+    n, d = 300, 120
+    codes, g, h = data(n, d, 0.1, 50)
+    grown, cut = {}, set()
+    for room in (1e9, 150.0, 20.0):
+        empty, work = made(16, 6, n, d)
+        copy(codes, 50, 64, empty, work)
+        work.slopes[:n], work.bends[:n] = g, h
+        work.scale[0], work.scale[1] = abs(g).max(), h.max()
+        pack(work, n)
+        plant(work, n, d)
+        while not grow(work, limits(empty.plan), d, room)[1]:
+            cut |= {int(work.at[TASK])} if work.at[REACHED] > 0 else set()
+        finish(work, empty.plan.lam[0], empty.plan.eta[0], empty.bins.edges)
+        grown[room] = (work.at[NODES], work.keys.tolist(), work.values.tolist())
+
+    assert cut >= {CLEARING, COUNTING, LOOKING}
+    assert grown[1e9][0] == 31
+    assert grown[150.0] == grown[20.0] == grown[1e9]
+
+
+@pytest.mark.parametrize(("memory", "expected_strides"), [(128, {1, 2, 4, 8}), (1.2, {1, 2})])
+def test_sample_is_even(memory, expected_strides):
+    """Edges come from every event of a number that the stride divides, of as many as there is room
+    for: before and after it has been doubled, and after the window was full and went on.
+    """
+    X = np.random.default_rng(3).normal(size=(60_000, 2))
+    setup = {"kind": "reboosted_trees", "structures": [{"trees": 1, "leaves": 2, "depth": 1}]}
+    setup["max_memory"] = memory
+    booster = models.build({"bank": setup, "loss": "squared"}, 2)
+    here, t, strides = booster.bank.bins, 0, set()
+    for until in (50, 8192, 8193, 9000, 16_384, 16_386, 25_000, 32_768, 40_000, 60_000):
+        models.learn_many(booster, X[t:until], X[t:until, 0])
+        t, stride = until, int(here.stride)
+        strides.add(stride)
+        held = bins.gather(here, 1, t, bins.rows_held(here, t))
+        expected = bins.keys(X[:t:stride, 1:])[-8192:, 0]
+        assert sorted(here.column[:held]) == sorted(expected)
+    assert strides == expected_strides
+
+
 def runs_of(row):
     """Where keys of a row and its lags are not missing."""
     runs = np.zeros(len(row) - 1, np.uint64)
@@ -114,6 +176,24 @@ def test_runs(here):
 
     assert found == np.flatnonzero(row == 7).tolist()
     assert len(here) in runs[: i + 1 : 2]
+
+
+@given(
+    st.lists(st.integers(0, 10**6) | st.integers(0, 3), min_size=1, max_size=60).filter(any),
+    st.floats(0.01, 0.999),
+)
+@settings(max_examples=300)
+def test_richest_as_sorted(gains, part):
+    """Those marked are the first of all by falling gain, equal ones as they stand, that have the
+    part of the sum; six at least, where there are."""
+    goal = part * sum(gains)
+    marks = np.full(len(gains), 7.0)
+    mark_richest(np.array(gains, np.float64), goal, marks)
+    order = sorted(range(len(gains)), key=lambda j: (-gains[j], j))
+    taken = next(k for k in range(1, len(gains) + 1) if sum(gains[j] for j in order[:k]) >= goal)
+    expected = np.zeros(len(gains))
+    expected[order[: max(taken, LEAST)]] = 1.0
+    np.testing.assert_array_equal(marks, expected)
 
 
 def test_walks_agree():

@@ -52,3 +52,37 @@ def test_an_abrupt_drift_is_followed(at):
         assert lost[at : at + 200].mean() > 1.3 * before[-1]  # or there was nothing to follow
 
     assert np.mean(after) < 1.1 * np.mean(before)
+
+
+@pytest.mark.parametrize(("d", "events", "memory"), [(54, 12_000, 128), (1_900, 2_200, 200)])
+def test_no_event_has_much_work(d, events, memory):
+    """Of wide events and narrow ones, with the first bins, trees and re-codings among them, none is
+    given more than about a millisecond of counted work.
+    """
+    r = np.random.default_rng(5)
+    bank = {"kind": "reboosted_trees", "max_memory": memory}
+    booster = build({"bank": bank, "loss": "logistic"}, d)
+    spent = []
+    for _ in range(events):
+        x = r.normal(size=(1, d))
+        learn_many(booster, x, np.sign(x[:, :12].sum(axis=1)))
+        spent.append(float(booster.bank.pace.spent))
+
+    assert booster.bank.pace.grown.min() > 0
+    assert 0.5e6 < max(spent) < 1.2e6
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("n", [300, 3000])
+def test_what_is_new_or_missing_is_usual(seed, n):
+    """A name never seen, and one missing for the first time, are served between those there were,
+    or nearly so; and an explanation counts them for nothing.
+    """
+    r = np.random.default_rng(seed)
+    model = Model("regression", features={"rooms": "number", "city": "category"})
+    rows = [{"rooms": int(r.integers(1, 6)), "city": "LP"[r.integers(2)]} for _ in range(n)]
+    prices = [300 * row["rooms"] + 100 * (row["city"] == "L") + 20 * r.normal() for row in rows]
+    model.learn_many(rows, prices)
+    for row in ({"rooms": 3, "city": "new"}, {"rooms": 3}):
+        assert 880 < model.predict_one(row) < 1020
+        assert abs(model.explain_one(row).contributions["city"]) < 60
