@@ -50,7 +50,8 @@ class Labels(NamedTuple):
                 return float(index)
         known = ", ".join(map(repr, self.classes[:20]))
         raise ValueError(
-            f"label: {repr(label)} is not one of {known}; send one of them or add it to task.labels"
+            f"label: {repr(label)} is not one of {known}; send one of them or add it to "
+            "task.labels, in Python labels=, of a new model"
         )
 
     def decode(self, index: float) -> Label:
@@ -131,6 +132,8 @@ def _text(label: Label) -> str:
 def _number(label: object) -> float:
     if isinstance(label, bool) or not isinstance(label, int | float):
         raise ValueError(f"label: {repr(label)} is not a number; a regression task needs one")
-    if not abs(label) <= VALUE_LIMIT:  # nan as well
+    if label != label:
+        raise ValueError("label: nan is not a number; leave the row out until it has one")
+    if not abs(label) <= VALUE_LIMIT:
         raise ValueError(f"label: {repr(label)} is beyond +-1e308; send a finite number")
     return float(label)

@@ -3,9 +3,10 @@
 Trees need many cuts for what is nearly a line; a line needs one weight. Every column is two
 inputs: its distance from its running mean in running deviations, and whether it is there at all,
 which counts once it was ever missing. Where numbers stand for names, every name is an input of its
-own. There is no rate to choose: a weight moves by its variance, which falls with what its input has
-told. One learner is slow and sure, the other starts bold and forgets. They know nothing of who
-stacks their scores.
+own, and says what its weight is beyond that of the column's usual name: what is missing, or a name
+that nothing was learned of, is taken for a usual one. There is no rate to choose: a weight moves by
+its variance, which falls with what its input has told. One learner is slow and sure, the other
+starts bold and forgets. They know nothing of who stacks their scores.
 
 Kalman, A new approach to linear filtering and prediction problems, 1960; with a diagonal
 covariance for classes: Crammer, Kulesza, Dredze, Adaptive regularization of weight vectors, 2009.
@@ -24,7 +25,7 @@ from models.verbs import kernel, learning_only
 LEARNERS = 2
 START = (1.0, 10.0)  # variance of a weight before its input has told anything; drift ends there
 DRIFT = (1e-6, 3e-4)  # added to it with every event that has the input
-VALUES = 64  # names of a column that have a weight: the first ones
+VALUES = 64  # weights of a column's names: the usual one, and those of the first 63 names
 CONSTANT = 10.0  # variance of the constants' weights at the start
 MEMORY = 1e-4  # rate of the running means, once a column has been seen often enough
 RECENT = 1e-3  # rate of the mean squares
@@ -36,7 +37,10 @@ FLAT = 1e-6  # a deviation smaller than this share of the mean is rounding
 
 
 class LinearFilters(NamedTuple):
-    """State over d columns; C = 66d + 1 inputs: distances, presences, the constant 1, names."""
+    """State over d columns; C = 66d + 1 inputs: distances, presences, the constant 1, names.
+
+    The first of a column's names is none: its weight is the running mean of what names weigh.
+    """
 
     weights: Mat  # (2, C)
     spread: Mat  # (2, C) variances of the weights
@@ -46,6 +50,7 @@ class LinearFilters(NamedTuple):
     power: Mat  # (2, d) sums of squares of what a column added, each times `fresh` at its event
     fresh: Vec  # () what an event counts for in them now: sums that fade touch what is there alone
     age: Vec  # () events
+    usual: Vec  # (2,) sums of all columns' usual names' weights
     names: Vec  # (d,) 1 where numbers stand for names: -1 for a new one, then in order of sight
 
 
@@ -60,9 +65,9 @@ class Row(NamedTuple):
     runs: Any  # (d + 4,) uint64, where each run of columns begins and ends; then d or more
     values: Vec  # (d,) numbers
     distances: Vec  # (d,) from the mean; of names 0
-    active: Ints  # (1,) inputs that are not 0
+    active: Ints  # (3,) inputs that are not 0; columns of known names; of names met but not known
     inputs: Vec  # (2d + 1,) these inputs
-    places: Any  # (2d + 1,) uint64, which of the C they are
+    places: Any  # (3d + 1,) uint64, which of the C they are; from the end, usual names to subtract
     parts: Vec  # (d,) what columns add
 
 
@@ -91,6 +96,7 @@ def linear_filters(d: int) -> LinearFilters:
         power=np.zeros((LEARNERS, d)),
         fresh=np.ones(()),
         age=np.zeros(()),
+        usual=np.zeros(LEARNERS),
         names=np.zeros(d),
     )
 
@@ -101,9 +107,9 @@ def blank_row(d: int) -> Row:
         runs=np.zeros(d + 4, np.uint64),
         values=np.zeros(d),
         distances=np.zeros(d),
-        active=np.zeros(1, np.int64),
+        active=np.zeros(3, np.int64),
         inputs=np.zeros(2 * d + 1),
-        places=np.zeros(2 * d + 1, np.uint64),
+        places=np.zeros(3 * d + 1, np.uint64),
         parts=np.zeros(d),
     )
 
@@ -122,7 +128,7 @@ def widened(old: LinearFilters, d: int) -> LinearFilters:
     made.power[:, :before] = old.power
     for name in ("mean", "variance", "seen", "names"):
         getattr(made, name)[:before] = getattr(old, name)
-    return made._replace(age=old.age, fresh=old.fresh)
+    return made._replace(age=old.age, fresh=old.fresh, usual=old.usual)
 
 
 def mean_power(filters: LinearFilters) -> Mat:
@@ -156,40 +162,78 @@ def inputs(filters: LinearFilters, row: Row) -> None:
 def _list(filters: LinearFilters, row: Row) -> None:
     """List the inputs that are not 0."""
     d, age = PLACE(row.values.shape[0]), float(filters.age[()])
-    n, i = 0, 0
+    n, known, met, i, last = 0, 0, 0, 0, row.places.shape[0] - 1
     while row.runs[i] < d:
         for j in range(row.runs[i], row.runs[i + 1]):
             row.places[n], row.inputs[n] = j, row.distances[j]
             n += row.distances[j] != 0.0
-            extra = _extra(filters, j, row.values[j], age)
-            if extra > 0:
-                row.places[n], row.inputs[n] = extra, 1.0
+            if filters.seen[j] < age:
+                row.places[n], row.inputs[n] = d + j, 1.0
                 n += 1
+            if filters.names[j] > 0.0:
+                own = _own(filters, j, row.values[j])
+                if _is_known(filters, own):
+                    row.places[n], row.inputs[n] = own, 1.0
+                    n += 1
+                    row.places[last - known] = _usual(filters, j)
+                    known += 1
+                elif own > 0:
+                    met += 1
         i += 2
     row.places[n], row.inputs[n] = d + d, 1.0
-    row.active[0] = n + 1
+    row.active[0], row.active[1], row.active[2] = n + 1, known, met
 
 
 @kernel
-def _extra(filters: LinearFilters, j: int, x: float, age: float) -> int:
-    """Return the place of the input that says that column j is there, if it was ever missing; of
-    a name, of the one that is its own, if it has one. Else 0.
-    """
-    d = filters.mean.shape[0]
-    if filters.names[j] > 0.0:
-        named = -1.0 <= x < VALUES - 1.0
-        return 2 * d + 2 + VALUES * int(j) + int(x) if named else 0
-    return d + int(j) if filters.seen[j] < age else 0
+def _usual(filters: LinearFilters, j: int) -> int:
+    """Return the place of the weight of column j's usual name."""
+    return int(2 * filters.mean.shape[0] + 1 + VALUES * int(j))
+
+
+@kernel
+def _own(filters: LinearFilters, j: int, x: float) -> int:
+    """Return the place of the weight of name x of column j; 0 where it has none."""
+    named = 0.0 <= x < VALUES - 1.0
+    return _usual(filters, j) + 1 + int(x) if named else 0
+
+
+@kernel
+def _is_known(filters: LinearFilters, own: int) -> bool:
+    """Return whether there is a name's weight, and it is begun."""
+    begun = filters.weights[0, own] != 0.0 or filters.weights[1, own] != 0.0
+    return bool(own > 0 and begun)
 
 
 @kernel
 def said(filters: LinearFilters, row: Row) -> tuple[float, float]:
     """Return what both learners say of the inputs."""
-    slow, bold = 0.0, 0.0
+    slow, bold, C = float(filters.usual[0]), float(filters.usual[1]), row.places.shape[0]
     for i in range(row.active[0]):  # two sums at once: neither waits for the other
         slow += filters.weights[0, row.places[i]] * row.inputs[i]
         bold += filters.weights[1, row.places[i]] * row.inputs[i]
+    for i in range(C - row.active[1], C):
+        slow -= filters.weights[0, row.places[i]]
+        bold -= filters.weights[1, row.places[i]]
     return slow, bold
+
+
+@kernel
+def meet(filters: LinearFilters, row: Row) -> None:
+    """Begin the weights of names that are met for the second time, which change nothing yet: when
+    met for the first time they have no number.
+    """
+    if row.active[2] == 0:
+        return
+    d, r = PLACE(row.values.shape[0]), 0
+    while row.runs[r] < d:
+        for j in range(row.runs[r], row.runs[r + 1]):
+            own = _own(filters, j, row.values[j]) if filters.names[j] > 0.0 else 0
+            if own > 0 and not _is_known(filters, own):
+                for i in range(LEARNERS):
+                    usual = filters.weights[i, _usual(filters, j)]
+                    filters.weights[i, own] = usual if usual != 0.0 else LEAST  # 0 is not begun
+        r += 2
+    _list(filters, row)
 
 
 @kernel
@@ -213,16 +257,32 @@ def learn_line(filters: LinearFilters, i: int, row: Row, error: float, noise: fl
 
 @kernel
 def attribute(filters: LinearFilters, i: int, row: Row) -> None:
-    """Fill row.parts, where the runs are, with what each column adds to what learner i says."""
+    """Fill row.parts, where the runs are, with what each column adds to what learner i says; what
+    is missing adds nothing.
+    """
     w, age = filters.weights[i], float(filters.age[()])
     d, r = PLACE(row.values.shape[0]), 0
     while row.runs[r] < d:
         for j in range(row.runs[r], row.runs[r + 1]):
             row.parts[j] = w[j] * row.distances[j]
-            extra = _extra(filters, j, row.values[j], age)
-            if extra > 0:
-                row.parts[j] += w[extra]
+            if filters.seen[j] < age:
+                row.parts[j] += w[d + j]
+            row.parts[j] += _of_name(filters, i, j, row.values[j])
         r += 2
+
+
+@kernel
+def _of_name(filters: LinearFilters, i: int, j: int, x: float) -> float:
+    """Return what learner i says of a name beyond what it says of a usual one; 0 of a number."""
+    own = _own(filters, j, x) if filters.names[j] > 0.0 else 0
+    known = _is_known(filters, own)
+    w = filters.weights[i]
+    return float(w[own] - w[_usual(filters, j)]) if known else 0.0
+
+
+def base(filters: LinearFilters) -> Vec:
+    """Return what both learners say (2,) of an event of which nothing is known."""
+    return np.asarray(filters.weights[:, 2 * len(filters.mean)] + filters.usual)
 
 
 @kernel
@@ -236,6 +296,11 @@ def learn_columns(filters: LinearFilters, row: Row) -> None:
         while row.runs[r] < d:
             for j in range(row.runs[r], row.runs[r + 1]):
                 filters.power[i, j] += fresh * row.parts[j] * row.parts[j]
+                if filters.names[j] > 0.0:
+                    rate = max(1.0 / (filters.seen[j] + 1.0), RECENT)
+                    move = rate * _of_name(filters, i, j, row.values[j])
+                    filters.weights[i, _usual(filters, j)] += move
+                    filters.usual[i] += move
             r += 2
     r = 0
     while row.runs[r] < d:

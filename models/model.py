@@ -24,7 +24,7 @@ from models.intervals import Intervals, watch_many
 from models.labels import Label
 from models.losses import has_probability
 from models.reasons import Reason, Share, reasons, shares
-from models.rows import Part, check_rows, discover, tabulate
+from models.rows import Part, check_frame, check_rows, discover, tabulate
 from models.schema import AUTO, Schema, described, from_description
 from models.types import Ints, Mat, ModelError, Vec, floats, plain
 from models.verbs import cost, reveal
@@ -347,7 +347,7 @@ class Model:
 
     def predict_many(self, rows: Any) -> NDArray[Any]:
         """Return numbers or the likeliest labels, (B,)."""
-        said = self.predictions(self.predict_table(self._tabulate(rows)))
+        said = self.predictions(self.predict_table(self._ask(rows)))
         if self.task == "regression":
             return said
         labels: NDArray[Any] = _array(self.classes_)[self.choose(said)]
@@ -364,7 +364,7 @@ class Model:
         if not self.probable:
             what = "a regression" if self.task == "regression" else "the loss hinge"
             raise ModelError(f"task: {what} has no probabilities; call predict_many")
-        return self.predictions(self.predict_table(self._tabulate(rows)))
+        return self.predictions(self.predict_table(self._ask(rows)))
 
     def predict_interval_one(self, x: Mapping[str, Any], level: float = 0.9) -> tuple[float, float]:
         """Return low and high, between which labels for features `x` lie with that probability."""
@@ -390,7 +390,7 @@ class Model:
         >>> low < 3.0 < high
         True
         """
-        said = self.predictions(self.predict_table(self._tabulate(rows)))
+        said = self.predictions(self.predict_table(self._ask(rows)))
         return self.intervals_around(said, level)
 
     def explain_one(self, x: Mapping[str, Any], label: Label | None = None) -> Reason:
@@ -413,7 +413,7 @@ class Model:
         ModelError
             For a bank whose scores cannot be explained, and a label that there is none of.
         """
-        found = self.explain_table(self._tabulate(rows))
+        found = self.explain_table(self._ask(rows))
         if label is not None:
             if self.task == "regression":
                 raise ModelError("label: a regression has one score, of no label; leave it out")
@@ -474,8 +474,18 @@ class Model:
         return model
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the whole state to a file, by way of a temporary one beside it."""
+        """Write the whole state to a file, by way of a temporary one beside it.
+
+        Raises
+        ------
+        ModelError
+            Where a folder stands in its place, or there is none to write to.
+        """
         target = Path(path)
+        if target.is_dir():
+            raise ModelError(f"{path}: is a folder; name a file in it")
+        if not target.parent.is_dir():
+            raise ModelError(f"{path}: there is no folder {target.parent}; make it first")
         temporary = target.with_name(f".{target.name}.tmp")
         temporary.write_bytes(pack(self.to_arrays(), {"kind": "model", "model": self.describe()}))
         temporary.replace(target)
@@ -510,6 +520,11 @@ class Model:
 
     def _lag_rates(self) -> Sequence[float]:
         return rates("label_lags", self.spec["bank"].get("label_lags"))
+
+    def _ask(self, rows: Any) -> Table:
+        """Tabulate rows to predict: what joins when it is learned is passed over here."""
+        check_frame(self.encoder.schema, rows)
+        return self._tabulate(rows)
 
     def _tabulate(self, rows: Any, part: Part | None = None) -> Table:
         return tabulate(self.encoder.layout, rows, lenient=self.encoder.told.auto, part=part)

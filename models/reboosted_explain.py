@@ -32,6 +32,7 @@ from models.banks.reboosted_state import Reboosted
 from models.booster import score_many
 from models.explain import Explanation, explain_many, gains
 from models.linear_filters import LEARNERS, attribute, mean_power
+from models.linear_filters import base as base_lines
 from models.reboosted import ReboostedTrees, rows_of
 from models.reboosted_desk import LINES, desk
 from models.reboosted_event import NUMBERS, last_label, lay_row, look
@@ -74,9 +75,9 @@ def linear(booster: ReboostedTrees) -> Linear:
 def explain_lines(booster: ReboostedTrees, X: ArrayLike) -> tuple[float, Mat]:
     """Return base and contributions (B, d + 5) of the linear learners and the last label.
 
-    A column adds its weight times its distance from its mean, and what its presence or its name is
-    worth; the base is an event of which nothing is known. The last label adds, as the first label
-    lag, its distance from the mean label.
+    A column adds its weight times its distance from its mean, what its presence is worth, and its
+    name beyond a usual one; the base is an event of which nothing is known. The last label adds, as
+    the first label lag, its distance from the mean label.
     """
     return _explain_lines(booster, linear(booster).lines, rows_of(booster, X))
 
@@ -88,7 +89,7 @@ def _explain_lines(booster: ReboostedTrees, own: Vec, keys: Any) -> tuple[float,
     link = int(booster.bank.plan.link)
     usual = last_label(filters, float(booster.scale.mean), link)
     phi[:, d] += own[-1] * (last_label(filters, float(booster.bank.lags[0]), link) - usual)
-    return float(own[:-1] @ filters.weights[:, 2 * d] + own[-1] * usual), phi
+    return float(own[:-1] @ base_lines(filters) + own[-1] * usual), phi
 
 
 def _mean_scores(bank: Reboosted) -> Vec:

@@ -129,7 +129,8 @@ def _fill(sheet: _Sheet, known: Layout, k: int, what: tuple[Mapping[str, Any], b
         try:
             read = READ[kind](value if kind == "datetime" else plain(value))
         except ValueError as error:
-            why = INFERRED if name in known.inferred else ""
+            amount = kind == "number" and isinstance(value, int | float)  # its kind is right
+            why = INFERRED if name in known.inferred and not amount else ""
             raise ModelError(
                 f"features.{name}{part.place(part.first + k)}: {error}{why}"
             ) from error
@@ -250,6 +251,19 @@ def _records(frame: Any, names: Iterable[Any]) -> list[dict[Any, Any]]:
             if not gone:
                 row[name] = value
     return rows
+
+
+def check_frame(schema: Mapping[str, str], rows: Any) -> None:
+    """Refuse a DataFrame none of whose columns is known, where some features are.
+
+    Raises
+    ------
+    ModelError
+        With the feature that was probably meant.
+    """
+    named: Any = rows.columns if hasattr(rows, "columns") and schema else ()
+    if len(named) and not set(named) & schema.keys():
+        _refuse(schema, named[0])
 
 
 def _refuse(schema: Mapping[str, str], name: Any, row: str = "") -> NoReturn:

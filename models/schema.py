@@ -83,13 +83,22 @@ def _unknown_kind(name: str, kind: object) -> str:
             f"features: {kind!r} is not {AUTO!r}, the one kind for features without a name; write "
             "that, or name each feature and its kind"
         )
+    return f"features.{name}: kind {kind!r} is not one of {', '.join(KINDS)}{meant(kind)}"
+
+
+def meant(kind: object) -> str:
+    """Word which kind was probably meant by one that is none; empty where nothing is near.
+
+    Examples
+    --------
+    >>> meant("float"), meant("auto")
+    ("; did you mean 'number'?", "; to infer kinds write '*': auto")
+    """
     word = str(kind).strip().lower()
     near = MEANT.get(word) or next(iter(get_close_matches(word, KINDS, 1, 0.5)), None)
-    hint = f"; did you mean {near!r}?" if near else ""
     if near == AUTO or word == AUTO:
-        hint = f"; to infer kinds write {REST!r}: {AUTO}"
-    known = ", ".join(KINDS)
-    return f"features.{name}: kind {kind!r} is not one of {known}{hint}"
+        return f"; to infer kinds write {REST!r}: {AUTO}"
+    return f"; did you mean {near!r}?" if near else ""
 
 
 def check_name(name: object) -> str | None:

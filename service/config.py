@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -24,7 +25,7 @@ from models.adapters.river_model import RiverModel
 from models.build import check
 from models.labels import labels
 from models.model import encoder_of
-from models.schema import AUTO, REST, checked
+from models.schema import AUTO, KINDS, REST, checked, meant
 from service.advice import advise
 from service.errors import ConfigError
 from service.layers import PREFIX, Leaf, flatten, read
@@ -44,7 +45,18 @@ RESERVED = {
 }
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Port = Annotated[int, Field(ge=1, le=65_535)]
-Kind = Literal["number", "category", "boolean", "datetime", "text", "auto"]
+
+
+def _kind(given: object) -> object:
+    """Refuse what is no kind, before the whole schema is looked at: the feature is named then."""
+    if given not in (*KINDS, AUTO) or not isinstance(given, str):
+        raise ValueError(f"should be one of {', '.join(map(repr, KINDS))}{meant(given)}")
+    return given
+
+
+Kind = Annotated[
+    Literal["number", "category", "boolean", "datetime", "text", "auto"], BeforeValidator(_kind)
+]
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 
 

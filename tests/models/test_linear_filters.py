@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from models.linear_filters import (
     attribute,
+    base,
     blank_row,
     inputs,
     learn_columns,
     learn_line,
     linear_filters,
     mean_power,
+    meet,
     said,
     size,
     widened,
@@ -49,6 +51,8 @@ def teach(filters, x, y, noise=1.0):
     """One event of the squared loss; what both learners said before it."""
     row = see(filters, x)
     told = said(filters, row)
+    meet(filters, row)
+    assert said(filters, row) == pytest.approx(told)
     for i, one in enumerate(told):
         learn_line(filters, i, row, y - one, noise)
     learn_columns(filters, row)
@@ -72,6 +76,7 @@ class Slow:
     def __init__(self, d, start, drift):
         self.w, self.P, self.start, self.drift = {}, {}, start, drift
         self.values, self.gap = [[] for _ in range(d)], [False] * d
+        self.usual = {}  # of every column of names
 
     def look(self, x, names):
         """The inputs of a row that are not 0."""
@@ -79,30 +84,37 @@ class Slow:
         for j, value in enumerate(x):
             if math.isnan(value):
                 continue
+            if self.gap[j]:
+                found[j, "there"] = 1.0
             if j in names:
-                if -1 <= value <= 62:
+                if 0 <= value <= 62:
                     found[j, value] = 1.0
                 continue
             all_ = [*self.values[j], value]
             if len(all_) > 1 and np.var(all_) > 0.0:
                 distance = (value - np.mean(all_)) / np.std(all_)
                 found[j, "distance"] = min(max(distance, -10.0), 10.0)
-            if self.gap[j]:
-                found[j, "there"] = 1.0
         return found
 
     def learn(self, x, y, names):
         z = self.look(x, names)
+        usual = {j: self.usual.get(j, 0.0) for j in names}
         for name in z:
-            self.w.setdefault(name, 0.0)
+            named = isinstance(name, tuple) and not isinstance(name[1], str)
+            self.w.setdefault(name, usual[name[0]] if named else 0.0)
             self.P.setdefault(name, 10.0 if name == "constant" else self.start)
+        # what is missing, or has no weight, counts for a usual name of its column
         told = sum(self.w[name] * z[name] for name in z)
+        told += sum(usual[j] for j in names if (j, x[j]) not in z)
         total = 1.0 + sum(self.P[name] * z[name] ** 2 for name in z)
         for name in z:
             gain = self.P[name] * z[name] / total
             self.w[name] += gain * (y - told)
             self.P[name] -= gain * self.P[name] * z[name]
             self.P[name] += self.drift if self.P[name] < self.start else 0.0
+        for j in names:
+            rate = max(1.0 / (len(self.values[j]) + 1.0), 1e-3)
+            self.usual[j] = usual[j] + rate * (self.w.get((j, x[j]), usual[j]) - usual[j])
         for j, value in enumerate(x):
             if math.isnan(value):
                 self.gap[j] = True
@@ -148,7 +160,7 @@ def test_parts_add_up():
             attribute(filters, i, row)
             assert (np.isnan(row.parts) == np.isnan(x)).all()
             parts = np.nansum(row.parts)
-            assert told == pytest.approx(parts + filters.weights[i, 8], rel=1e-12)
+            assert told == pytest.approx(parts + base(filters)[i], rel=1e-9)
 
 
 def test_wider_learners_say_the_same():
@@ -168,11 +180,13 @@ def test_wider_learners_say_the_same():
         6,
         1,
         2,
+        9,
         13 + 3 * 64 + int(X[1, 3]) + 1,
         10,
         12,
     ]
-    assert size(6) == sum(array.nbytes for array in wide) - 16  # its age and `fresh` are one each
+    sums = wide.age.nbytes + wide.fresh.nbytes + wide.usual.nbytes
+    assert size(6) == sum(array.nbytes for array in wide) - sums
 
 
 def test_mean_power():
@@ -185,7 +199,9 @@ def test_mean_power():
     filters.fresh[()] = 3e99
     for t, (x, label) in enumerate(zip(X, y, strict=True)):
         row = see(filters, x)
-        for i, one in enumerate(said(filters, row)):
+        told = said(filters, row)
+        meet(filters, row)
+        for i, one in enumerate(told):
             learn_line(filters, i, row, label - one, 1.0)
             attribute(filters, i, row)
             slow[i] += max(1.0 / (t + 1.0), 1e-3) * (np.nan_to_num(row.parts) ** 2 - slow[i])

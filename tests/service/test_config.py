@@ -169,6 +169,8 @@ REFUSALS: list[tuple[dict[str, Any], list[str]]] = [
     ),
     ({"features": {"schema": {}}}, ["features.schema = {}", "at least one"]),
     ({"features": {"schema": {"a": "int"}}}, ["features.schema.a = 'int'", "'category'"]),
+    ({"features": {"schema": {"a": "auto", "b": "float"}}}, ["features.schema.b", "'number'?"]),
+    ({"features": {"schema": {"a": "auto"}}}, ["features.a", "to infer kinds write '*': auto"]),
     ({"features": {"schema": {1: "number"}}}, ["features.schema", "key 1", "quotes"]),
     ({"model": {"bank": "linaer"}}, ["model = ", "did you mean 'linear'?"]),
     ({"model": {"loss": "squared"}}, ["model = ", "does not answer a binary task"]),

@@ -1,0 +1,41 @@
+"""What users of the library get wrong is told with its place and its remedy."""
+
+import pytest
+
+from models import Model
+from models.types import ModelError
+from tests.models.test_rows import Frame
+
+
+def test_a_frame_of_other_columns_is_refused():
+    """Where features join, a column that none knows is passed over; one of them has to be known."""
+    model = Model("binary")
+    model.learn_many([{"amount": float(k), "country": "PT"} for k in range(50)], [0, 1] * 25)
+    for row in ({"amuont": 3.0, "country": "PT"}, {"amuont": [3], "country": "PT"}):
+        assert model.predict_proba_one(row) == model.predict_proba_one({"country": "PT"})
+    with pytest.raises(
+        ModelError, match=r"features.Amount: unknown feature; did you mean 'amount'"
+    ):
+        model.predict_many(Frame(Amount=[1.0, 2.0]))
+    assert len(model.predict_many(Frame(Amount=[1.0, 2.0], country=["PT", "PT"]))) == 2
+
+
+def test_what_is_no_amount_is_told_as_that():
+    """Of a number that is none no kind is doubted; of a text where numbers were, it is."""
+    model = Model("binary")
+    model.learn_many([{"amount": float(k)} for k in range(5)], [0, 1, 0, 1, 0])
+    with pytest.raises(ModelError, match=r"nan is not finite.*missing$"):
+        model.predict_one({"amount": float("nan")})
+    with pytest.raises(ModelError, match="inferred from its first value"):
+        model.predict_one({"amount": "3"})
+
+
+def test_save_needs_a_place(tmp_path):
+    """A folder in the place of the file, and one that is not there, are named; nothing is left."""
+    model = Model("binary")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ModelError, match="folder: is a folder; name a file in it"):
+        model.save(tmp_path / "folder")
+    with pytest.raises(ModelError, match="there is no folder"):
+        model.save(tmp_path / "none" / "file")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
