@@ -82,7 +82,7 @@ class Predict:
     def _answer(self, served: Served, rows: Rows) -> Response:
         answer = served.door.answer(rows, served.snapshot.model, served.stamp)
         self._metrics.predictions.inc(len(rows.features))
-        self._metrics.features_ignored.inc(rows.ignored)
+        self._metrics.features_ignored.inc(len(rows.ignored))
         return Response(answer, media_type="application/json")
 
 

@@ -22,6 +22,7 @@ TOO_DEEP = "nested too deeply to be read"
 LEAST, MOST = LEVELS[0], LEVELS[-1]
 NO_LEVEL = f"where a level from {LEAST} to {MOST} belongs, such as 0.9"
 CLASSES = "a classification has no intervals, its probabilities say how sure it is; leave it out"
+MOST_NAMED = 20  # of the features that were passed over
 EITHER = "send either features, for one row, or instances, for many"
 
 
@@ -71,16 +72,18 @@ class Prediction(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Answer(Prediction, kw_only=True, omit_defaults=True):
-    """The answer to one row."""
+    """The answer to one row; `ignored` are names of features that the schema does not know."""
 
     model: Stamp
+    ignored: list[str] | UnsetType = UNSET
 
 
-class Answers(msgspec.Struct):
-    """The answer to many rows, in their order."""
+class Answers(msgspec.Struct, omit_defaults=True):
+    """The answer to many rows, in their order; `ignored` are such names in any of them."""
 
     predictions: list[Prediction]
     model: Stamp
+    ignored: list[str] | UnsetType = UNSET
 
 
 class Rows(NamedTuple):
@@ -89,7 +92,7 @@ class Rows(NamedTuple):
     features: list[Any]  # structs of the decoder's FeatureType
     ids: list[str | None]
     single: bool
-    ignored: int  # features that the schema does not know
+    ignored: list[str]  # names of features that the schema does not know, once for every row
     level: float | None  # of the intervals that are asked for
     explain: bool  # whether answers say why
 
@@ -104,7 +107,7 @@ class _Head(msgspec.Struct):
 
 
 class _Names(msgspec.Struct):
-    """A row whose features are only to be counted."""
+    """A row of which only the features' names matter."""
 
     features: dict[str, msgspec.Raw]
 
@@ -152,8 +155,7 @@ class Door:
                 self._refuse(body)
             if request.instances is UNSET:
                 ignored = self._ignored(text)
-                ids = [request.id]
-                return Rows([request.features], ids, True, ignored, level, request.explain)
+                return Rows([request.features], [request.id], True, ignored, level, request.explain)
             return self._many(request.instances, level, request.explain)
         except msgspec.ValidationError as err:
             self._refuse(body, err)
@@ -188,9 +190,10 @@ class Door:
                 each["id"] = name
         if rows.explain:
             self._explain(said, model, table)
+        unknown = sorted(set(rows.ignored))[:MOST_NAMED] if rows.ignored else UNSET
         if rows.single:
-            return msgspec.json.encode(Answer(**said[0], model=stamp))
-        return msgspec.json.encode(Answers([Prediction(**each) for each in said], stamp))
+            return msgspec.json.encode(Answer(**said[0], model=stamp, ignored=unknown))
+        return msgspec.json.encode(Answers([Prediction(**each) for each in said], stamp, unknown))
 
     def _explain(self, said: list[dict[str, Any]], model: Model, table: Table) -> None:
         """Say with every prediction why; of several classes those of all, and the predicted one."""
@@ -221,7 +224,7 @@ class Door:
     def _many(self, instances: list[msgspec.Raw], level: float | None, explain: bool) -> Rows:
         self._count(len(instances))
         rows = [self._row(raw) for raw in instances]
-        ignored = sum(map(self._ignored, instances))
+        ignored = [name for raw in instances for name in self._ignored(raw)]
         features, ids = [row.features for row in rows], [row.id for row in rows]
         return Rows(features, ids, False, ignored, level, explain)
 
@@ -233,12 +236,12 @@ class Door:
         inner = self._head(row).features
         return inner is not UNSET and memoryview(inner)[0] == ord("{")
 
-    def _ignored(self, row: msgspec.Raw | str) -> int:
-        """Count what is passed over in a row; where that is refused, nothing has come so far."""
+    def _ignored(self, row: msgspec.Raw | str) -> list[str]:
+        """Name what is passed over in a row; where that is refused, nothing has come so far."""
         if self._known is None:
-            return 0
+            return []
         features = self._names(row).features if self._is_wrapped(row) else self._bare(row)
-        return len(features.keys() - self._known)
+        return list(features.keys() - self._known)
 
     def _refuse(
         self, body: bytes | bytearray, err: msgspec.ValidationError | None = None

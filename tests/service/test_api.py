@@ -106,15 +106,20 @@ def test_feature_may_be_called_features(serve: Start) -> None:
 
 
 def test_unknown_features_can_be_ignored(serve: Start) -> None:
-    """With features.unknown: ignore an unknown feature changes nothing, in either form of a row."""
+    """With features.unknown: ignore an unknown feature changes no prediction, in either form of a
+    row; the answer names it, and others name nothing.
+    """
     wanted, program = serve(features={"schema": SCHEMA, "unknown": "ignore"})
     publish(wanted, taught(wanted))
     program.ready()
     instances = [ROW, ROW | {"new": [1]}, {"features": ROW | {"new": 1}}]
-    found = program.client.post("/predict", json={"instances": instances}).json()["predictions"]
-    alone = program.predict(ROW | {"new": 1, "newer": None})
+    answer = program.client.post("/predict", json={"instances": instances}).json()
+    found, alone = answer["predictions"], program.predict(ROW | {"newer": None, "new": 1})
 
     assert found[0] == found[1] == found[2] == {name: alone[name] for name in found[0]}
+    assert ["new"] == answer["ignored"]
+    assert ["new", "newer"] == alone["ignored"]
+    assert "ignored" not in program.predict()
     assert 4 == program.metric("kaboost_predict_features_ignored_total")
 
 
