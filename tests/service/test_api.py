@@ -147,8 +147,14 @@ def test_not_ready_before_the_first_snapshot(
 def test_not_ready_names_what_the_learner_waits_for(serve: Start) -> None:
     """A learner that lives and has published nothing has not found its topic yet."""
     wanted, program = serve(kafka={"topic": "payments.v7"})
-    snapshots.heartbeat(wanted.snapshots.directory)
-    found = until(lambda: "running" in str(program.probe(503)) and program.probe(503))
+
+    def refused() -> dict[str, Any] | None:
+        """A sign of life is no sign after some seconds, which a start may take."""
+        snapshots.heartbeat(wanted.snapshots.directory)
+        answer = program.probe(503)
+        return answer if answer and "running" in answer["detail"] else None
+
+    found = until(refused)
 
     assert found["detail"].endswith("once it has found topic payments.v7, see its log")
 
