@@ -96,6 +96,8 @@ def labels(kind: str, classes: Sequence[Label] | None = None) -> Labels:
     """
     if kind not in KINDS:
         raise ModelError(f"task.kind: {kind!r} is not one of {', '.join(KINDS)}")
+    if isinstance(classes, str | bytes):
+        raise ModelError(f"task.labels: {classes!r} is one text; give a list of labels")
     given = None if classes is None else tuple(map(plain, classes))
     if kind == "regression":
         if given:

@@ -90,7 +90,8 @@ def _reason(fault: ErrorDetails, path: Leaf, known: Mapping[Leaf, str], *, given
     reason = WORDS.get(fault["type"], fault["msg"])
     for opening in ("Value error, ", "Input ", "String ", f"{'.'.join(path)}: "):
         reason = reason.removeprefix(opening)
-    if not given:
+    whole = any(leaf[:-1] == path for leaf in known)  # of a section some key is at fault
+    if not given and not whole:
         reason += f"; write it into the configuration file or set {env_name(path)}"
     about = known.get(path, "")
     return reason + ("" if reason.endswith("?") else ".") * bool(about) + f" {about}".rstrip()

@@ -362,6 +362,17 @@ class Settings(BaseSettings):
                 check(value, width, labels(task.kind, task.labels).m, task=task.kind)
         return value
 
+    @field_validator("metrics")
+    @classmethod
+    def _apart(cls, value: Metrics, info: ValidationInfo) -> Metrics:
+        """Refuse one port for two doors; where the roles run apart nobody needs it either."""
+        api = info.data.get("api")
+        if api is not None and value.port == api.port:
+            hosts = {api.host, value.host}
+            if len(hosts) == 1 or hosts & {"0.0.0.0", "::"}:
+                raise ValueError(f"port {value.port} is api.port as well; give one of them another")
+        return value
+
 
 def load(path: Path | None, overrides: Mapping[str, object] | None = None) -> Settings:
     """Read the configuration; flags go before environment, secrets, file and defaults."""

@@ -77,7 +77,9 @@ class Decoder:
         self._told = schema if isinstance(schema, Schema) else checked(schema)
         self._full = False  # whether no further feature may join
         lenient = unknown == "ignore" or self._told.auto
-        self._rules = Rules(self._told.kinds, labels, lenient, max_bytes)
+        self._rules = Rules(
+            self._told.kinds, labels, lenient, max_bytes, frozenset(self._told.inferred)
+        )
         self._regression = labels.kind == "regression"
         self._codes = {label: float(code) for code, label in enumerate(labels.classes)}
         # 1, 1.0 and true are one key of a dict but three labels: known ones are kept by type.
@@ -87,7 +89,8 @@ class Decoder:
     def join(self, found: Mapping[str, str]) -> None:
         """Know features from now on, of the kinds that were inferred."""
         self._told = self._told.with_inferred(found)
-        self._rules = self._rules._replace(schema=self._told.kinds)
+        inferred = frozenset(self._told.inferred)
+        self._rules = self._rules._replace(schema=self._told.kinds, inferred=inferred)
         self._make_types()
 
     def close(self) -> None:

@@ -2,13 +2,14 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from models.labels import Labels
+from models.rows import INFERRED
 from models.times import is_moment
 from service.errors import EventError
 
@@ -49,6 +50,7 @@ class Rules(NamedTuple):
     labels: Labels
     ignore_unknown: bool
     max_bytes: int
+    inferred: Collection[str] = ()  # features whose kinds nobody told
 
 
 class _Object(tuple[tuple[str, object], ...]):
@@ -87,7 +89,8 @@ def feature_faults(features: Iterable[tuple[str, object]], rules: Rules) -> Iter
     for name, value in features:
         kind = rules.schema.get(name)
         if kind is not None:
-            yield from _value_faults(name, kind, value)
+            why = INFERRED if name in rules.inferred else ""
+            yield from _value_faults(name, kind, value, why)
         elif not rules.ignore_unknown:
             detail = "not in features.schema; leave it out, or set features.unknown: ignore"
             yield Fault("feature_unknown", name, detail)
@@ -175,12 +178,12 @@ def _weight_faults(value: Any, _: Rules) -> Iterator[Fault]:
         yield Fault("weight", "weight", f"{show(value)} where a finite number >= 0 belongs")
 
 
-def _value_faults(name: str, kind: str, value: object) -> Iterator[Fault]:
+def _value_faults(name: str, kind: str, value: object, why: str) -> Iterator[Fault]:
     if value is None:
         return
     fits, belongs = _KINDS[kind]
     if not fits(value):
-        yield Fault("feature_type", name, f"{show(value)} where {belongs} or null belongs")
+        yield Fault("feature_type", name, f"{show(value)} where {belongs} or null belongs{why}")
     elif kind == "number" and not _is_finite(value):
         yield Fault("not_finite", name, f"{show(value)} is beyond {LIMIT:g}; send null")
 

@@ -14,7 +14,7 @@ from service.demo.play import Play
 from service.demo.reference import uninterrupted
 from service.demo.sabotage import rewind
 from service.demo.screen import Screen, verdict
-from service.demo.stage import Stage
+from service.demo.stage import TOPIC, Stage
 from service.errors import Exit, KaboostError
 
 
@@ -71,6 +71,8 @@ def stay(console: Console, stage: Stage) -> None:
     """Leave everything running until Ctrl-C."""
     address = f"http://127.0.0.1:{stage.port}"
     console.print(f"Still running at {address}. Ctrl-C ends it, or: kill {os.getpid()}")
+    broker = stage.settings.kafka.bootstrap_servers
+    console.print(f"Broker {broker}, topic {TOPIC}, logs in {stage.folder}", soft_wrap=True)
     try:
         threading.Event().wait()
     except KeyboardInterrupt:

@@ -75,6 +75,7 @@ def test_message_stays_short():
     [
         ("ranking", None, "task.kind: 'ranking'"),
         ("multiclass", None, "task.labels: missing"),
+        ("binary", "ab", "task.labels: 'ab' is one text; give a list"),
         ("multiclass", [], "0 labels"),
         ("multiclass", ["a"], "1 labels"),
         ("binary", ["a", "b", "c"], "3 labels"),

@@ -151,6 +151,8 @@ REFUSALS: list[tuple[dict[str, Any], list[str]]] = [
     ({"kafka": {"topc": "x"}}, ["kafka.topc = 'x'", "did you mean kafka.topic?"]),
     ({"zzz": 1}, ["zzz = 1", "known are name, kafka, task"]),
     ({"api": {"port": 70000}}, ["api.port = 70000", "less than or equal to 65535"]),
+    ({"api": {"port": 9464}}, ["metrics: port 9464 is api.port as well; give one"]),
+    ({"api": {"port": 9464, "host": "0.0.0.0"}}, ["port 9464 is api.port as well"]),
     ({"api": {"port": "http"}}, ["api.port = 'http'", "should be a whole number"]),
     ({"snapshots": {"every_seconds": 0}}, ["snapshots.every_seconds = 0", "greater than 0"]),
     ({"kafka": {"topic": "a b"}}, ["kafka.topic = 'a b'", "match pattern"]),
@@ -190,6 +192,13 @@ def test_refusals(write: Write, sections: dict[str, Any], words: list[str]) -> N
     told = refusal(write(**sections))
 
     assert [word for word in words if word not in told] == []
+
+
+def test_one_port_of_two_hosts(write: Write) -> None:
+    """Both doors may have one port where they are of different addresses."""
+    path = write(api={"port": 9464, "host": "10.0.0.1"})
+
+    assert 9464 == config.load(path).metrics.port
 
 
 def test_all_faults_at_once(write: Write) -> None:
