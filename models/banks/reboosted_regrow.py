@@ -118,7 +118,7 @@ def set_pace(plan: Any, pace: Any, sizes: Any, t: int, R: int) -> None:
     wide = max(1.0, pace.filled[()] / MANY_COLUMNS)  # such an event costs that much as well
     total = plan.budget[()] * wide
     start = min(1.0, START_EVENTS / (since + 1.0))
-    total *= 1.0 + START_BOOST * start
+    total *= 1.0 + START_BOOST * start * math.sqrt(start)
     for k in range(plan.window.shape[0]):
         m = seen(plan, pace, k, t, R)
         trees = float(sizes[k])
@@ -329,7 +329,7 @@ def _draw(window: Any, prefix: Vec, work: Any, state: Any, how: Any) -> float:
     cost = COPY + 0.75 * columns
     last = min(n, first + 16 + int(room / cost))
     begins, m = int(at[FROM]) % R, int(at[SPAN])
-    stretch, whole = m / n, int(work.starts[columns]) == columns * CODES
+    stretch, shift = m / n, shift_of(work, columns)
     for i in range(first, last):
         place = i if n == m else min(int((i + uniform(state)) * stretch), m - 1)
         s = begins + place
@@ -337,7 +337,7 @@ def _draw(window: Any, prefix: Vec, work: Any, state: Any, how: Any) -> float:
         work.slopes[i], work.bends[i] = prefix[s], window.labels[s]
         work.weights[i] = window.weights[s]
         row = work.codes[i * columns : (i + 1) * columns]
-        copy_codes(window.codes[s], work, whole, row)
+        copy_codes(window.codes[s], work, shift, row)
     _derive(loss, unit, work, (first, last))
     at[DRAWN] = last
     if last == n:
@@ -366,14 +366,32 @@ def _derive(loss: Any, unit: float, work: Any, span: Any) -> None:
 
 
 @kernel
-def copy_codes(codes: Any, work: Any, whole: bool, row: Any) -> None:
+def shift_of(work: Any, columns: int) -> int:
+    """Return by how many bits the codes of all chosen columns are shifted, 0 or 1; -1 where that
+    is not all: where columns differ, or have fewer bins than codes.
+    """
+    bins, narrow = int(work.at[BINS]), 0
+    for j in range(columns):
+        narrow += work.narrow[j]
+    if int(work.starts[columns]) != columns * bins:
+        return -1
+    if narrow == columns and 2 * bins == CODES:
+        return 1
+    return 0 if bins == CODES else -1
+
+
+@kernel
+def copy_codes(codes: Any, work: Any, shift: int, row: Any) -> None:
     """Fill a row with an event's codes (d,) in the chosen columns, in as many bins as these have;
-    `whole` says that all have all.
+    where `shift` (`shift_of`) is not -1, all are shifted by so much.
     """
     chosen, narrow, starts = work.columns, work.narrow, work.starts
-    if whole:
+    if shift == 0:
         for j in range(row.shape[0]):
             row[j] = codes[chosen[j]]
+    elif shift == 1:
+        for j in range(row.shape[0]):
+            row[j] = codes[chosen[j]] >> 1
     else:
         for j in range(row.shape[0]):
             # as int64: numba takes signed and unsigned numbers together for floats

@@ -28,6 +28,7 @@ from models.banks.reboosted_regrow import (
     choose_columns,
     copy_codes,
     mark_richest,
+    shift_of,
 )
 from models.banks.reboosted_state import STRUCTURES, Setup, bank, works
 from models.banks.reboosted_walk import raise_prefix, walk
@@ -67,9 +68,9 @@ def copy(codes, most, bins_, empty, work):
     b.counts[:d], b.lost[:d], b.lowest[:d], b.highest[:d] = most - 1, 1, 0, 1
     work.at[BINS], work.at[WIDE] = bins_, 1
     assert choose_columns(np.zeros(d), empty.pace.state, b, work) == d
-    whole = int(work.starts[d]) == d * 64
+    shift = shift_of(work, d)
     for i in range(n):
-        copy_codes(codes[i], work, whole, work.codes[i * d : (i + 1) * d])
+        copy_codes(codes[i], work, shift, work.codes[i * d : (i + 1) * d])
 
 
 @pytest.mark.parametrize(("leaves", "depth"), [(2, 1), (8, 3), (12, 6)])
