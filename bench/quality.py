@@ -3,7 +3,8 @@ setting per stream; each event is predicted before it is learned.
 
 `python -m bench.quality --data FOLDER` (or KABOOST_DATA) reads the public streams there; drifting
 streams need River. Prints figures, expected calibration error and events per second of one core.
-With `--peers` others learn the same events, each for so many seconds of CPU time (`bench` group).
+With `--peers [WORD ...]` others learn the same events, each for some seconds of CPU time (`bench`
+group).
 """
 
 from __future__ import annotations
@@ -111,8 +112,8 @@ def report(name: str, folder: Path, seeds: range, given: argparse.Namespace) -> 
             honest = np.nan if numbers else calibration_error(scores, stream.y)
             ideal = np.nan if numbers or len(scores) > LARGE else redrawn(scores)
             found.setdefault(stream.name, []).append((said, honest, ideal, speed))
-        if given.peers:
-            compare(stream, scores, given.seconds)
+        if given.peers is not None:
+            compare(stream, scores, given)
     for each, runs in found.items():
         means = [statistics.mean(one[0][i] for one in runs) for i in range(len(runs[0][0]))]
         spread = statistics.pstdev(one[0][0] for one in runs)
@@ -127,12 +128,14 @@ def report(name: str, folder: Path, seeds: range, given: argparse.Namespace) -> 
         )
 
 
-def compare(stream: Stream, ours: np.ndarray, seconds: float) -> None:
-    """Print the figures of every peer, and ours on the events it came to in its time."""
+def compare(stream: Stream, ours: np.ndarray, given: argparse.Namespace) -> None:
+    """Print the figures of every peer that is asked for, and ours on the events it came to."""
     for name, run in peers.of(stream):
+        if given.peers and not any(word in name for word in given.peers):
+            continue
         start = time.process_time()
         try:
-            scores = run(stream, seconds)
+            scores = run(stream, given.seconds)
         except (TypeError, ValueError) as err:  # of texts, mostly
             print(f"{stream.name:20s}   {name}: cannot learn it: {err}", flush=True)
             continue
@@ -155,7 +158,8 @@ def main() -> None:
     parser.add_argument("--streams", nargs="*", default=list(STREAMS), choices=list(STREAMS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--budget", type=float)
-    parser.add_argument("--peers", action="store_true", help="run others on the same events")
+    told = "run others on the same events: all, or those with one of these words in their name"
+    parser.add_argument("--peers", nargs="*", metavar="WORD", help=told)
     parser.add_argument("--seconds", type=float, default=60.0, help="CPU time of each peer")
     given = parser.parse_args()
     # Compile off the clock.
