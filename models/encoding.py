@@ -35,6 +35,24 @@ class Table(NamedTuple):
     texts: Sequence[Sequence[str | None]] = ()  # columns of B texts
 
 
+def some(table: Table, first: int, last: int) -> Table:
+    """Return the events [first, last) of a table, numbers as views.
+
+    Examples
+    --------
+    >>> some(Table(np.ones((9, 2)), np.empty((9, 0)), [["a", "b", "c"] * 3]), 3, 5).categories
+    [['a', 'b']]
+    """
+    numbers, booleans, categories, times, texts = table
+    return Table(
+        numbers[first:last],
+        booleans[first:last],
+        [column[first:last] for column in categories],
+        times[first:last],
+        [column[first:last] for column in texts],
+    )
+
+
 class EncoderState(NamedTuple):
     """Everything the encoder has learned: what a snapshot or a checkpoint keeps of it."""
 

@@ -17,7 +17,7 @@ from models.banks.reboosted import rates
 from models.booster import learn_many, losses, predictions, score_many, tell_names, widen
 from models.build import BANKS, build, check, from_arrays, normalise_spec, serving_arrays, to_arrays
 from models.columns import WIDTHS, Columns, roomy
-from models.encoding import Encoder, Table
+from models.encoding import Encoder, Table, some
 from models.explain import REFUSAL, explain_many, gains
 from models.format import Arrays, FormatError, pack, unpack
 from models.intervals import Intervals, watch_many
@@ -30,6 +30,7 @@ from models.types import Ints, Mat, ModelError, Vec, floats, plain
 from models.verbs import cost, reveal
 
 LOG_LOSSES = ("logistic", "logistic2", "softmax")  # log-losses themselves, exact in the tails
+TOGETHER = 1 << 17  # numbers of events that are predicted at once: they stay in a cache
 LEAST_SHARE = 1e-6  # a label's probability counts as at least this, as a vote's does
 
 
@@ -149,7 +150,13 @@ class Model:
 
     def predict_table(self, table: Table) -> Mat:
         """Return the scores (B, m) of B events; nothing changes."""
-        return score_many(self.booster, self.encoder.encode_many(table))
+        B, rows = len(table.numbers), max(1, TOGETHER // max(self.encoder.width, 1))
+        if B <= rows:
+            return score_many(self.booster, self.encoder.encode_many(table))
+        parts = (some(table, first, first + rows) for first in range(0, B, rows))
+        return np.concatenate(
+            [score_many(self.booster, self.encoder.encode_many(part)) for part in parts]
+        )
 
     def predictions(self, scores: Mat) -> Mat:
         """Return what scores (B, m) stand for: numbers (B,), or probabilities (B, C) by class."""

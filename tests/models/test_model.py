@@ -133,6 +133,20 @@ def test_predicting_changes_nothing(task):
 
 
 @pytest.mark.parametrize("task", CLASSES)
+@pytest.mark.parametrize("together", [1, 50, 100])
+def test_many_are_predicted_in_parts(monkeypatch, task, together):
+    """However many events are taken at once, a batch is answered as its events one by one, all
+    kinds of features among them; an empty one too.
+    """
+    model, rows = learned(task), streams.rows(41)
+    alone = np.vstack([model.predict_table(tabulate(SCHEMA, [row])) for row in rows])
+    monkeypatch.setattr(module, "TOGETHER", together)
+
+    assert model.predict_table(tabulate(SCHEMA, rows)).tobytes() == alone.tobytes()
+    assert model.predict_table(tabulate(SCHEMA, [])).shape == (0, model.labels.m)
+
+
+@pytest.mark.parametrize("task", CLASSES)
 def test_weight_0_is_answered_and_moves_nothing(task):
     """The answer is that of a prediction, and the state keeps its bytes."""
     model = learned(task)
