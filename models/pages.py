@@ -6,6 +6,7 @@ the event that came by: 35,000 events of 54 features fill one. A small page take
 
 from __future__ import annotations
 
+import contextlib
 import math
 import mmap
 from typing import Any
@@ -30,5 +31,6 @@ def zeros(shape: tuple[int, ...], kind: Any = np.float64) -> NDArray[Any]:
     # Private, so that a forked process writes to its own.
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     memory = mmap.mmap(-1, count * np.dtype(kind).itemsize, flags=flags)
-    memory.madvise(advice)
+    with contextlib.suppress(OSError):  # a kernel without huge pages knows no such advice
+        memory.madvise(advice)
     return np.frombuffer(memory, kind).reshape(shape)

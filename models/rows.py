@@ -129,7 +129,7 @@ def _fill(sheet: _Sheet, known: Layout, k: int, what: tuple[Mapping[str, Any], b
         try:
             read = READ[kind](value if kind == "datetime" else plain(value))
         except ValueError as error:
-            amount = kind == "number" and isinstance(value, int | float)  # its kind is right
+            amount = kind == "number" and _is_amount(plain(value))  # its kind is right
             why = INFERRED if name in known.inferred and not amount else ""
             raise ModelError(
                 f"features.{name}{part.place(part.first + k)}: {error}{why}"
@@ -240,6 +240,10 @@ def _dicts(known: Layout, rows: Any, lenient: bool) -> Iterable[Any]:
         if name not in known.places:
             _refuse(known.kinds, name)
     return _records(rows, names)
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _records(frame: Any, names: Iterable[Any]) -> list[dict[Any, Any]]:

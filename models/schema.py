@@ -94,7 +94,9 @@ def meant(kind: object) -> str:
     >>> meant("float"), meant("auto")
     ("; did you mean 'number'?", "; to infer kinds write '*': auto")
     """
-    word = str(kind).strip().lower()
+    if not isinstance(kind, str):
+        return ""
+    word = kind.strip().lower()
     near = MEANT.get(word) or next(iter(get_close_matches(word, KINDS, 1, 0.5)), None)
     if near == AUTO or word == AUTO:
         return f"; to infer kinds write {REST!r}: {AUTO}"

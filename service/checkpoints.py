@@ -124,7 +124,7 @@ def listing(directory: Path) -> Iterator[Path]:
 def _compare(path: Path, header: Mapping[str, Any], configured: Mapping[str, Any]) -> None:
     """Refuse a checkpoint of another model than the configured one, naming every difference."""
     wanted = json.loads(json.dumps(configured))
-    stored = {key: _told(header.get(key)) for key in configured}
+    stored = {key: _told(header.get(key), wanted[key]) for key in configured}
     told = "; ".join(_differences(stored, wanted, ""))
     if told:
         raise Incompatible(
@@ -141,15 +141,20 @@ def _differences(stored: Any, wanted: Any, name: str) -> Iterator[str]:
             yield from _differences(stored.get(key), wanted.get(key), below)
         if stored == wanted and [*stored] != [*wanted] and name.endswith("schema"):
             yield f"{name} has its features in another order"
+    elif stored != wanted and name.endswith("pinned"):
+        told, here = ("all" if n is None else n for n in (stored, wanted))
+        yield f"{name}: {told} of its features were declared there, {here} are now"
     elif stored != wanted:
         yield f"{name} is {stored!r} there, {wanted!r} configured"
 
 
-def _told(stored: Any) -> Any:
-    """Leave out of a stored description what was inferred: no configuration has it."""
-    if isinstance(stored, dict) and stored.get("pinned") is not None:
-        return {**stored, "schema": stored["schema"][: stored["pinned"]]}
-    return stored
+def _told(stored: Any, wanted: Any) -> Any:
+    """Leave out of a stored description what was inferred, but for what is declared now."""
+    if not isinstance(stored, dict) or stored.get("pinned") is None:
+        return stored
+    schema, pinned = stored["schema"], stored["pinned"]
+    named = dict(wanted["schema"]) if isinstance(wanted, dict) else {}
+    return {**stored, "schema": schema[:pinned] + [p for p in schema[pinned:] if p[0] in named]}
 
 
 def _by_name(value: Any) -> Any:

@@ -147,7 +147,7 @@ def config_check(file: File = None, set_: Set = None, as_json: Json = False) -> 
     typer.echo(json.dumps({"ok": True, "faults": []}) if as_json else "ok")
 
 
-@config_app.command("docs", hidden=True)
+@config_app.command("docs", epilog="Example: kaboost config docs > docs/settings.md")
 def config_docs() -> None:
     """Print docs/settings.md."""
     from service.reference import page

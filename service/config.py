@@ -57,6 +57,10 @@ def _kind(given: object) -> object:
 Kind = Annotated[
     Literal["number", "category", "boolean", "datetime", "text", "auto"], BeforeValidator(_kind)
 ]
+BROKER = re.compile(
+    r"((PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?(\[[\w:.%]+\]|[^\s:/\[\]]+)(:(?P<port>\d{1,5}))?",
+    re.I,
+)
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 
 
@@ -134,6 +138,15 @@ class Kafka(Section):
         return {"bootstrap.servers": self.bootstrap_servers} | {
             key: _spell(value) for key, value in self.extra.items()
         }
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _addresses(cls, value: str) -> str:
+        for each in map(str.strip, value.split(",")):
+            found = BROKER.fullmatch(each)
+            if not found or not 1 <= int(found["port"] or 9092) <= 65_535:
+                raise ValueError(f"{each!r} is no broker's address; write host:port")
+        return value
 
     @field_validator("start_from")
     @classmethod
@@ -368,7 +381,7 @@ class Settings(BaseSettings):
         """Refuse one port for two doors; where the roles run apart nobody needs it either."""
         api = info.data.get("api")
         if api is not None and value.port == api.port:
-            hosts = {api.host, value.host}
+            hosts = {host.replace("localhost", "127.0.0.1") for host in (api.host, value.host)}
             if len(hosts) == 1 or hosts & {"0.0.0.0", "::"}:
                 raise ValueError(f"port {value.port} is api.port as well; give one of them another")
         return value

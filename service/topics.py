@@ -68,6 +68,7 @@ def create_dead_letter_topic(kafka: Kafka) -> None:
     if kafka.dlq in known:
         return
     size = str(max(ROOM, 2 * _largest(admin, kafka.topic)))
+    log.info("creating the dead-letter topic", extra={"topic": kafka.dlq})
     topic = NewTopic(kafka.dlq, 1, config={"max.message.bytes": size})
     try:
         admin.create_topics([topic], request_timeout=ADMIN)[kafka.dlq].result(2 * ADMIN)

@@ -99,7 +99,7 @@ def killed_and_back(crash: Crash) -> Claim:
     """Another process goes on from the checkpoint; what no checkpoint held it learns again."""
     held = crash.restarted not in (0, crash.killed)
     figures = (
-        f"process {crash.killed} at {crash.learned:,} events, then process {crash.restarted} "
+        f"process {crash.killed} after {crash.learned:,} events, then process {crash.restarted} "
         f"from the checkpoint at {crash.durable:,}"
     )
     return Claim("the learner was killed with SIGKILL and came back", held, figures)

@@ -78,7 +78,7 @@ class Play:
         crash = Crash(
             killed=victim,
             restarted=self._stage.learner() or 0,
-            learned=learned,
+            learned=max(learned, durable),  # what answers said it knew is a moment old
             durable=durable,
             answered=self._traffic.between(moment, time.monotonic()),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 from pathlib import Path
@@ -41,10 +42,22 @@ def test_pages_are_small():
 
     assert made.max() == 1
     middle = made.__array_interface__["data"][0] + made.nbytes // 2
-    maps = Path("/proc/self/smaps").read_text().split("VmFlags")
-    mine = next(
-        part for part in maps
-        for begin, end in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) ", part, re.MULTILINE)
-        if int(begin, 16) <= middle < int(end, 16)
-    )  # fmt: skip
+    areas = re.split(r"\n(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text())
+    bounds = [[int(each, 16) for each in area.split(" ", 1)[0].split("-")] for area in areas]
+    mine = next(a for a, (begin, end) in zip(areas, bounds, strict=True) if begin <= middle < end)
+    known = Path("/sys/kernel/mm/transparent_hugepage").exists()
+
     assert re.search(r"AnonHugePages: +0 kB", mine)
+    assert bool(re.search(r"VmFlags:.* nh\b", mine)) is known
+
+
+def test_a_system_without_huge_pages_has_zeros_too(monkeypatch):
+    """A kernel that knows no such advice refuses it; there are zeros all the same."""
+
+    class Plain(mmap.mmap):
+        def madvise(self, *_):
+            raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(mmap, "mmap", Plain)
+
+    assert zeros((2 * LARGE,), np.uint8).sum() == 0

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from models import Model
+from models.banks.reboosted_grow import LEAVES
 from models.booster import learn_many
 from models.build import build
 
@@ -70,6 +71,27 @@ def test_no_event_has_much_work(d, events, memory):
 
     assert booster.bank.pace.grown.min() > 0
     assert 0.5e6 < max(spent) < 1.2e6
+
+
+def test_no_event_of_a_long_window_has_much_work():
+    """Nor is any where a tree looks at tens of thousands of rows: at most 2 ms are counted, its
+    first cut, which is made in one piece, among them.
+    """
+    r, d = np.random.default_rng(6), 54
+    booster = build({"bank": {"kind": "reboosted_trees"}, "loss": "logistic"}, d)
+    cuts, spent = 0, []
+    for _ in range(27):
+        X = r.normal(size=(10_000, d))
+        learn_many(booster, X, np.sign(X[:, :12].sum(axis=1)))
+    for _ in range(8_000):
+        x = r.normal(size=(1, d))
+        before = [one.at[LEAVES] for one in booster.works]
+        learn_many(booster, x, np.sign(x[:, :12].sum(axis=1)))
+        cuts += sum(b == 1 and a.at[LEAVES] > 1 for a, b in zip(booster.works, before, strict=True))
+        spent.append(float(booster.bank.pace.spent))
+
+    assert cuts > 1
+    assert 1e6 < max(spent) < 2e6
 
 
 @pytest.mark.parametrize("seed", range(3))

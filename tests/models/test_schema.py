@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from models import Model, ModelError
 from models.columns import Columns, roomy
 from models.rows import discover
-from models.schema import checked, infer
+from models.schema import checked, infer, meant
 from tests.models.test_rows import Frame
 
 TREES = {"kind": "reboosted_trees", "max_memory": 12, "structures": [{"trees": 6, "leaves": 8}]}
@@ -259,3 +259,9 @@ def test_a_row_of_weight_nothing_may_say_anything():
     assert state(batch) == state(single)
     with pytest.raises(ModelError, match="name 3 is no text"):
         single.learn_one({3: 5}, 1)
+
+
+@pytest.mark.parametrize("given", [True, ["number"], 1.0, None])
+def test_what_is_no_word_is_near_none(given):
+    """Of what is not even a text nobody can tell which kind it stands for."""
+    assert "" == meant(given)

@@ -1,5 +1,6 @@
 """What users of the library get wrong is told with its place and its remedy."""
 
+import numpy as np
 import pytest
 
 from models import Model
@@ -26,8 +27,20 @@ def test_what_is_no_amount_is_told_as_that():
     model.learn_many([{"amount": float(k)} for k in range(5)], [0, 1, 0, 1, 0])
     with pytest.raises(ModelError, match=r"nan is not finite.*missing$"):
         model.predict_one({"amount": float("nan")})
-    with pytest.raises(ModelError, match="inferred from its first value"):
-        model.predict_one({"amount": "3"})
+    with pytest.raises(ModelError, match=r"nan is not finite.*missing$"):
+        model.predict_one({"amount": np.float32("nan")})
+    for wrong in ("3", True):
+        with pytest.raises(ModelError, match="inferred from its first value"):
+            model.predict_one({"amount": wrong})
+
+
+def test_weights_are_numbers():
+    """A text is no importance, as it is no label."""
+    model = Model("binary")
+    with pytest.raises(ModelError, match="w: holds texts"):
+        model.learn_many([{"amount": 1.0}] * 2, [0, 1], ["1", "3"])
+    with pytest.raises(ModelError, match="w: holds texts"):
+        model.learn_one({"amount": 1.0}, 0, "2")
 
 
 def test_save_needs_a_place(tmp_path):

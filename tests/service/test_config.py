@@ -152,9 +152,16 @@ REFUSALS: list[tuple[dict[str, Any], list[str]]] = [
     ({"zzz": 1}, ["zzz = 1", "known are name, kafka, task"]),
     ({"api": {"port": 70000}}, ["api.port = 70000", "less than or equal to 65535"]),
     ({"api": {"port": 9464}}, ["metrics: port 9464 is api.port as well; give one"]),
+    ({"api": {"port": 9464, "host": "localhost"}}, ["port 9464 is api.port as well"]),
     ({"api": {"port": 9464, "host": "0.0.0.0"}}, ["port 9464 is api.port as well"]),
     ({"api": {"port": "http"}}, ["api.port = 'http'", "should be a whole number"]),
     ({"snapshots": {"every_seconds": 0}}, ["snapshots.every_seconds = 0", "greater than 0"]),
+    (
+        {"kafka": {"bootstrap_servers": "http://a:9092"}},
+        ["'http://a:9092' is no broker", "host:port"],
+    ),
+    ({"kafka": {"bootstrap_servers": "a:1,b:abc"}}, ["'b:abc' is no broker's address"]),
+    ({"kafka": {"bootstrap_servers": "a:70000"}}, ["'a:70000' is no broker's address"]),
     ({"kafka": {"topic": "a b"}}, ["kafka.topic = 'a b'", "match pattern"]),
     ({"kafka": {"topic": "t", "dlq_topic": "t"}}, ["kafka.dlq_topic = 't'", "name another"]),
     ({"kafka": {"start_from": "noon"}}, ["kafka.start_from = 'noon'", "earliest, latest or"]),
@@ -172,6 +179,10 @@ REFUSALS: list[tuple[dict[str, Any], list[str]]] = [
     ({"features": {"schema": {}}}, ["features.schema = {}", "at least one"]),
     ({"features": {"schema": {"a": "int"}}}, ["features.schema.a = 'int'", "'category'"]),
     ({"features": {"schema": {"a": "auto", "b": "float"}}}, ["features.schema.b", "'number'?"]),
+    (
+        {"features": {"schema": {"a": ["number"]}}},
+        ["schema.a = ['number']", "be one of"],
+    ),
     ({"features": {"schema": {"a": "auto"}}}, ["features.a", "to infer kinds write '*': auto"]),
     ({"features": {"schema": {1: "number"}}}, ["features.schema", "key 1", "quotes"]),
     ({"model": {"bank": "linaer"}}, ["model = ", "did you mean 'linear'?"]),
@@ -192,6 +203,14 @@ def test_refusals(write: Write, sections: dict[str, Any], words: list[str]) -> N
     told = refusal(write(**sections))
 
     assert [word for word in words if word not in told] == []
+
+
+@pytest.mark.parametrize("given", ["a:9092, b:9093", "SASL_SSL://a.b-c:9096", "[::1]:9092", "a"])
+def test_addresses_of_brokers(write: Write, given: str) -> None:
+    """What librdkafka takes for an address is taken."""
+    path = write(kafka={"bootstrap_servers": given})
+
+    assert given == config.load(path).kafka.bootstrap_servers
 
 
 def test_one_port_of_two_hosts(write: Write) -> None:
