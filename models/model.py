@@ -576,7 +576,7 @@ def _intervals(task: str) -> Intervals | None:
 
 def _check_weights(w: Any) -> Vec:
     if np.asarray(w).dtype.kind in "US":
-        raise ModelError("w: holds texts; give one number >= 0 a row")
+        raise ModelError("w: holds what is no number (a text); give numbers")
     weights = floats("w", w)
     if weights.ndim != 1:
         raise ModelError(f"w: has shape {weights.shape}; give one importance >= 0 a row")

@@ -207,7 +207,8 @@ class Features(Section):
         alias="schema",
         min_length=1,
         description="Every feature's name and kind. `'*': auto` stands for those not named: their "
-        "kinds are inferred from their first values. The word `auto` alone is short for it.",
+        "kinds are inferred from their first values. The word `auto` alone is short for it, and so "
+        "is `features: auto`.",
     )
     unknown: Literal["refuse", "ignore"] = Field(
         default="refuse",

@@ -43,7 +43,7 @@ FEW_ROWS = 4000  # up to which histograms are of half the size
 ENOUGH = 50  # events before the first tree
 WIDE_EVERY = 16  # of the trees look at every feature
 KEPT, COVERED, LEAST, LUCK = 0.7, 0.95, 6, 0.1  # screening of features: see `choose_columns`
-START_BOOST, START_EVENTS = 9.0, 4000.0  # more work while little is known
+START_BOOST, START_EVENTS = 9.0, 4000.0  # more work while little is known, soon fading
 START_HASTE = 0.5  # and so many fewer of the events that a sweep takes at least
 SHORT_HASTE = 0.25  # of short windows: they are swept often, and what leaves learned is lost
 MANY_COLUMNS = 250.0  # that are there, from which on the budget grows with them
@@ -100,7 +100,9 @@ def bins_of(plan: Any, k: int, n: int) -> int:
 
 @kernel
 def cost_of(plan: Any, pace: Any, k: int, m: int) -> float:
-    """Return the ns that one tree of structure k costs over a window of m events."""
+    """Return the ns that one tree of structure k costs over a window of m events, on the whole:
+    this sets the pace. What pieces are said to cost, as if all were far, bounds an event.
+    """
     n, columns = float(sample_size(plan, k, m)), float(pace.chosen[k])
     leaves = float(pace.leaves[k])
     rows = n * (COPY + columns * 0.4 * (1.0 + 0.4 * math.log2(leaves)) + 12.0)

@@ -58,19 +58,26 @@ def test_an_abrupt_drift_is_followed(at):
 @pytest.mark.parametrize(("d", "events", "memory"), [(54, 12_000, 128), (1_900, 2_200, 200)])
 def test_no_event_has_much_work(d, events, memory):
     """Of wide events and narrow ones, with the first bins, trees and re-codings among them, none is
-    given more than about a millisecond of counted work.
+    given more than about a millisecond of counted work; and no structure waits longer than for the
+    others, each of which is first in its turn.
     """
     r = np.random.default_rng(5)
     bank = {"kind": "reboosted_trees", "max_memory": memory}
     booster = build({"bank": bank, "loss": "logistic"}, d)
-    spent = []
+    spent, waits = [], [np.zeros(4, int)]
     for _ in range(events):
         x = r.normal(size=(1, d))
+        before = np.array([work.at for work in booster.works])
         learn_many(booster, x, np.sign(x[:, :12].sum(axis=1)))
         spent.append(float(booster.bank.pace.spent))
+        still = [
+            np.array_equal(work.at, was) for work, was in zip(booster.works, before, strict=True)
+        ]
+        waits.append((waits[-1] + 1) * (still & (booster.bank.pace.busy > 0)))
 
     assert booster.bank.pace.grown.min() > 0
     assert 0.5e6 < max(spent) < 1.2e6
+    assert np.max(waits) < 4
 
 
 def test_no_event_of_a_long_window_has_much_work():

@@ -37,9 +37,9 @@ def test_what_is_no_amount_is_told_as_that():
 def test_weights_are_numbers():
     """A text is no importance, as it is no label."""
     model = Model("binary")
-    with pytest.raises(ModelError, match="w: holds texts"):
+    with pytest.raises(ModelError, match="w: holds what is no number"):
         model.learn_many([{"amount": 1.0}] * 2, [0, 1], ["1", "3"])
-    with pytest.raises(ModelError, match="w: holds texts"):
+    with pytest.raises(ModelError, match="w: holds what is no number"):
         model.learn_one({"amount": 1.0}, 0, "2")
 
 
