@@ -2,7 +2,8 @@
 
 Each structure earns credit with every event; when it has one, its next tree is grown anew on the
 window, against what the trees before it say there. A regrow is a sequence of steps, each cut into
-pieces of bounded work, and where it stands is part of the state: a checkpoint in mid-regrow goes on
+pieces of about the work there is room for (to part a leaf's rows is one piece, however many they
+are), and where it stands is part of the state: a checkpoint in mid-regrow goes on
 bit for bit. The cost model counts in nanoseconds but never looks at a clock.
 """
 
