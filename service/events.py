@@ -2,7 +2,7 @@
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, starmap
 from operator import attrgetter
 from typing import Annotated, Any, Generic, Literal, TypeVar
@@ -18,6 +18,7 @@ from models.types import Mat, Vec
 from service.errors import ConfigError, EventError
 from service.faults import EPOCH_MS, LIMIT, Instant, Rules, explain, feature_faults, show
 from service.joining import newcomers
+from service.sparse import Sparse
 
 Number = Annotated[float, msgspec.Meta(ge=-LIMIT, le=LIMIT)]
 Weight = Annotated[float, msgspec.Meta(ge=0.0, le=LIMIT)]
@@ -40,7 +41,9 @@ Faults = list[tuple[int, EventError]]
 
 
 class Event(msgspec.Struct, Generic[F, L], gc=False):
-    """One labelled event; `features` is a struct made from the schema, None where it has none."""
+    """One labelled event; `features` is a struct made from the schema, None where it has none, or
+    a dict of what is there where most is not.
+    """
 
     features: F
     label: L
@@ -105,7 +108,13 @@ class Decoder:
         strict = self._feature_type(forbid=True)
         self._strict = self._event_decoder(strict)
         self._lenient = self._event_decoder(self._feature_type(forbid=False))
-        self._narrow = self._usual_decoder(strict)
+        self._sparse = False  # whether events of late were mostly empty
+        usual = self._usual_decoder(strict)
+        self._narrow = usual.decode if usual else None
+        numbers = len(self._groups[0]) == len(kinds) and usual is not None
+        self._dicts = Sparse(self._groups[0]) if numbers else None
+        told = self._usual_decoder(dict[str, Number | None]) if numbers else None
+        self._few = told.decode if told else None
 
     def decode(self, value: bytes | None) -> Event[Any, Any]:
         """Return the event, or raise an EventError with the first fault's code."""
@@ -143,12 +152,12 @@ class Decoder:
         faults: Faults,
     ) -> None:
         """Do what `decode` does for each value, in fewer steps for as long as they are as most."""
-        usual, k = self._narrow if self._is_sound(values) else None, 0
+        usual, k = self._usual() if self._is_sound(values) else None, 0
         while k < len(values):
             if usual is not None:
                 before = len(events)
                 try:
-                    events.extend(map(usual.decode, values[k:]))  # type: ignore[arg-type] # sound
+                    events.extend(map(usual, values[k:]))
                     return
                 except (msgspec.DecodeError, RecursionError):
                     k += len(events) - before  # the values before the one it fails at are there
@@ -158,6 +167,19 @@ class Decoder:
             except EventError as error:
                 faults.append((first + k, error))
             k += 1
+
+    def _usual(self) -> Callable[[Any], Event[Any, Any]] | None:
+        """Return what decodes most events: what it refuses may still be one."""
+        return self._decode_few if self._sparse else self._narrow
+
+    def _decode_few(self, value: bytes) -> Event[Any, Any]:
+        """Decode the features as a dict; the same values are refused as where it is a struct."""
+        assert self._few is not None
+        assert self._dicts is not None
+        event = self._few(value)
+        if not self._dicts.knows(event.features):
+            raise msgspec.ValidationError("a feature is unknown")
+        return event
 
     def _is_sound(self, values: Sequence[bytes | None]) -> bool:
         """Say whether all values are UTF-8 throughout and not too large; if not sure, they are
@@ -187,17 +209,28 @@ class Decoder:
         return table, y, w
 
     def tabulate_features(self, features: Sequence[Any]) -> Table:
-        """Return the features of B instances of `FeatureType`, grouped by kind."""
-        rows = map(msgspec.structs.astuple, features)
+        """Return the features of B events, grouped by kind."""
         n, b, c, t, v = map(len, self._groups)
         B = len(features)
-        if not b + c + t + v:  # no column to take out: the rows one after another are the matrix
-            return Table(_pack(list(rows), n), np.empty((B, 0)), [])
+        if not b + c + t + v:
+            return Table(self._numbers(features, n), np.empty((B, 0)), [])
+        rows = map(msgspec.structs.astuple, features)
         columns = list(zip(*rows, strict=True)) or [()] * (n + b + c + t + v)
         numbers, booleans = _pack(columns[:n], B).T, _pack(columns[n : n + b], B).T
         categories, told = columns[n + b : n + b + c], columns[n + b + c :]
         times = wall_seconds(told[:t], B) if t else NONE
         return Table(numbers.copy("C"), booleans.copy("C"), categories, times, told[t:])
+
+    def _numbers(self, features: Sequence[Any], n: int) -> Mat:
+        """Return numbers (B, n) where there is nothing else, and look how empty they are."""
+        dicts = self._dicts
+        if dicts is not None and any(each.__class__ is dict for each in features):
+            numbers = dicts.tabulate(features)
+        else:  # no column to take out: the rows one after another are the matrix
+            numbers = _pack(list(map(msgspec.structs.astuple, features)), n)
+        if features:
+            self._sparse = dicts is not None and dicts.pays(numbers)
+        return numbers
 
     def faults(self, obj: object, pointer: str) -> list[tuple[str, str]]:
         """List all that is wrong with one features object, each with its JSON pointer."""
