@@ -49,7 +49,7 @@ from models.linear_filters import (
 )
 from models.progressive import DECAY
 from models.reboosted_desk import LINES
-from models.types import LOSS_LIMIT, Ints, Mat, Vec
+from models.types import LOSS_LIMIT, PLACE, Ints, Mat, Vec
 from models.verbs import bend, inlined, kernel, point
 
 NUMBERS, LOG_ODDS, LOGARITHMS = 0, 1, 2  # what scores are
@@ -104,9 +104,10 @@ def forest_of(bank: Any) -> Forest:
 def lay_row(lags: Vec, keys: Any, x: Any) -> None:
     """Fill x (2d,) with the keys of an event's features and of the lags."""
     d0, d = keys.shape[0], keys.shape[0] + lags.shape[0]
-    for j in range(d0):
+    again = x[d:]
+    for j in range(PLACE(d0)):
         x[j] = keys[j]
-        x[d + j] = keys[j] if keys[j] != MISSING_KEY else -MISSING_KEY
+        again[j] = keys[j] if keys[j] != MISSING_KEY else -MISSING_KEY
     for j in range(d0, d):
         x[j] = key(float(lags[j - d0]))
         x[d + j] = x[j]

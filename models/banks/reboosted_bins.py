@@ -71,26 +71,26 @@ def runs_of(k: Any, runs: Any) -> None:
 
     The lags come after all features and are always there: one more run, from d on.
     """
-    d = k.shape[0]
-    n, j = 0, 0
+    d, stride = PLACE(k.shape[0]), PLACE(STRIDE)
+    n, j = PLACE(0), PLACE(0)
     while j < d:
-        if j + STRIDE <= d:
-            least = k[j]
-            for i in range(j, j + STRIDE):
-                least = min(least, k[i])
-            if least == LARGEST:
-                j += STRIDE
+        if j + stride <= d:
+            all_ = k[j]
+            for i in range(j, j + stride):
+                all_ &= k[i]  # all bits but the first are set in the key of what is missing
+            if all_ == LARGEST:
+                j += stride
                 continue
-        stop = min(j + STRIDE, d)
+        stop = min(j + stride, d)
         while j < stop:
             if k[j] != LARGEST:
                 runs[n] = j
                 while j < d and k[j] != LARGEST:
-                    j += 1
-                runs[n + 1] = j
-                n += 2
-            j += 1
-    runs[n], runs[n + 1], runs[n + 2] = d, d + LAGS, d + LAGS
+                    j += PLACE(1)
+                runs[n + PLACE(1)] = j
+                n += PLACE(2)
+            j += PLACE(1)
+    runs[n], runs[n + PLACE(1)], runs[n + PLACE(2)] = d, d + PLACE(LAGS), d + PLACE(LAGS)
 
 
 @kernel
