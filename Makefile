@@ -12,7 +12,8 @@ LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
 ARITHMETIC := tests/models tests/contracts
 # Many models, few events each: without the compiler they take a tenth of the time. That compiled and
 # plain leave the same bytes is what tests/contracts is for.
-PLAIN := $(patsubst %,tests/models/test_%.py,averaged ogb oza adaboost_ol gentle one_vs_rest adwin bbm fit latent) \
+PLAIN := $(patsubst %,tests/models/test_%.py,averaged ogb oza adaboost_ol gentle one_vs_rest adwin bbm fit latent \
+		conv hoeffding sgb_residual trees) \
 	tests/e2e/test_systems.py
 
 .PHONY: setup demo test check lint types image bench dashboards java tools lock

@@ -176,6 +176,22 @@ def partners(choose=tuple):
         yield fitting(RULES, BANKS, (loss,))
 
 
+def cover():
+    """Few combinations in which the first of every kind of bank, rule and loss is at least once:
+    always that one of all which has most that no other has had.
+    """
+    parts = [
+        (rule, bank, loss, m)
+        for rule, bank, (loss, m) in itertools.product(firsts(RULES), firsts(BANKS), firsts(LOSSES))
+        if not forbidden(rule, bank, loss, m)
+    ]
+    left = {str(each) for one in parts for each in one[:3]}
+    while left:
+        best = max(parts, key=lambda one: len(left & set(map(str, one[:3]))))
+        left -= set(map(str, best[:3]))
+        yield best
+
+
 def fitting(rules, banks, losses):
     """The first combination of these that can be."""
     return next(
