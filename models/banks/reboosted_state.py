@@ -78,8 +78,8 @@ class Work(NamedTuple):
     at: Ints  # (20,) the step it is at, and its counters: models/banks/reboosted_regrow.py
     scale: Vec  # (8,) largest slope and hessian, their packed units, sums of y0
     codes: Bytes  # (r d,) of the chosen columns, row by row with no gap: few columns stay in cache
-    held: NDArray[np.int16]  # (r,) or (0,) how many are in a row's list, -1 for a dense row
-    spots: NDArray[np.int16]  # (d,) or (0,) a column's number among those chosen, -1 for none
+    held: NDArray[np.int32]  # (r,) or (0,) how many are in a row's list, -1 for a dense row
+    spots: NDArray[np.int32]  # (d,) or (0,) a column's number among those chosen, -1 for none
     slopes: Vec  # (r,)
     bends: Vec  # (r,)
     weights: Vec  # (r,)
@@ -265,7 +265,7 @@ def size(setup: Setup, d0: int, R: int) -> int:
         M, r = 2 * each.leaves - 1, _rows(each, R)
         total += each.trees * (M * 8 + each.leaves * 4 * LANES) + M * 120
         total += r * (d + 40) + _tables(setup, each, d) * d * CODES * 8 + d * 32
-        total += 2 * (r + d) if d >= LISTABLE else 0
+        total += 4 * (r + d) if d >= LISTABLE else 0
     return total
 
 
@@ -293,8 +293,8 @@ def _work(setup: Setup, one: Structure, d: int, R: int) -> Work:
         at=np.zeros(20, np.int64),
         scale=np.zeros(8),
         codes=zeros((r * d,), np.uint8),
-        held=np.full(r if d >= LISTABLE else 0, -1, np.int16),
-        spots=np.full(d if d >= LISTABLE else 0, -1, np.int16),
+        held=np.full(r if d >= LISTABLE else 0, -1, np.int32),
+        spots=np.full(d if d >= LISTABLE else 0, -1, np.int32),
         slopes=np.zeros(r),
         bends=np.zeros(r),
         weights=np.zeros(r),

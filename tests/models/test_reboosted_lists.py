@@ -114,16 +114,38 @@ def test_what_is_worth_listing(filled, columns, d, told):
     assert worth_listing(filled, columns, d) is told
 
 
-def test_a_sparse_stream_is_grown_from_lists():
-    """And a dense one of as many columns is not."""
+def sparse(values, n=400, d=80):
+    """Rows of some numbers among d, drawn anew for each, and whether the first is positive."""
     r = np.random.default_rng(2)
-    names = [f"c{j}" for j in range(80)]
-    dense = r.normal(size=(400, 80))
-    y = dense[:, 0] > 0.0
-    for values, expected in ((4, True), (80, False)):
-        model = models.Model("binary", features=dict.fromkeys(names, "number"))
-        here = np.argsort(r.random(dense.shape), axis=1)[:, :values]
-        rows = [{names[j]: x[j] for j in js} for x, js in zip(dense.tolist(), here, strict=True)]
-        model.learn_many(rows, y.tolist())
-        assert int(model.booster.bank.pace.grown.sum()) > 10
-        assert any(work.at[LISTED] for work in model.booster.works) is expected
+    X = r.normal(size=(n, d))
+    here = np.argsort(r.random((n, d)), axis=1)[:, :values]
+    rows = [{f"c{j}": x[j] for j in js} for x, js in zip(X.tolist(), here.tolist(), strict=True)]
+    return rows, [row.get("c0", 0.0) > 0.0 for row in rows]
+
+
+@pytest.mark.parametrize(("values", "expected"), [(4, True), (80, False)])
+def test_a_sparse_stream_is_grown_from_lists(values, expected):
+    """And a dense one of as many columns is not."""
+    model = models.Model("binary", features={f"c{j}": "number" for j in range(80)})
+    model.learn_many(*sparse(values))
+    assert int(model.booster.bank.pace.grown.sum()) > 10
+    assert any(work.at[LISTED] for work in model.booster.works) is expected
+
+
+def test_a_file_keeps_lists(tmp_path):
+    """Saved while a tree grows from them, and gone on from there, all is as if never stopped."""
+    rows, labels = sparse(4, 1200)
+    whole, cut = (models.Model("binary", features="auto") for _ in range(2))
+    whole.learn_many(rows, labels)
+    t, busy = 0, False
+    while not busy:
+        cut.learn_one(rows[t], labels[t])
+        t, bank = t + 1, cut.booster.bank
+        busy = any(bank.pace.busy[k] and cut.booster.works[k].at[LISTED] for k in range(4))
+    assert 100 < t < 1200
+    cut.save(tmp_path / "model")
+    gone_on = models.Model.load(tmp_path / "model")
+    gone_on.learn_many(rows[t:], labels[t:])
+    expected = whole.to_arrays()
+    for name, array in gone_on.to_arrays().items():
+        assert array.tobytes() == expected[name].tobytes(), name
