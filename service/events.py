@@ -18,7 +18,7 @@ from models.types import Mat, Vec
 from service.errors import ConfigError, EventError
 from service.faults import EPOCH_MS, LIMIT, Instant, Rules, explain, feature_faults, show
 from service.joining import newcomers
-from service.sparse import Sparse
+from service.sparse import COLUMNS, Sparse
 
 Number = Annotated[float, msgspec.Meta(ge=-LIMIT, le=LIMIT)]
 Weight = Annotated[float, msgspec.Meta(ge=0.0, le=LIMIT)]
@@ -111,9 +111,9 @@ class Decoder:
         self._sparse = False  # whether events of late were mostly empty
         usual = self._usual_decoder(strict)
         self._narrow = usual.decode if usual else None
-        numbers = len(self._groups[0]) == len(kinds) and usual is not None
-        self._dicts = Sparse(self._groups[0]) if numbers else None
-        told = self._usual_decoder(dict[str, Number | None]) if numbers else None
+        wide = len(self._groups[0]) == len(kinds) >= COLUMNS and usual is not None
+        self._dicts = Sparse(self._groups[0]) if wide else None
+        told = self._usual_decoder(dict[str, Number | None]) if wide else None
         self._few = told.decode if told else None
 
     def decode(self, value: bytes | None) -> Event[Any, Any]:
@@ -195,8 +195,12 @@ class Decoder:
         return True
 
     def tabulate(self, events: Sequence[Event[Any, Any]]) -> tuple[Table, Vec, Vec]:
-        """Return the features, the labels (B,) and the weights (B,) of B events."""
+        """Return the features, the labels (B,) and the weights (B,) of B events; how empty these
+        are says how the next are decoded.
+        """
         table = self.tabulate_features(list(map(attrgetter("features"), events)))
+        if self._dicts is not None:
+            self._sparse = self._dicts.pays(table.numbers)
         labels: Any = map(attrgetter("label"), events)
         if not self._regression:
             labels = map(self._codes.__getitem__, labels)
@@ -222,15 +226,11 @@ class Decoder:
         return Table(numbers.copy("C"), booleans.copy("C"), categories, times, told[t:])
 
     def _numbers(self, features: Sequence[Any], n: int) -> Mat:
-        """Return numbers (B, n) where there is nothing else, and look how empty they are."""
-        dicts = self._dicts
-        if dicts is not None and any(each.__class__ is dict for each in features):
-            numbers = dicts.tabulate(features)
-        else:  # no column to take out: the rows one after another are the matrix
-            numbers = _pack(list(map(msgspec.structs.astuple, features)), n)
-        if features:
-            self._sparse = dicts is not None and dicts.pays(numbers)
-        return numbers
+        """Return numbers (B, n) where there is nothing else."""
+        if self._dicts is not None and any(each.__class__ is dict for each in features):
+            return self._dicts.tabulate(features)
+        # No column to take out: the rows one after another are the matrix.
+        return _pack(list(map(msgspec.structs.astuple, features)), n)
 
     def faults(self, obj: object, pointer: str) -> list[tuple[str, str]]:
         """List all that is wrong with one features object, each with its JSON pointer."""

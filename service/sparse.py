@@ -15,7 +15,7 @@ import numpy as np
 from models.types import Mat
 
 COLUMNS, PART = 100, 16  # columns from which, and the part there up to which, dicts cost less
-LOOKED_AT = 4  # rows of a batch that say how empty it is
+LOOKED_AT = 4  # rows of a batch that say how empty it is; of fewer, a dict saves nothing
 
 
 class Sparse:
@@ -30,10 +30,12 @@ class Sparse:
         return features.keys() <= self._places.keys()
 
     def pays(self, numbers: Mat) -> bool:
-        """Say whether rows as empty as the first of these (B, n) had better be dicts."""
+        """Say whether batches of rows as empty as the first of these (B, n) had better be dicts."""
         looked = numbers[:LOOKED_AT]
+        if len(looked) < LOOKED_AT:
+            return False
         there = looked.size - int(np.count_nonzero(np.isnan(looked)))
-        return len(self._names) >= COLUMNS and there * PART <= looked.size
+        return there * PART <= looked.size
 
     def tabulate(self, features: Sequence[Any]) -> Mat:
         """Return the numbers (B, n) of B dicts, or structs among them; NaN where missing."""

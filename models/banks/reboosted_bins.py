@@ -77,7 +77,9 @@ def runs_of(k: Any, runs: Any) -> None:
         if j + stride <= d:
             all_ = k[j]
             for i in range(j, j + stride):
-                all_ &= k[i]  # all bits but the first are set in the key of what is missing
+                all_ &= k[
+                    i
+                ]  # missing is all bits but the first; no key is all bits: there is no -0.0
             if all_ == LARGEST:
                 j += stride
                 continue

@@ -22,7 +22,6 @@ from models.banks.reboosted_hist import (
     subtract,
     total,
 )
-from models.banks.reboosted_lists import LISTED, count_lists, fill_missing, part_lists
 from models.banks.reboosted_state import CODES
 from models.verbs import kernel
 
@@ -114,10 +113,7 @@ def _count(work: Any, columns: int, room: float) -> float:
     each = _adding(int(work.starts[columns])) * columns + 8.0
     first = int(at[REACHED]) + int(node[small, START])
     last = min(int(node[small, STOP]), first + LEAST_ROWS + int(room / each))
-    if at[LISTED] > 0:
-        count_lists(work.tables[at[TABLE]], work, (first, last), columns)
-    else:
-        count_rows(work.tables[at[TABLE]], work, (first, last), columns)
+    count_rows(work.tables[at[TABLE]], work, (first, last), columns)
     at[REACHED] += last - first
     if last == node[small, STOP]:
         at[TASK], at[REACHED] = LOOKING, 0
@@ -143,8 +139,6 @@ def _compare(work: Any, limits: Any, columns: int, room: float) -> float:
     small, large, first = int(at[SMALL]), int(at[LARGE]), int(at[REACHED])
     each = 3.0 * CELL * at[PLACES] / columns if columns > 0 else 1.0
     last = min(columns, first + LEAST_COLUMNS + int(room / each))
-    if at[LISTED] > 0:
-        fill_missing(work.tables[at[TABLE]], work, int(node[small, SUMS]), (first, last))
     if large != small:
         begin, end = work.starts[first], work.starts[last]
         subtract(work.tables[node[large, HELD]][begin:end], work.tables[at[TABLE]][begin:end])
@@ -170,7 +164,8 @@ def _look(work: Any, limits: Any, span: Any, i: int) -> None:
     best, column = int(node[i, BEST]), int(node[i, COLUMN])
     for j in range(span[0], span[1]):
         first, missing = int(work.starts[j]), int(work.starts[j + 1] - work.starts[j]) - 1
-        here = whole - int(table[first + missing])  # one child has no others: it needs its hessian
+        # Where much is missing, one child of any cut has no more than the rest: too little, maybe.
+        here = whole - int(table[first + missing])
         if float(here & LOW) * work.scale[3] < least_h:
             continue
         found = best_cut(table[first : first + CODES], missing, whole, how, work.sums)
@@ -199,11 +194,7 @@ def _split(work: Any, limits: Any, columns: int, p: int) -> float:
     left = left_of(bins, b, missing if leftwards else -1)
     if bins[missing] == 0:
         leftwards = (left & LOW) * 2 >= (int(node[p, SUMS]) & LOW)
-    cut = (column, b, missing if leftwards else -1, columns)
-    if at[LISTED] > 0:
-        middle = part_lists(work, node[p], cut, missing)
-    else:
-        middle = _part(work, node[p], cut)
+    middle = _part(work, node[p], (column, b, missing if leftwards else -1, columns))
     a = int(at[NODES])
     _child(node, a, p, (int(node[p, START]), middle, left))
     _child(node, a + 1, p, (middle, int(node[p, STOP]), int(node[p, SUMS]) - left))

@@ -29,11 +29,10 @@ from models.banks.reboosted_grow import (
 )
 from models.banks.reboosted_hist import FEW, pack
 from models.banks.reboosted_leaves import replant
-from models.banks.reboosted_lists import LISTED, list_row, place_columns, worth_listing
 from models.banks.reboosted_state import CODES, COVER
 from models.banks.reboosted_walk import raise_prefix
 from models.draws import uniform
-from models.types import PLACE, Vec
+from models.types import Vec
 from models.verbs import bend, kernel, point
 
 # Places in Work.at: the step, rows drawn of n, columns, the window [from, to) and how far it is
@@ -164,9 +163,6 @@ def begin(plan: Any, pace: Any, bins: Any, work: Any, now: Any) -> float:
     at[WIDE] = pace.grown[k] % WIDE_EVERY == 0
     at[COLUMNS] = choose_columns(pace.gains[k, : plan.features[k]], pace.state, bins, work)
     pace.chosen[k], pace.places[k] = at[COLUMNS], at[PLACES]
-    at[LISTED] = worth_listing(float(pace.filled[()]), int(at[COLUMNS]), pace.gains.shape[1])
-    if at[LISTED] > 0:
-        place_columns(work, int(at[COLUMNS]))
     pace.credit[k] -= 1.0
     pace.busy[k] = 1
     for place in range(8):
@@ -337,17 +333,14 @@ def _draw(window: Any, prefix: Vec, work: Any, state: Any, how: Any) -> float:
     last = min(n, first + 16 + int(room / cost))
     begins, m = int(at[FROM]) % R, int(at[SPAN])
     stretch, shift = m / n, shift_of(work, columns)
-    flat = window.codes.reshape(window.codes.size)
-    words = flat[: flat.size // 8 * 8].view(PLACE)
     for i in range(first, last):
         place = i if n == m else min(int((i + uniform(state)) * stretch), m - 1)
         s = begins + place
         s = s - R if s >= R else s
         work.slopes[i], work.bends[i] = prefix[s], window.labels[s]
         work.weights[i] = window.weights[s]
-        where = (s, i, columns, window.codes.shape[1])
-        if at[LISTED] == 0 or not list_row(flat, words, work, where):
-            copy_codes(window.codes[s], work, shift, work.codes[i * columns : (i + 1) * columns])
+        row = work.codes[i * columns : (i + 1) * columns]
+        copy_codes(window.codes[s], work, shift, row)
     _derive(loss, unit, work, (first, last))
     at[DRAWN] = last
     if last == n:

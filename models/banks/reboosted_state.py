@@ -25,7 +25,6 @@ VALUE, COVER, ROOT, SQUARES = 0, 5, 6, 7  # places in a leaf row
 CODES = 64  # codes of a feature: up to 62 for numbers, the last one for what is missing
 MISSING = CODES - 1
 MOST_CUTS = CODES - 3  # halved, the codes of numbers still leave one for what is missing
-LISTABLE = 64  # columns, lags included, from which rows of a growing tree may be lists
 LAGS = 5  # decayed means of labels that stand beside the features
 BLOCK_EVENTS = 8192  # the window is a multiple of this
 SAMPLE = 8192  # rows kept as they are, evenly over the window: where new bins come from
@@ -78,8 +77,6 @@ class Work(NamedTuple):
     at: Ints  # (20,) the step it is at, and its counters: models/banks/reboosted_regrow.py
     scale: Vec  # (8,) largest slope and hessian, their packed units, sums of y0
     codes: Bytes  # (r d,) of the chosen columns, row by row with no gap: few columns stay in cache
-    held: NDArray[np.int32]  # (r,) or (0,) how many are in a row's list, -1 for a dense row
-    spots: NDArray[np.int32]  # (d,) or (0,) a column's number among those chosen, -1 for none
     slopes: Vec  # (r,)
     bends: Vec  # (r,)
     weights: Vec  # (r,)
@@ -265,7 +262,6 @@ def size(setup: Setup, d0: int, R: int) -> int:
         M, r = 2 * each.leaves - 1, _rows(each, R)
         total += each.trees * (M * 8 + each.leaves * 4 * LANES) + M * 120
         total += r * (d + 40) + _tables(setup, each, d) * d * CODES * 8 + d * 32
-        total += 4 * (r + d) if d >= LISTABLE else 0
     return total
 
 
@@ -293,8 +289,6 @@ def _work(setup: Setup, one: Structure, d: int, R: int) -> Work:
         at=np.zeros(20, np.int64),
         scale=np.zeros(8),
         codes=zeros((r * d,), np.uint8),
-        held=np.full(r if d >= LISTABLE else 0, -1, np.int32),
-        spots=np.full(d if d >= LISTABLE else 0, -1, np.int32),
         slopes=np.zeros(r),
         bends=np.zeros(r),
         weights=np.zeros(r),

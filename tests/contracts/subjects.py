@@ -166,13 +166,13 @@ def product():
         yield rule, bank, loss, m
 
 
-def partners(choose=tuple):
-    """Every listed bank, rule and loss (or the chosen of them), each with a plain partner."""
-    for bank in choose(BANKS):
+def partners():
+    """Every listed bank, rule and loss, each with a plain partner."""
+    for bank in BANKS:
         yield fitting(RULES, (bank,), LOSSES)
-    for rule in choose(RULES)[1:]:
+    for rule in RULES[1:]:
         yield fitting((rule,), BANKS, LOSSES)
-    for loss in choose(LOSSES)[1:]:
+    for loss in LOSSES[1:]:
         yield fitting(RULES, BANKS, (loss,))
 
 

@@ -38,7 +38,7 @@ def told(one: Decoder, values: list[bytes | None]) -> tuple[Mat, Vec, list[tuple
 def emptied(schema: object = None, unknown: str = "refuse") -> Decoder:
     """Return a decoder that has seen empty events."""
     one = Decoder(schema or dict.fromkeys(NAMES, "number"), LABELS, unknown)  # type: ignore[arg-type]
-    told(one, [EMPTY])
+    told(one, [EMPTY] * 4)
     return one
 
 
@@ -62,9 +62,12 @@ def test_features_are_dicts_while_most_are_missing() -> None:
     events, _ = one.decode_many([few])
     assert {"n3": 1.5, "n7": -2.0} == events[0].features
     full = written([(name, 1.0) for name in NAMES])
-    told(one, [full])
+    told(one, [full] * 4)
     events, _ = one.decode_many([few])
     assert not isinstance(events[0].features, dict)
+
+    told(one, [EMPTY] * 3)  # of so few, dicts save nothing
+    assert not isinstance(one.decode_many([few])[0][0].features, dict)
 
     narrow = emptied(dict.fromkeys(NAMES[:99], "number"))
     assert not isinstance(narrow.decode_many([few])[0][0].features, dict)
