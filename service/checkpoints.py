@@ -81,6 +81,8 @@ def load(path: Path, configured: Mapping[str, Any] | None = None) -> Checkpoint:
     own = files.writable(arrays)
     try:
         model = Model.from_arrays(header["model"], own)
+        if model.serving_only:
+            raise ModelError("it lacks arrays that learning needs")
         baselines = from_arrays(model.labels, own)
     except ModelError as err:
         raise Incompatible(

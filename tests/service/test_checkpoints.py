@@ -239,6 +239,17 @@ def test_arrays_of_another_program(tmp_path: Path, save: Save) -> None:
         checkpoints.restore(tmp_path)
 
 
+def test_arrays_that_learning_needs(tmp_path: Path, learner: Learner, save: Save) -> None:
+    """A file that could serve, but not learn, stops the start as well: an earlier build's."""
+    path = save()
+    header, arrays = files.read(path)
+    lost = min(learner.model.to_arrays().keys() - learner.model.serving_arrays().keys())
+    path.write_bytes(pack({k: v for k, v in arrays.items() if k != lost}, header))
+
+    with pytest.raises(Incompatible, match=r"another Kaboost: .*learning.*--cold-start"):
+        checkpoints.restore(tmp_path)
+
+
 def test_runs(tmp_path: Path, learner: Learner, save: Save) -> None:
     """A cold start begins in a new folder; the old one stays; the highest one is current."""
     old = save()
