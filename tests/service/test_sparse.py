@@ -1,20 +1,26 @@
 """Events of wide schemas that are mostly empty are decoded as dicts, to the same arrays."""
 
 import json
+from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from models.labels import Labels
-from models.schema import checked
+from models.schema import Schema, checked
 from models.types import Mat, Vec
 from service.events import Decoder
 from service.faults import LIMIT
 
 NAMES = [f"n{j}" for j in range(120)]
+NUMBERS = dict.fromkeys(NAMES, "number")
 LABELS = Labels("binary", (False, True))
 EMPTY = b'{"features": {}, "label": true}'
+
+Kinds = Mapping[str, str] | Schema
+Unknown = Literal["refuse", "ignore"]
 
 numbers = st.floats(-LIMIT, LIMIT) | st.integers(-(10**20), 10**20) | st.none()
 strange = st.sampled_from([True, "x", [], {}, 10**400, "1.5"])
@@ -35,9 +41,9 @@ def told(one: Decoder, values: list[bytes | None]) -> tuple[Mat, Vec, list[tuple
     return table.numbers, y, [(index, str(error)) for index, error in faults]
 
 
-def emptied(schema: object = None, unknown: str = "refuse") -> Decoder:
+def emptied(schema: Kinds = NUMBERS, unknown: Unknown = "refuse") -> Decoder:
     """Return a decoder that has seen empty events."""
-    one = Decoder(schema or dict.fromkeys(NAMES, "number"), LABELS, unknown)  # type: ignore[arg-type]
+    one = Decoder(schema, LABELS, unknown)
     told(one, [EMPTY] * 4)
     return one
 
@@ -46,10 +52,12 @@ def emptied(schema: object = None, unknown: str = "refuse") -> Decoder:
     rows=st.lists(st.lists(cells, max_size=6) | st.lists(odd, max_size=6), min_size=1, max_size=9),
     unknown=st.sampled_from(["refuse", "ignore"]),
 )
-def test_dicts_and_structs_say_the_same(rows: list[list[tuple[str, object]]], unknown: str) -> None:
+def test_dicts_and_structs_say_the_same(
+    rows: list[list[tuple[str, object]]], unknown: Unknown
+) -> None:
     """Nulls, integers, repeated keys, unknown features and values of wrong types among them."""
     values: list[bytes | None] = list(map(written, rows))
-    fresh = Decoder(dict.fromkeys(NAMES, "number"), LABELS, unknown)  # type: ignore[arg-type]
+    fresh = Decoder(NUMBERS, LABELS, unknown)
     (a, ya, first), (b, yb, second) = told(fresh, values), told(emptied(unknown=unknown), values)
     assert a.tobytes() == b.tobytes()
     assert ya.tobytes() == yb.tobytes()
@@ -71,17 +79,21 @@ def test_features_are_dicts_while_most_are_missing() -> None:
 
     narrow = emptied(dict.fromkeys(NAMES[:99], "number"))
     assert not isinstance(narrow.decode_many([few])[0][0].features, dict)
-    mixed = emptied({**dict.fromkeys(NAMES, "number"), "c": "category"})
+    mixed = emptied({**NUMBERS, "c": "category"})
     assert not isinstance(mixed.decode_many([few])[0][0].features, dict)
 
 
 def test_a_feature_joins_among_dicts() -> None:
     """A number does, and a category too, with which they are dicts no longer."""
-    one = emptied(checked({**dict.fromkeys(NAMES, "number"), "*": "auto"}))
+    one = emptied(checked({**NUMBERS, "*": "auto"}))
     late, word = written([("n3", 1.0), ("late", 7.5)]), written([("n3", 1.0), ("word", "x")])
     assert one.decode_many([late])[0] == []
     one.join(one.joining)
-    numbers = one.tabulate(one.decode_many([late, late])[0])[0].numbers
+    told(one, [EMPTY] * 4)
+    events, _ = one.decode_many([late, late])
+    assert {"n3": 1.0, "late": 7.5} == events[0].features
+    numbers = one.tabulate(events)[0].numbers
+    told(one, [EMPTY] * 4)
     assert [1.0, 7.5, 1.0, 7.5] == numbers[~np.isnan(numbers)].tolist()
     assert one.decode_many([word])[0] == []
     one.join(one.joining)
