@@ -28,8 +28,9 @@ from tests.specs import LINEAR
 POISON = 1000
 KILLS = 20
 WRITE_KILLS = 3  # at least so many while a checkpoint is being written
+ATTEMPTS = 60  # the stream is sent in so many shares, one for each: no machine is too slow for it
 PACE = 600.0  # events a second while learners are being killed
-WHILE_DOWN = 0.1  # of that pace while one starts: a slow machine has as much left for the next kill
+WHILE_DOWN = 0.1  # of that pace while one starts
 ASK_EVERY = 1 / 80  # seconds between two predictions
 
 
@@ -64,6 +65,7 @@ class Run:
         self.kills: list[Kill] = []
         self.codes: dict[str, int] = {}
         self.produced = 0
+        self.attempts = 0
         self._processes: list[subprocess.Popen[bytes]] = []
         self._hurry, self._done, self._up = (threading.Event() for _ in range(3))
         self.api_port, self.metrics_port = free_port(), free_port()
@@ -108,6 +110,8 @@ class Run:
                 thread.start()
             chance = random.Random(7)
             while len(self.kills) < KILLS or sum(k.writing for k in self.kills) < WRITE_KILLS:
+                self.attempts += 1
+                assert self.attempts < ATTEMPTS, f"{self.attempts} attempts, {self.kills}"
                 learner = self.kill(learner, chance)
             self._hurry.set()
             threads[0].join()
@@ -142,6 +146,7 @@ class Run:
                 time.sleep(0.005)
                 now = time.monotonic()
                 due += PACE * (now - last) * (1.0 if self._up.is_set() else WHILE_DOWN)
+                due = min(due, len(self.plan) * self.attempts / ATTEMPTS)
                 last = now
             client.produce(
                 self.topic, value, key=key, partition=0, headers=[("trace", key)],
@@ -177,7 +182,7 @@ class Run:
         if chance.random() < 0.5:
             time.sleep(chance.uniform(0.05, 0.6))
         else:
-            wait_until(self.is_writing, within=5.0, every=0.0001)
+            self.wait_for_write(within=5.0)
         produced = self.produced
         self._up.clear()
         learner.send_signal(signal.SIGKILL)
@@ -189,6 +194,12 @@ class Run:
         self.wait_for_version(kill.version + 1)
         self._up.set()
         return restarted
+
+    def wait_for_write(self, within: float) -> None:
+        """Return while a checkpoint is written; where writes are too short to be seen, any time."""
+        deadline = time.monotonic() + within
+        while not self.is_writing() and time.monotonic() < deadline:
+            time.sleep(0.0001)
 
     def is_writing(self) -> bool:
         run = self.folder / "checkpoints" / "run-0001"
