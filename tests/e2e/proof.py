@@ -108,10 +108,11 @@ class Run:
             self._up.set()
             for thread in threads:
                 thread.start()
+            self.wait_for_version(2, within=300.0)  # the first may compile
             chance = random.Random(7)
             while len(self.kills) < KILLS or sum(k.writing for k in self.kills) < WRITE_KILLS:
                 self.attempts += 1
-                assert self.attempts < ATTEMPTS, f"{self.attempts} attempts, {self.kills}"
+                assert self.attempts < ATTEMPTS - 1, f"{self.attempts} attempts, {self.kills}"
                 learner = self.kill(learner, chance)
             self._hurry.set()
             threads[0].join()
@@ -146,7 +147,7 @@ class Run:
                 time.sleep(0.005)
                 now = time.monotonic()
                 due += PACE * (now - last) * (1.0 if self._up.is_set() else WHILE_DOWN)
-                due = min(due, len(self.plan) * self.attempts / ATTEMPTS)
+                due = min(due, len(self.plan) * (self.attempts + 1) / ATTEMPTS)
                 last = now
             client.produce(
                 self.topic, value, key=key, partition=0, headers=[("trace", key)],
@@ -213,7 +214,7 @@ class Run:
         paths = files.newest(self.folder / "checkpoints" / "run-0001", "checkpoint")
         return offset(paths[0]) if paths else 0
 
-    def wait_for_version(self, version: int) -> None:
+    def wait_for_version(self, version: int, within: float = 60.0) -> None:
         url = f"http://127.0.0.1:{self.api_port}/model"
 
         def reached() -> bool:
@@ -222,7 +223,7 @@ class Run:
             except httpx.HTTPError:
                 return False
 
-        wait_until(reached, within=60.0, every=0.05)
+        wait_until(reached, within, every=0.05)
 
     def wait_for_events(self, events: int) -> None:
         def reached() -> bool:
