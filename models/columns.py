@@ -89,11 +89,6 @@ class Columns(Encoder):
         )
 
     @property
-    def width(self) -> int:
-        """Length d of an encoded vector: with room for features that join, where some may."""
-        return roomy(len(self.columns)) if self.told.auto else len(self.columns)
-
-    @property
     def names(self) -> Ints:
         """The columns whose numbers stand for names: the orders of categories' values."""
         return self._categories + 1

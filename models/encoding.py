@@ -93,6 +93,7 @@ class Encoder:
 
     shared = range(SEEN, SEEN + OTHERS)  # slots of values that came when all were taken
     infers = False  # whether features may join
+    room = 0  # columns that are kept, where features may join
 
     def __init__(self, schema: Mapping[str, str] | Schema | str, state: Any = None) -> None:
         self.told = schema if isinstance(schema, Schema) else checked(schema)
@@ -116,8 +117,8 @@ class Encoder:
 
     @property
     def width(self) -> int:
-        """Length d of an encoded vector."""
-        return len(self.columns)
+        """Length d of an encoded vector: its last columns wait for features that join."""
+        return max(self.room, len(self.columns))
 
     @property
     def names(self) -> Ints:

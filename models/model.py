@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -82,6 +83,8 @@ class Model:
         labels: Sequence[Label] | None = None,
     ) -> None:
         self._describe(task, spec, features, labels)
+        if self.encoder.told.auto:
+            self.encoder.room = self._room(len(self.encoder.columns))
         self.booster = build(self.spec, self.encoder.width, self.labels.m, task=task)
         tell_names(self.booster, self.encoder.names)
 
@@ -209,6 +212,7 @@ class Model:
         """
         assert isinstance(self.encoder, Columns)  # no other lets features join
         encoder = self.encoder.extended(found)
+        encoder.room = self._room(len(encoder.columns))
         if encoder.width > int(self.booster.shape[0]):
             self.booster = widen(self.booster, self.spec, encoder.width)
         self.encoder = encoder
@@ -223,8 +227,8 @@ class Model:
         assert isinstance(self.encoder, Columns)
         told, kept = self.encoder.told, {}
         for name, kind in found.items():
-            width = roomy(len(Columns.columns_of(told)) + WIDTHS["category"])
-            if width > int(self.booster.shape[0]) and not self._fits(width):
+            needed = len(Columns.columns_of(told)) + WIDTHS["category"]
+            if needed > int(self.booster.shape[0]) and not self._fits(needed):
                 break
             kept[name] = kind
             told = told.with_inferred({name: kind})
@@ -327,9 +331,8 @@ class Model:
         encoded = self._encode_labels(y)
         weights = _check_weights(np.ones(len(rows)) if w is None else w)
         if not len(rows) == len(encoded) == len(weights):
-            raise ModelError(
-                f"y, w: {len(encoded)} labels, {len(weights)} weights, {len(rows)} rows; pair them"
-            )
+            told = "" if w is None else f", {len(weights)} importances in w"
+            raise ModelError(f"y: {len(encoded)} labels{told} for {len(rows)} rows; pair them")
         joining = discover(self.encoder.schema, rows, weights) if self.encoder.told.auto else []
         if joining:
             self._check_joining(rows, joining)
@@ -472,6 +475,7 @@ class Model:
         model._describe(task, spec, schema, labels or None)
         model.encoder = type(model.encoder).from_arrays(schema, arrays)
         model.booster = from_arrays(model.spec, arrays)
+        model.encoder.room = int(model.booster.shape[0])
         names = {**to_arrays(model.booster), **model.encoder.to_arrays()}
         if model.intervals is not None:
             model.intervals = residual_intervals.from_arrays(arrays)
@@ -518,6 +522,15 @@ class Model:
             header["model"], {name: array.copy() for name, array in arrays.items()}
         )
 
+    def _room(self, columns: int) -> int:
+        """Return how many columns to keep for so many: as many more as memory has room for."""
+        width = roomy(columns)
+        if self._fits(width):
+            return width
+        eights = range(-(-columns // 8), width // 8)
+        fitting = bisect_left(eights, True, key=lambda n: not self._fits(8 * n))
+        return 8 * eights[fitting - 1] if fitting else columns
+
     def _fits(self, width: int) -> bool:
         try:
             check(self.spec, width, self.labels.m)
@@ -544,7 +557,7 @@ class Model:
             part = rows.iloc[first:k] if hasattr(rows, "iloc") else rows[first:k]
             tabulate(told.kinds, part, lenient=True, part=Part(first, len(rows)))
             told, first = told.with_inferred(found), k
-        check(self.spec, Columns(told).width, self.labels.m)
+        check(self.spec, self._room(len(Columns.columns_of(told))), self.labels.m)
 
     def _interval_arrays(self) -> Arrays:
         return {} if self.intervals is None else residual_intervals.to_arrays(self.intervals)

@@ -373,7 +373,7 @@ class Settings(BaseSettings):
             specify(value, task.kind)
             if features is not None:  # what the theory forbids is known now, not by the learner
                 width = encoder_of(models.normalise_spec(value, task.kind))(features.columns).width
-                check(value, width, labels(task.kind, task.labels).m, task=task.kind)
+                check(value, max(1, width), labels(task.kind, task.labels).m, task=task.kind)
         return value
 
     @field_validator("metrics")

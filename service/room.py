@@ -100,6 +100,7 @@ class Room:
         fresh = self._unread(messages)
         learned, ignored = self.events_learned, self._decoder.ignored
         rejected: list[Rejected] = []
+        joined: dict[str, str] = {}
         rest = fresh
         while rest:
             events, faults = self._decoder.decode_many(list(map(_VALUE, rest)))
@@ -109,26 +110,32 @@ class Room:
                 self._learn(events)
                 self._note_oldest(rest[:taken], events, {index for index, _ in faults})
             if self._decoder.joining:
-                self._join(self._decoder.joining)
+                joined |= self._join(self._decoder.joining)
             rest = rest[taken:]
+        if joined:
+            log.info("features inferred", extra={"kinds": joined})
+            self._show_memory()
         self._metrics.learned.inc(self.events_learned - learned)
         self._metrics.ignored.inc(self._decoder.ignored - ignored)
         self._count(messages, rejected)
         return rejected
 
-    def _join(self, found: dict[str, str]) -> None:
-        """Take features that have come up into the model, where it has room for them."""
+    def _join(self, found: dict[str, str]) -> dict[str, str]:
+        """Take features that have come up into the model; return those it has room for."""
         fitting = self.state.model.fitting(found)
         if fitting:
             self.state.model.join(fitting)
             self._decoder.join(fitting)
-            log.info("features inferred", extra={"kinds": fitting})
-            self._show_memory()
         if len(fitting) < len(found):
             self._decoder.close()
-            first = next(name for name in found if name not in fitting)
-            told = {"first": first, "known": len(self.state.model.encoder.schema)}
+            told = {
+                "first": next(name for name in found if name not in fitting),
+                "known": len(self.state.model.encoder.schema),
+                "max_memory": self.state.model.spec["bank"]["max_memory"],
+                "remedy": "declare what matters, or begin anew with more model.bank.max_memory",
+            }
             log.warning("no room for more features, they are ignored", extra=told)
+        return fitting
 
     def _unread(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Move the positions past some records; return those not read before."""

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import Model, ModelError
+from models.build import check
 from models.columns import Columns, roomy
 from models.rows import discover
 from models.schema import checked, infer, meant
@@ -247,6 +248,21 @@ def test_room_depends_on_what_joined_alone():
     assert list(kept) == list(steps.encoder.schema) == list(found)[: len(kept)]
     assert state(whole) == state(steps)
     assert not whole.fitting({"one more": "boolean"})
+
+
+def test_as_many_join_as_may_be_declared():
+    """But for the one that might have been a category, whose two columns there is room for."""
+    whole = Model("binary", SPEC)
+    whole.join(whole.fitting({f"x{j}": "number" for j in range(400)}))
+    kept = len(whole.kinds)
+    declared = {f"x{j}": "number" for j in range(kept + 1)}
+
+    check(whole.spec, kept + 1)
+    with pytest.raises(ModelError, match=f"of {kept + 2} features"):
+        check(whole.spec, kept + 2)
+    assert Model("binary", SPEC, {**declared, "*": "auto"}).encoder.width == kept + 1
+    with pytest.raises(ModelError, match=f"of {kept + 2} features"):
+        Model("binary", SPEC, {**declared, "one more": "number", "*": "auto"})
 
 
 def test_a_row_of_weight_nothing_may_say_anything():

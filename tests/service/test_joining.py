@@ -10,7 +10,8 @@ from models.labels import labels
 from models.model import Model
 from service.config import Settings
 from service.events import Decoder
-from tests.service.learning import until
+from tests.kafka.client import encode
+from tests.service.learning import learned, learning, until
 from tests.service.serving import Program, publish, refusal
 
 LABELS = labels("binary", ["fine", "fraud"])
@@ -64,6 +65,32 @@ def test_features_without_room_are_passed_over() -> None:
     events, faults = one.decode_many(values)
 
     assert (len(events), faults, one.joining, one.ignored) == (2, [], {}, 3)
+
+
+def test_what_joins_is_told_once_a_batch(
+    topic: str,
+    make_settings: Callable[..., Settings],
+    send: Callable[..., None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Not once an event; and the end of the room once, with its bound and what to do."""
+    settings = make_settings(topic, features={"schema": "auto"}, model={"bank": TREES})
+    names = [[f"x{k}.{j}" for j in range(10)] for k in range(40)]
+    send(topic, [encode(dict.fromkeys(each, 1.5), k % 2) for k, each in enumerate(names)])
+    caplog.set_level("INFO")
+    with learning(settings) as running:
+        until(lambda: learned(settings) == 40)
+        assert 0 == running.stop()
+    told = [vars(one) for one in caplog.records if one.message == "features inferred"]
+    ends = [vars(one) for one in caplog.records if one.message.startswith("no room for more")]
+    joined = [name for one in told for name in one["kinds"]]
+
+    assert 1 <= len(told) < 10
+    assert joined == [name for each in names for name in each][: len(joined)]
+    assert [(one["first"], one["known"], one["max_memory"]) for one in ends] == [
+        (f"x{len(joined) // 10}.{len(joined) % 10}", len(joined), 12)
+    ]
+    assert "model.bank.max_memory" in ends[0]["remedy"]
 
 
 REJECTED = {
