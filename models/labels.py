@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from reprlib import repr  # what is not a label may be a megabyte long
 from typing import Any, NamedTuple
 
-from models.types import ModelError, plain
+from models.types import ModelError, plain, shown
 
 KINDS = ("regression", "binary", "multiclass")
 VALUE_LIMIT = 1e308  # of a regression label, as of every number of an event
@@ -48,9 +47,9 @@ class Labels(NamedTuple):
             index = self.classes.index(label)
             if self._spells(label, index):
                 return float(index)
-        known = ", ".join(map(repr, self.classes[:20]))
+        known = ", ".join(map(shown, self.classes[:20]))
         raise ValueError(
-            f"label: {repr(label)} is not one of {known}; send one of them or add it to "
+            f"label: {shown(label)} is not one of {known}; send one of them or add it to "
             "task.labels, in Python labels=, of a new model"
         )
 
@@ -66,8 +65,8 @@ class Labels(NamedTuple):
         number = _number(label)
         if number < self.least:
             raise ValueError(
-                f"label: {label!r} is below {self.least:g}; the loss learns nothing smaller, so "
-                "send such events elsewhere or take another loss"
+                f"label: {shown(label)} is below {self.least:g}; the loss learns nothing smaller, "
+                "so send such events elsewhere or take another loss"
             )
         return number
 
@@ -117,7 +116,9 @@ def _classification(kind: str, classes: tuple[Any, ...]) -> Labels:
         raise ModelError(f"task.labels: {len(classes)} labels; a classification needs two or more")
     for label in classes:
         if not _can_name(label):
-            raise ModelError(f"task.labels: {label!r} is no label; take texts, numbers or booleans")
+            raise ModelError(
+                f"task.labels: {shown(label)} is no label; take texts, numbers or booleans"
+            )
     if len(set(classes)) < len(classes) or len(set(map(_text, classes))) < len(classes):
         raise ModelError(f"task.labels: {classes!r} has two labels that read the same; keep one")
     return Labels(kind, classes)
@@ -133,9 +134,9 @@ def _text(label: Label) -> str:
 
 def _number(label: object) -> float:
     if isinstance(label, bool) or not isinstance(label, int | float):
-        raise ValueError(f"label: {repr(label)} is not a number; a regression task needs one")
+        raise ValueError(f"label: {shown(label)} is not a number; a regression task needs one")
     if label != label:
         raise ValueError("label: nan is not a number; leave the row out until it has one")
     if not abs(label) <= VALUE_LIMIT:
-        raise ValueError(f"label: {repr(label)} is beyond +-1e308; send a finite number")
+        raise ValueError(f"label: {shown(label)} is beyond +-1e308; send a finite number")
     return float(label)

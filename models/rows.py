@@ -13,7 +13,7 @@ import numpy as np
 from models.encoding import Table
 from models.schema import Layout, check_name, infer, layout
 from models.times import is_moment, wall_seconds
-from models.types import Mat, ModelError, plain
+from models.types import Mat, ModelError, plain, shown
 
 VALUE_LIMIT = 1e308  # of a number, on every door
 INFERRED = (
@@ -73,7 +73,7 @@ def tabulate(
     for k, row in enumerate(_dicts(known, rows, lenient)):
         if row.__class__ is not dict and not isinstance(row, Mapping):
             raise ModelError(
-                f"rows[{part.first + k}]: {row!r} is not a dict of features; pass dicts or a "
+                f"rows[{part.first + k}]: {shown(row)} is not a dict of features; pass dicts or a "
                 "DataFrame"
             )
         _fill(sheet, known, k, (row, lenient, part))
@@ -199,12 +199,13 @@ def _kind(name: Any, value: Any, place: str) -> str:
     kind = infer(plain(value))
     if kind is None and hasattr(value, "isoformat"):
         raise ModelError(
-            f"features.{name}{place}: {value!r} is a date or time, which is never inferred; "
+            f"features.{name}{place}: {shown(value)} is a date or time, which is never inferred; "
             f'declare it: features={{"{name}": "datetime", "*": "auto"}}'
         )
     if kind is None:
         raise ModelError(
-            f"features.{name}{place}: {value!r} has no kind; pass a number, true, false or a text"
+            f"features.{name}{place}: {shown(value)} has no kind; pass a number, true, false or "
+            "a text"
         )
     return kind
 
@@ -280,9 +281,11 @@ def _number(value: Any) -> float:
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{value!r} is not a number; pass one, or None where it is missing")
+        raise ValueError(f"{shown(value)} is not a number; pass one, or None where it is missing")
     if not abs(value) <= VALUE_LIMIT:  # nan as well
-        raise ValueError(f"{value!r} is not finite; pass |v| <= 1e308, or None where it is missing")
+        raise ValueError(
+            f"{shown(value)} is not finite; pass |v| <= 1e308, or None where it is missing"
+        )
     return float(value)
 
 
@@ -290,13 +293,15 @@ def _boolean(value: Any) -> float:
     if value is None:
         return math.nan
     if not isinstance(value, bool):
-        raise ValueError(f"{value!r} is not true or false; pass one, or None where it is missing")
+        raise ValueError(
+            f"{shown(value)} is not true or false; pass one, or None where it is missing"
+        )
     return float(value)
 
 
 def _text(value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a text; pass one, or None where it is missing")
+        raise ValueError(f"{shown(value)} is not a text; pass one, or None where it is missing")
     return value
 
 
@@ -309,7 +314,7 @@ def _moment(value: Any) -> str | None:
         written = value.isoformat()[:19]  # without an offset, which no clock shows
     if written is not None and not (isinstance(written, str) and is_moment(written)):
         raise ValueError(
-            f"{value!r} is not a date and time; pass a datetime, or a text such as "
+            f"{shown(value)} is not a date and time; pass a datetime, or a text such as "
             "'2026-11-20T10:00:00+01:00', or None where it is missing"
         )
     return written

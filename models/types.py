@@ -26,6 +26,7 @@ TARGET_LIMIT = 1e6  # targets are clipped to this as a last resort (section 0, D
 PLACE = np.uint64  # of what cannot be negative; a kernel that names NumPy counts references
 LOSS_LIMIT = 1e12  # one event adds at most this to a loss sum
 WEIGHT_LIMIT = 1e15  # a larger importance counts as this: sums over 10^12 such events stay finite
+SHOWN = 60  # characters of a faulty value that a message quotes
 LABEL_LIMIT = 1e150  # a larger label counts as this in y0: differences and products stay finite
 
 
@@ -36,6 +37,15 @@ class ModelError(ValueError):
 def plain(value: Any) -> Any:
     """Return a NumPy scalar as the Python value it stands for, anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def shown(value: object) -> str:
+    """Return how Python writes a value, cut short for a message."""
+    try:
+        text = repr(value)
+    except ValueError:  # of more digits than Python writes
+        return "an integer of thousands of digits"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def floats(name: str, values: Any) -> Vec:

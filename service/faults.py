@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 import msgspec
 
@@ -51,6 +51,18 @@ class Rules(NamedTuple):
     ignore_unknown: bool
     max_bytes: int
     inferred: Collection[str] = ()  # features whose kinds nobody told
+
+
+class Beyond(float):
+    """Infinity, for a number that no float holds: with its digits, since JSON has no infinity."""
+
+    def __new__(cls, digits: str) -> Self:
+        """Keep what was sent."""
+        self = super().__new__(cls, -math.inf if digits.startswith("-") else math.inf)
+        self.digits = digits
+        return self
+
+    digits: str
 
 
 class _Object(tuple[tuple[str, object], ...]):
@@ -102,6 +114,8 @@ def show(value: object) -> str:
         return "an object"
     if isinstance(value, list):
         return "an array"
+    if isinstance(value, Beyond):
+        return shorten(value.digits)
     return shorten(json.dumps(value, ensure_ascii=False, default=repr), SHOWN)
 
 
@@ -114,12 +128,18 @@ def parse(value: bytes) -> object:
     """Read JSON with repeated keys kept, by the very grammar of the typed decode."""
     text = str(value, "utf-8")
     msgspec.json.decode(text, type=msgspec.Raw)  # no NaN, no lone surrogates, nothing trailing
-    return json.loads(text, object_pairs_hook=_Object, parse_int=_read_int)
+    return json.loads(text, object_pairs_hook=_Object, parse_int=read_int, parse_float=read_float)
 
 
-def _read_int(digits: str) -> int | float:
+def read_int(digits: str) -> int | float:
     """Read an integer; where Python refuses so many digits it is only too large."""
-    return int(digits) if len(digits) <= INT_DIGITS else float(digits)
+    return int(digits) if len(digits) <= INT_DIGITS else Beyond(digits)
+
+
+def read_float(digits: str) -> float:
+    """Read a number; where no float holds it, keep the digits."""
+    value = float(digits)
+    return value if math.isfinite(value) else Beyond(digits)
 
 
 def _event_faults(event: object, rules: Rules) -> Iterator[Fault]:

@@ -16,13 +16,15 @@ from models.labels import Labels
 from models.model import Model
 from service.errors import NotReady, RequestError
 from service.events import Decoder
-from service.faults import show
+from service.faults import read_float, read_int, show
 
+EMPTY = 'the body is empty: send JSON, such as {"features": {"age": 31}}'
 TOO_DEEP = "nested too deeply to be read"
 LEAST, MOST = LEVELS[0], LEVELS[-1]
 NO_LEVEL = f"where a level from {LEAST} to {MOST} belongs, such as 0.9"
 CLASSES = "a classification has no intervals, its probabilities say how sure it is; leave it out"
 MOST_NAMED = 20  # of the features that were passed over
+REPEATED = "a key comes twice, and one of its values does not fit: send it once"
 EITHER = "send either features, for one row, or instances, for many"
 
 
@@ -112,6 +114,18 @@ class _Names(msgspec.Struct):
     features: dict[str, msgspec.Raw]
 
 
+class _Object(dict[str, object]):
+    """A JSON object that tells of a repeated key all values, where a dict has the last."""
+
+    def __init__(self, pairs: list[tuple[str, object]]) -> None:
+        super().__init__(pairs)
+        self._pairs = pairs
+
+    def items(self) -> Any:
+        """Return the pairs as they came."""
+        return self._pairs
+
+
 class Door:
     """Translates for one schema and its labels; the types are built once."""
 
@@ -160,7 +174,7 @@ class Door:
         except msgspec.ValidationError as err:
             self._refuse(body, err)
         except (msgspec.DecodeError, UnicodeDecodeError) as err:
-            raise HTTPException(400, f"not JSON: {err}") from err
+            raise HTTPException(400, f"not JSON: {err}" if body else EMPTY) from err
         except RecursionError as err:
             raise HTTPException(400, TOO_DEEP) from err
 
@@ -248,9 +262,8 @@ class Door:
     ) -> NoReturn:
         """Look again, slowly, and raise every fault with its place."""
         request = _parse(body)
-        faults = list(self._faults(request))
-        # Of a repeated key only the last value is seen here; msgspec has looked at all of them.
-        raise RequestError(faults or [("#", str(err))]) from err
+        # Of features every value of a repeated key is seen, as msgspec does; elsewhere the last.
+        raise RequestError(list(self._faults(request)) or [("#", f"{REPEATED} ({err})")]) from err
 
     def _faults(self, request: object) -> Iterator[tuple[str, str]]:
         if not isinstance(request, dict):
@@ -292,7 +305,9 @@ def _parse(body: bytes | bytearray) -> object:
     text = str(body, "utf-8")
     try:
         msgspec.json.decode(text, type=msgspec.Raw)  # the grammar of the typed decode: no NaN
-        return json.loads(text, parse_int=_read_int)
+        return json.loads(
+            text, object_pairs_hook=_Object, parse_int=read_int, parse_float=read_float
+        )
     except RecursionError as err:
         raise HTTPException(400, TOO_DEEP) from err
     except msgspec.DecodeError as err:
@@ -301,8 +316,3 @@ def _parse(body: bytes | bytearray) -> object:
 
 def _finite(end: float) -> float | None:
     return end if math.isfinite(end) else None
-
-
-def _read_int(digits: str) -> int | float:
-    """Read an integer; Python refuses thousands of digits, here they are only too large."""
-    return int(digits) if len(digits) <= 400 else math.inf

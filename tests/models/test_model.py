@@ -302,8 +302,10 @@ def test_a_level_that_is_none_is_refused(level):
 
 def test_numbers_of_rows_labels_and_weights_must_agree():
     """One label and one weight for each row."""
-    with pytest.raises(ModelError, match="1 labels, 2 weights, 2 rows"):
+    with pytest.raises(ModelError, match="y: 1 labels for 2 rows; pair them"):
         fresh().learn_many([{}, {}], [1])
+    with pytest.raises(ModelError, match="y: 2 labels, 1 importances in w for 2 rows"):
+        fresh().learn_many([{}, {}], [1, 0], [1.0])
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,17 @@ REFUSED: dict[str, tuple[bytes, int, set[str]]] = {
     "number for a category": (b'{"features": {"country": 1}}', 422, {"#/features/country"}),
     "unknown": (b'{"features": {"a/b~c": 1}}', 422, {"#/features/a~1b~0c"}),
     "id": (b'{"features": {}, "id": 1}', 422, {"#/id"}),
-    "repeated key, the first one wrong": (b'{"features": {"age": "x", "age": 1}}', 422, {"#"}),
+    "repeated key, the first one wrong": (
+        b'{"features": {"age": "x", "age": 1}}',
+        422,
+        {"#/features/age"},
+    ),
+    "repeated key of a row among several": (
+        b'{"instances": [{"age": 1}, {"age": "x", "age": 1}]}',
+        422,
+        {"#/instances/1/age"},
+    ),
+    "features twice": (b'{"features": {"age": "x"}, "features": {}}', 422, {"#"}),
     "repeated key, the last one wrong": (
         b'{"features": {"age": 1, "age": "x"}}',
         422,
@@ -105,6 +115,9 @@ def test_refusals_name_every_fault(
         (b'{"features": {}, "id": 17}', "17 where a string or null belongs"),
         (b'{"instances": 17}', "17 where an array of rows belongs; send either"),
         (b"17", "17 where an object belongs: send either"),
+        (b'{"features": {"age": -1e309}}', "-1e309 is beyond 1e+308; send null"),
+        (b'{"features": {"age": ' + b"9" * 9_000 + b"}}", f"{'9' * 60}... is beyond 1e+308"),
+        (b'{"features": {"age": "x"}, "features": {}}', "a key comes twice, and one of its values"),
     ],
 )
 def test_refusals_show_the_value(api: Program, body: bytes, detail: str) -> None:
@@ -112,6 +125,11 @@ def test_refusals_show_the_value(api: Program, body: bytes, detail: str) -> None
     (fault,) = refusal(post(api, body)).errors
 
     assert fault.detail.startswith(detail)
+
+
+def test_an_empty_body_is_called_that(api: Program) -> None:
+    """Rather than broken JSON."""
+    assert post(api, b"").json()["detail"].startswith("the body is empty: send JSON, such as {")
 
 
 ACCEPTED = {
