@@ -170,10 +170,10 @@ class Run:
         """Ask for 100,000 predictions; return the newest snapshot's bytes before and after."""
         path = files.newest(self.folder / "snapshots", "snapshot")[0]
         before, answered = path.read_bytes(), 0
-        url = f"http://127.0.0.1:{self.api_port}/predict"
-        for first in range(100):
-            body = {"instances": self.rows[first * 400 : first * 400 + 1000]}
-            answered += len(httpx.post(url, json=body, timeout=30).json()["predictions"])
+        with httpx.Client(base_url=f"http://127.0.0.1:{self.api_port}", timeout=30) as client:
+            for first in range(100):
+                body = {"instances": self.rows[first * 400 : first * 400 + 1000]}
+                answered += len(client.post("/predict", json=body).json()["predictions"])
         return before, path.read_bytes(), answered
 
     def kill(
@@ -216,14 +216,16 @@ class Run:
 
     def wait_for_version(self, version: int, within: float = 60.0) -> None:
         url = f"http://127.0.0.1:{self.api_port}/model"
+        client = httpx.Client(timeout=5, trust_env=False)  # one for all: to make it takes 30 ms
 
         def reached() -> bool:
             try:
-                return bool(httpx.get(url, timeout=5).json().get("version", 0) >= version)
+                return bool(client.get(url).json().get("version", 0) >= version)
             except httpx.HTTPError:
                 return False
 
-        wait_until(reached, within, every=0.05)
+        with client:
+            wait_until(reached, within, every=0.05)
 
     def wait_for_events(self, events: int) -> None:
         def reached() -> bool:

@@ -25,15 +25,18 @@ def resident(pid: int) -> float:
 def wait_for(port: int, events: int) -> None:
     """Wait until the learner itself counts so many learned events."""
 
+    client = httpx.Client(timeout=5, trust_env=False)
+
     def reached() -> bool:
         try:
-            lines = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=5).text.splitlines()
+            lines = client.get(f"http://127.0.0.1:{port}/metrics").text.splitlines()
         except httpx.ConnectError:
             return False  # it is still starting
         counts = [line for line in lines if line.startswith("kaboost_events_learned_total ")]
         return bool(counts) and float(counts[0].split()[1]) >= events
 
-    proof.wait_until(reached, within=60, every=0.05)
+    with client:
+        proof.wait_until(reached, within=60, every=0.05)
 
 
 @pytest.mark.timeout(300)
