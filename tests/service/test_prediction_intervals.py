@@ -1,7 +1,7 @@
 """Prediction intervals over HTTP: asked for, refused, and told of."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,18 @@ import pytest
 
 from models.intervals import FIRST, LEVELS
 from service.config import Settings
-from tests.service.serving import ROW, Program, post, publish, refusal, row, snapshot, taught
+from tests.service.serving import (
+    ROW,
+    Program,
+    post,
+    publish,
+    refusal,
+    row,
+    running,
+    settings,
+    snapshot,
+    taught,
+)
 
 Start = Callable[..., tuple[Settings, Program]]
 NUMBERS = {"kind": "regression"}
@@ -25,13 +36,14 @@ REFUSED = {
 }
 
 
-@pytest.fixture
-def numbers(serve: Start) -> tuple[Settings, Program]:
-    """An API over a regression that has learned 200 events."""
-    wanted, program = serve(task=NUMBERS)
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, Program]]:
+    """An API over a regression that has learned 200 events; nobody changes it."""
+    wanted = settings(tmp_path_factory.mktemp("numbers"), task=NUMBERS)
     publish(wanted, taught(wanted, events=200))
-    program.ready()
-    return wanted, program
+    with running("api", wanted) as program:
+        program.ready()
+        yield wanted, program
 
 
 def asked(program: Program, **body: Any) -> dict[str, Any]:
