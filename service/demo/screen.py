@@ -65,7 +65,7 @@ class Screen:
     def say(self, sentence: str) -> None:
         """Say something that stays; in a terminal it stands above the table."""
         # As Text: print's markup=False would hold for the table, which is drawn again, as well.
-        self.console.print(Text(sentence))
+        self.console.print(Text(sentence), soft_wrap=True)
 
     def _rate(self) -> float:
         (begin, first), (end, last) = self._track[0], self._track[-1]

@@ -232,7 +232,7 @@ def keeps(subject):
                 check(subject)
 
 
-def digest(subject, asked):
+def digest(subject, asked=True):
     """Everything that a stream left in the state, and what it predicts then, if `asked`."""
     with np.errstate(all="ignore"):
         booster = learned(subject)

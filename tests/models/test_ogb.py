@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import numba
 import numpy as np
 import pytest
 
@@ -114,7 +115,7 @@ def test_twin(rule, bank, loss, m):
 def test_twin_of_other_parts():
     """So it is with other banks and losses, as plain Python: compiling each takes seconds."""
     program = "from tests.models import test_ogb as t; print([t.check_twin(*p) for p in t.OTHERS])"
-    assert plain_python(program) == str([None] * len(OTHERS))
+    assert other_python(program, "1") == str([None] * len(OTHERS))
 
 
 def test_shrinkage_and_radius():
@@ -342,9 +343,9 @@ def test_extremes_stay_finite():
 
 
 def digests():
-    """Everything that short streams leave in the state of some boosters."""
+    """Everything that short streams leave in the state of two; tests/contracts has more."""
     found = []
-    for rule, bank, loss, m in (PAIRS[2], PAIRS[5], PAIRS[-1]):
+    for rule, bank, loss, m in (PAIRS[2], PAIRS[5]):
         _, booster = built(rule, bank, loss, m)
         models.learn_many(booster, *stream(loss["kind"], m))
         arrays = models.to_arrays(booster).values()
@@ -353,16 +354,16 @@ def digests():
 
 
 def test_plain_python_gives_the_same_bits():
-    """With the JIT off every array is as with it."""
+    """With the JIT off every array is as with it, whichever this process runs."""
     program = "from tests.models import test_ogb as t; print(t.digests())"
-    assert plain_python(program) == str(digests())
+    assert other_python(program, "0" if numba.config.DISABLE_JIT else "1") == str(digests())
 
 
-def plain_python(program):
-    """What the program prints with the JIT off."""
+def other_python(program, off):
+    """What the program prints with the JIT `off`."""
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": "."},
+        env={**os.environ, "NUMBA_DISABLE_JIT": off, "PYTHONPATH": "."},
         capture_output=True, check=True, text=True,
     )  # fmt: skip
     return done.stdout.strip()
