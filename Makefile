@@ -10,7 +10,6 @@ LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 ARITHMETIC := tests/models tests/contracts
-PUBLISHED := $(wildcard tests/models/test_reference*.py)
 # Many models, few events each: without the compiler they take a tenth of the time. That compiled and
 # plain leave the same bytes is what tests/contracts is for.
 PLAIN := $(patsubst %,tests/models/test_%.py,averaged ogb oza adaboost_ol gentle one_vs_rest adwin bbm fit latent \
@@ -30,10 +29,10 @@ demo: setup
 # Three processes, for two cores: the arithmetic compiles while the service waits for brokers. It gives
 # way to the service, whose learners give way to others themselves.
 test: java tools setup
-	@nice -n 19 $(BIN)/python -m pytest models tests/models $(PLAIN:%=--ignore=%) $(PUBLISHED:%=--ignore=%) \
+	@nice -n 19 $(BIN)/python -m pytest models tests/models $(PLAIN:%=--ignore=%) \
 		>$(VENV)/arithmetic.log 2>&1 & beside=$$!; \
 	{ NUMBA_DISABLE_JIT=1 nice -n 19 $(BIN)/python -m pytest $(PLAIN) && \
-		nice -n 19 $(BIN)/python -m pytest tests/contracts $(PUBLISHED); } \
+		nice -n 19 $(BIN)/python -m pytest tests/contracts; } \
 		>$(VENV)/contracts.log 2>&1 & third=$$!; \
 	$(BIN)/python -m pytest tests $(ARITHMETIC:%=--ignore=%) $(PLAIN:%=--ignore=%); \
 	code=$$?; \
