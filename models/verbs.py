@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast
 from numba import njit
 from numba.extending import overload
 
+from models.compiling import collect_seldom
 from models.linking import link_into_callers
 from models.types import Mat, Vec
 
@@ -25,6 +26,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # vectorisation. No C program calls what is compiled here.
 FLAGS: Any = {"error_model": "numpy", "no_cfunc_wrapper": True}
 JIT: Any = {**FLAGS, "nogil": True}
+
+collect_seldom()
 
 
 def kernel(function: Function) -> Function:
