@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.encoding import Encoder, Table
+from models.outliers import FIRST_LABELS, cut_first
 from models.schema import Schema, of_kind
 from models.texts import BUCKETS
 from models.times import SHOWN, mark_shown
@@ -38,7 +39,8 @@ class ColumnsState(NamedTuple):
     known: Ints  # (c,) slots taken
     mean: Mat  # (c, SLOTS) running mean of the labels that came with it
     weight: Mat  # (c, SLOTS) their weight, MEMORY at most
-    label: Vec  # (2,) running mean of all labels, and their weight, MEMORY at most
+    label: Vec  # (3,) running mean of all labels, their weight, MEMORY at most, mean distance
+    first: Vec  # (n,) first labels where they are numbers, NaN till there are so many
 
 
 class Columns(Encoder):
@@ -100,7 +102,7 @@ class Columns(Encoder):
         for name in ("keys", "known", "mean", "weight"):
             array = getattr(self.state, name)
             getattr(fresh, name)[: len(array)] = array
-        return Columns(told, fresh._replace(label=self.state.label))
+        return Columns(told, fresh._replace(label=self.state.label, first=self.state.first))
 
     @staticmethod
     def fresh(n: int, c: int) -> ColumnsState:
@@ -110,7 +112,8 @@ class Columns(Encoder):
             known=np.zeros(c, np.int64),
             mean=np.zeros((c, SLOTS)),
             weight=np.zeros((c, SLOTS)),
-            label=np.zeros(2),
+            label=np.zeros(3),
+            first=np.full(FIRST_LABELS, np.nan),
         )
 
     @staticmethod
@@ -121,9 +124,16 @@ class Columns(Encoder):
             named += [name + shown for shown in SHOWS[told.kinds[name]]]
         return tuple(named)
 
-    def fill(self, table: Table, codes: Ints, w: Vec | None, y: Vec | None) -> Mat:
+    def fill(
+        self,
+        table: Table,
+        codes: Ints,
+        w: Vec | None = None,
+        y: Vec | None = None,
+        far: float = math.inf,
+    ) -> Mat:
         """Return X (B, d), NaN where missing, of events with slots (c, B); with weights (B,), the
-        means learn the labels (B,).
+        means learn the labels (B,) that are not far.
         """
         X = np.full((len(table.numbers), self.width), np.nan)
         _place(table.numbers, self._numbers, X)
@@ -136,8 +146,35 @@ class Columns(Encoder):
             _encode(self.state, codes, X, self._categories)
         else:
             labels = np.zeros(len(X)) if y is None else y
-            _learn(self.state, codes, labels, w, X, self._categories)
+            events, early = (codes, labels, w, X, self._categories), 0
+            if far < math.inf and math.isnan(self.state.first[-1]):
+                early = self._hear(labels, w)
+                _learn(self.state, events, math.inf, (0, early))
+                self._look_back()
+            _learn(self.state, events, far, (early, len(X)))
         return X
+
+    def _hear(self, labels: Vec, w: Vec) -> int:
+        """Keep the labels (B,) of positive weight (B,) that are among the first; return how many
+        events there are up to the last of them.
+        """
+        first = self.state.first
+        known = int(np.count_nonzero(~np.isnan(first)))
+        places = np.flatnonzero(w > 0.0)[: len(first) - known]
+        kept = np.clip(labels[places], -LABEL_LIMIT, LABEL_LIMIT)
+        first[known : known + len(places)] = kept
+        return int(places[-1]) + 1 if len(places) else 0
+
+    def _look_back(self) -> None:
+        """Once the first labels are there, forget what they taught if one of them is far from the
+        others.
+        """
+        state = self.state
+        if math.isnan(state.first[-1]) or not cut_first(state.first):
+            return
+        mean = float(state.first.mean())
+        state.mean[:], state.weight[:] = 0.0, 0.0
+        state.label[:] = mean, len(state.first), abs(state.first - mean).mean()
 
 
 def _order(told: Schema) -> Iterable[str]:
@@ -189,19 +226,36 @@ def _encode(state: ColumnsState, codes: Ints, X: Mat, places: Ints) -> None:
 
 
 @kernel
-def _learn(state: ColumnsState, codes: Ints, y: Vec, w: Vec, X: Mat, places: Ints) -> None:
-    for k in range(X.shape[0]):
+def _is_far(state: ColumnsState, label: float, far: float) -> bool:
+    """Return whether a number is farther from the mean label than `far` typical distances, of which
+    there are more from then on.
+    """
+    typical = float(state.label[2])
+    known = typical > 0.0 and not math.isnan(state.first[state.first.shape[0] - 1])
+    if not known or abs(label - state.label[0]) <= far * typical:
+        return False
+    state.label[2] = 1.5 * typical
+    return True
+
+
+@kernel
+def _learn(state: ColumnsState, events: Any, far: float, span: tuple[int, int]) -> None:
+    codes, y, w, X, places = events
+    for k in range(span[0], span[1]):
         label = min(max(y[k], -LABEL_LIMIT), LABEL_LIMIT)
+        learns = w[k] > 0.0 and not _is_far(state, label, far)
         for i in range(codes.shape[0]):
             code = codes[i, k]
             _show(state, i, code, X[k], places[i])
             slot = NEW - code if code <= NEW else code
-            if w[k] > 0.0 and slot >= 0:
+            if learns and slot >= 0:
                 weight = min(state.weight[i, slot] + w[k], MEMORY)
                 step = min(w[k] / weight, 1.0)
                 state.mean[i, slot] += step * (label - state.mean[i, slot])
                 state.weight[i, slot] = weight
-        if w[k] > 0.0:
-            weight = min(state.label[1] + w[k], MEMORY)
-            state.label[0] += min(w[k] / weight, 1.0) * (label - state.label[0])
+        if learns:
+            weight, off = min(state.label[1] + w[k], MEMORY), label - state.label[0]
+            step = min(w[k] / weight, 1.0)
+            state.label[2] += step * (abs(off) - state.label[2])
+            state.label[0] += step * off
             state.label[1] = weight

@@ -141,9 +141,9 @@ class Encoder:
         codes = np.empty((len(self._values), len(table.numbers)), np.int64)
         for known, values, out in zip(self._values, table.categories, codes, strict=True):
             known.encode(values, out)
-        return self.fill(table, codes, None, None)
+        return self.fill(table, codes)
 
-    def learn_many(self, table: Table, w: Vec, y: Vec | None = None) -> Mat:
+    def learn_many(self, table: Table, w: Vec, y: Vec | None = None, far: float = math.inf) -> Mat:
         """Encode each event by the statistics before it; of positive weight, it then moves them.
 
         Parameters
@@ -154,6 +154,9 @@ class Encoder:
             Weights (B,).
         y
             Labels (B,): numbers, or indices of classes; only the encoder for trees looks at them.
+        far
+            Typical distances from the mean of labels beyond which one moves no statistic; where
+            labels are classes none is far.
 
         Returns
         -------
@@ -163,7 +166,7 @@ class Encoder:
         codes = np.empty((len(self._values), len(table.numbers)), np.int64)
         for known, values, out in zip(self._values, table.categories, codes, strict=True):
             known.learn(values, w, out)
-        return self.fill(table, codes, w, y)
+        return self.fill(table, codes, w, y, far)
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return the state as named arrays, `encoder.mean` and so on; no copy."""
@@ -216,7 +219,14 @@ class Encoder:
             *(f"{name} words{i + 1}" for name in texts for i in range(BUCKETS)),
         )
 
-    def fill(self, table: Table, codes: Ints, w: Vec | None, y: Vec | None) -> Mat:
+    def fill(
+        self,
+        table: Table,
+        codes: Ints,
+        w: Vec | None = None,
+        y: Vec | None = None,
+        far: float = math.inf,
+    ) -> Mat:
         """Return X (B, d) of events with slots (c, B); with weights (B,), the state learns them."""
         X = np.empty((len(table.numbers), self.width))
         if w is None:

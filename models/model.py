@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from models.format import Arrays, FormatError, pack, unpack
 from models.intervals import Intervals, watch_many
 from models.labels import Label
 from models.losses import has_probability
+from models.outliers import FAR
 from models.reasons import Reason, Share, reasons, shares
 from models.rows import Part, check_frame, check_rows, discover, tabulate
 from models.schema import AUTO, Schema, described, from_description
@@ -146,7 +148,8 @@ class Model:
             raise ModelError(
                 "model: its arrays only serve; load a checkpoint or a saved model to learn"
             )
-        scores = learn_many(self.booster, self.encoder.learn_many(table, w, y), y, w)
+        far = FAR if self.task == "regression" else math.inf
+        scores = learn_many(self.booster, self.encoder.learn_many(table, w, y, far), y, w)
         if self.intervals is not None:
             watch_many(self.intervals, self.predictions(scores), y, w)
         return scores

@@ -32,6 +32,7 @@ from models.booster import (
 from models.calibrate import Calibration, calibrate, calibration
 from models.linear_filters import LinearFilters, linear_filters
 from models.linear_filters import widened as widened_filters
+from models.outliers import FIRST_LABELS, cut_first, tame
 from models.progressive import Progress, progress
 from models.reboosted_desk import LINES, Desk, desk, reading, room_for
 from models.reboosted_event import (
@@ -62,11 +63,10 @@ from models.reboosted_event import (
     score,
     score_lines,
     sharpness,
-    tame,
     unit_of,
 )
 from models.types import WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, floats
-from models.verbs import encode_labels, kernel, value
+from models.verbs import bend, encode_labels, kernel, point, value
 
 TRUST = (0.1, 0.1, 0.2)  # weight at the start of the linear learners' scores, and the last label's
 
@@ -166,9 +166,48 @@ def _(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | None =
         )
     if not (W >= 0.0).all() or not (math.inf > W).all():
         raise ModelError("w: an importance is negative or not finite; give numbers >= 0")
-    scores = np.empty((len(rows), 1))
-    _learn(booster, (rows, Y, np.minimum(W, WEIGHT_LIMIT)), _desk(booster), scores)
+    scores, events = np.empty((len(rows), 1)), (rows, Y, np.minimum(W, WEIGHT_LIMIT))
+    early = _early(booster, W)
+    if early:
+        _learn(booster, tuple(each[:early] for each in events), _desk(booster), scores[:early])
+        _look_back(booster)
+    _learn(booster, tuple(each[early:] for each in events), _desk(booster), scores[early:])
     return scores
+
+
+def _early(booster: ReboostedTrees, W: Vec) -> int:
+    """Return how many events of weights W (n,) there are up to the last that is looked at with the
+    first ones; 0 where that is not among them.
+    """
+    seen = int(booster.bank.pace.time)
+    if seen >= FIRST_LABELS or int(booster.bank.plan.link) != NUMBERS:
+        return 0
+    learned = np.flatnonzero(W > 0.0)[FIRST_LABELS - seen - 1 : FIRST_LABELS - seen]
+    return int(learned[0]) + 1 if len(learned) else 0
+
+
+def _look_back(booster: ReboostedTrees) -> None:
+    """Where one of the first labels is far from the others, begin anew with all that heard of it;
+    the window keeps the events, their labels brought nearer.
+    """
+    bank, labels = booster.bank, booster.bank.window.labels[:FIRST_LABELS]
+    if not cut_first(labels):
+        return
+    lines = linear_filters(int(booster.shape[0]))._replace(names=booster.linear.names)
+    fresh = (*lines, *_stack(len(bank.trees) * len(bank.plan.rates)))
+    for old, new in zip((*booster.linear, *booster.stack), fresh, strict=True):
+        old[...] = new
+    for sums in (bank.pace.losses, bank.pace.slopes, bank.pace.squares, bank.pace.watch, bank.lags):
+        sums[...] = 0.0
+    mean = float(labels.mean())
+    off = abs(labels - mean)
+    said = np.array([point(booster.loss, mean, float(y)) for y in labels])
+    bends = np.array([bend(booster.loss, mean, float(y), float(off.mean())) for y in labels])
+    typical = (mean, off.mean(), said[:, 0].mean(), ((said[:, 1] / bends) ** 2).mean(), off.mean())
+    for kept, value_ in zip(booster.scale, (*typical, bends.mean()), strict=True):
+        kept[...] = value_
+    for y in labels:
+        bank.lags[...] += bank.plan.lag_rates * (y - bank.lags)
 
 
 @widen.register
@@ -246,7 +285,7 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat) -> None:
             if t % SEEN_EVERY == SEEN_EVERY - 1:
                 observe_structures(plan.eta, loss, (y, w), seen, a)
             if kind == NUMBERS:
-                y = tame(scale, y, t)
+                y = tame(scale, y, t, mixed)
             assess_scores(loss, y, scale, kind, a)
             watch(pace, lost_of(loss, mixed, y, scale, kind), t)
             learn_filters(stack, loss, y, (min(w, 1e6), noise_of(scale, kind), unit_of(scale)), a)

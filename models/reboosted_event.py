@@ -47,6 +47,7 @@ from models.linear_filters import (
     meet,
     said,
 )
+from models.outliers import FAR
 from models.progressive import DECAY
 from models.reboosted_desk import LINES
 from models.types import LOSS_LIMIT, PLACE, Ints, Mat, Vec
@@ -55,8 +56,6 @@ from models.verbs import bend, inlined, kernel, point
 NUMBERS, LOG_ODDS, LOGARITHMS = 0, 1, 2  # what scores are
 STIFF_EVERY = 4  # events between two additions to AdaGrad's sums
 SEEN_EVERY = 4  # events between two looks at every prefix and tree
-UNKNOWN = 20  # events before anything is far
-FAR = 30.0  # typical distances from the mean: of Gaussian labels none in 10^100 is as far
 LABEL_MOST = 1e30  # a larger label counts as this
 SHARP = 3.0  # usual losses in a unit: of Gaussian residuals a loss is then their log-likelihood
 LOSS_SHARE, LOSS_MOST = 0.3, 10.0  # of losses of numbers, before they weigh anything
@@ -244,22 +243,6 @@ def learn_scale(scale: Any, loss: Any, y: float, link: int, t: int, first: float
     scale.noise[()] = max(scale.noise[()] + fast * (square - scale.noise[()]), 1e-300)
     scale.unit[()] += fast * (min(abs(first - y), 1e30) - scale.unit[()])
     scale.curve[()] += slow * (h - scale.curve[()])
-
-
-@kernel
-def tame(scale: Any, y: float, t: int) -> float:
-    """Return the label to learn: y, but no farther from the mean label than FAR typical distances.
-
-    One label a million times too large would spoil lags, window and filters for thousands of
-    events. Where labels go on being far, what is typical follows them within some ten events.
-    """
-    off = y - float(scale.mean[()])
-    typical = max(float(scale.spread[()]), 1e-6 * abs(float(scale.mean[()])), 1e-12)
-    if t < UNKNOWN or scale.spread[()] == 0.0 or abs(off) <= FAR * typical:
-        scale.spread[()] += max(1.0 / (t + 1.0), 1e-3) * (abs(off) - scale.spread[()])
-        return y
-    scale.spread[()] = 1.5 * typical
-    return float(scale.mean[()]) + (FAR * typical if off > 0.0 else -FAR * typical)
 
 
 @inlined

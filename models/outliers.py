@@ -1,0 +1,52 @@
+"""Labels so far from all others that one of them would spoil a model: of numbers, which have no
+bounds. The first labels are looked at together, each later one against what is typical by then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from models.types import Vec
+from models.verbs import kernel
+
+FIRST_LABELS = 20  # that are looked at together; none is far before
+FAR = 30.0  # typical distances from the mean: of Gaussian labels none in 10^100 is as far
+FAR_EARLY = 100.0  # typical distances from the median of so few
+
+
+@kernel
+def tame(scale: Any, y: float, t: int, said: float) -> float:
+    """Return the label to learn: y, or where it is farther than FAR typical distances from the mean
+    label, what was `said` of it.
+
+    One label a million times too large would spoil lags, window and filters for thousands of
+    events, and for ever what no other event tells of; cut short it would still do that. Where
+    labels go on being far, what is typical follows them within some ten events.
+    """
+    mean = float(scale.mean[()])
+    off = y - mean
+    typical = max(float(scale.spread[()]), 1e-6 * abs(mean), 1e-12)
+    if t < FIRST_LABELS or scale.spread[()] == 0.0 or abs(off) <= FAR * typical:
+        scale.spread[()] += max(1.0 / (t + 1.0), 1e-3) * (abs(off) - scale.spread[()])
+        return y
+    scale.spread[()] = 1.5 * typical
+    return said
+
+
+def cut_first(labels: Vec) -> bool:
+    """Bring those of the first labels (n,) that are farther than FAR_EARLY typical distances from
+    their median there; return whether there were any.
+
+    Typical is the median distance, and where most labels are one, the mean distance of all but the
+    farthest: of nineteen zeros and one number nobody can say whether it is far.
+    """
+    centre = float(np.median(labels))
+    off = labels - centre
+    typical = float(np.median(abs(off))) or float(np.sort(abs(off))[:-1].mean())
+    far = abs(off) > FAR_EARLY * typical
+    if typical == 0.0 or not far.any():
+        return False
+    labels[far] = centre
+    return True
