@@ -298,7 +298,7 @@ def _fill(word: str, given: Any) -> dict[str, Any]:
     params = {"kind": given} if isinstance(given, str) else given
     if not isinstance(params, Mapping) or "kind" not in params:
         raise ModelError(
-            f"{word}: {given!r} names no kind; write {word}: {{kind: {next(iter(PARTS[word]))}}}"
+            f"{word}: {given!r} names no kind; write {word}: {{kind: {_meant(word, params)}, ...}}"
         )
     kind = params["kind"]
     if not isinstance(kind, str) or kind not in PARTS[word]:
@@ -308,6 +308,14 @@ def _fill(word: str, given: Any) -> dict[str, Any]:
     return {"kind": kind} | {
         p.name: _value(word, p, params.get(p.name, p.default)) for p in part.params
     }
+
+
+def _meant(word: str, given: Any) -> str:
+    """Return the first kind that has the parameters given without one, or the first of all."""
+    keys = set(given) if isinstance(given, Mapping) else set()
+    kinds = PARTS[word].items()
+    fitting = (kind for kind, part in kinds if keys <= {p.name for p in part.params})
+    return next(fitting, next(iter(PARTS[word])))
 
 
 def _value(word: str, param: Param, given: Any) -> Any:

@@ -39,6 +39,7 @@ NICE = (
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the metrics library reads it when it is imported
 SWITCH = 0.001  # seconds that learning may keep the interpreter from a thread that answers
 KEEP_ALIVE = 75  # seconds; longer than callers' pools keep a connection, so that they close first
+AGAIN = "started again, after: "  # what a status begins with: the same may end it once more
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ def learn(
     """Learn until told to stop, and leave word of the end for whoever answers."""
     collect_seldom()
     directory = settings.snapshots.directory
-    leave_word(directory, "running")
+    leave_word(directory, "running", reason=before(directory) if restarts else "")
     try:
         code = learner.run(
             settings, cold_start=cold_start, stop=told.stop, restarts=restarts, live=live
@@ -110,6 +111,12 @@ def learn(
         raise
     leave_word(directory, "stopped", code, "was told to stop")
     return code
+
+
+def before(directory: Path) -> str:
+    """Return why the learner before this one ended, where the supervisor started this one again."""
+    said = snapshots.read_status(directory)
+    return said.reason if said and said.reason.startswith(AGAIN) else ""
 
 
 def collect_seldom() -> None:
@@ -252,11 +259,12 @@ class Parent:
 
     def _pass_on(self, report: Report) -> None:
         directory = self._settings.snapshots.directory
-        reason = report.reason
+        reason, said = report.reason, snapshots.read_status(directory)
         if report.exit_code is not None:  # it ended; its own word says more than its code
-            said = snapshots.read_status(directory)
             if said and said.exit_code == report.exit_code:
                 reason = f"{said.reason} ({report.reason})"
+        elif said and said.state == "restarting":
+            reason = AGAIN + said.reason
         leave_word(directory, report.state, report.exit_code, reason)
 
     def _command(self, role: str, *arguments: str) -> list[str]:

@@ -2,8 +2,11 @@
 
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
+from difflib import get_close_matches
+from functools import lru_cache
 from typing import Annotated, Any, NamedTuple, Self
 
 import msgspec
@@ -31,6 +34,9 @@ EPOCH_MS = (-62_135_596_800_000, 253_402_300_799_999)  # the years 1 to 9999, as
 INT_DIGITS = 4300  # of an integer that Python and msgspec still read
 SHOWN = 60  # characters of a faulty value that a message quotes
 MESSAGE = 300  # characters of a message: it stands in a header, the whole value in the dead letter
+UNKNOWN = "leave it out, or set features.unknown: ignore"
+MOST_COMPARED = 1000  # names that an unknown one is compared with: that takes milliseconds
+HALF = re.compile(r"\\u[dD][89aAbB]")  # how a surrogate pair begins
 
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -104,8 +110,18 @@ def feature_faults(features: Iterable[tuple[str, object]], rules: Rules) -> Iter
             why = INFERRED if name in rules.inferred else ""
             yield from _value_faults(name, kind, value, why)
         elif not rules.ignore_unknown:
-            detail = "not in features.schema; leave it out, or set features.unknown: ignore"
+            near = _nearest(name, tuple(rules.schema))
+            hint = f"did you mean {near}? Else " if near else ""
+            detail = f"not in features.schema; {hint}{UNKNOWN}"
             yield Fault("feature_unknown", name, detail)
+
+
+@lru_cache(maxsize=1000)  # the same name is wrong in row after row
+def _nearest(name: str, known: tuple[str, ...]) -> str:
+    """Return the known name that a short one is most like, "" where none is or they are many."""
+    if len(known) > MOST_COMPARED or len(name) > SHOWN:
+        return ""
+    return "".join(get_close_matches(name, known, n=1, cutoff=0.7))
 
 
 def show(value: object) -> str:
@@ -127,8 +143,30 @@ def shorten(text: str, length: int = SHOWN) -> str:
 def parse(value: bytes) -> object:
     """Read JSON with repeated keys kept, by the very grammar of the typed decode."""
     text = str(value, "utf-8")
-    msgspec.json.decode(text, type=msgspec.Raw)  # no NaN, no lone surrogates, nothing trailing
+    keep_to_grammar(text)
     return json.loads(text, object_pairs_hook=_Object, parse_int=read_int, parse_float=read_float)
+
+
+def keep_to_grammar(text: str) -> None:
+    """Raise what the typed decode has against a text: NaN, lone surrogates, something trailing."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except msgspec.DecodeError as err:
+        if HALF.search(text) and _is_json(text):  # "truncated", it says
+            raise msgspec.DecodeError("half of a surrogate pair in a string") from err
+        raise
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text, parse_constant=_refuse)
+    except ValueError:
+        return False
+    return True
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
 
 
 def read_int(digits: str) -> int | float:

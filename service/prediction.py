@@ -16,7 +16,7 @@ from models.labels import Labels
 from models.model import Model
 from service.errors import NotReady, RequestError
 from service.events import Decoder
-from service.faults import read_float, read_int, show
+from service.faults import MESSAGE, keep_to_grammar, read_float, read_int, shorten, show
 
 EMPTY = 'the body is empty: send JSON, such as {"features": {"age": 31}}'
 TOO_DEEP = "nested too deeply to be read"
@@ -163,7 +163,7 @@ class Door:
             text = str(body, "utf-8")
             request = self._body(text)
             if (request.features is UNSET) is (request.instances is UNSET):
-                raise RequestError([("#", EITHER)])
+                self._refuse(body)
             level = request.interval
             if level is not None and self._classes:
                 self._refuse(body)
@@ -174,6 +174,8 @@ class Door:
         except msgspec.ValidationError as err:
             self._refuse(body, err)
         except (msgspec.DecodeError, UnicodeDecodeError) as err:
+            if body and isinstance(err, msgspec.DecodeError):
+                _parse(body)  # knows better of surrogates
             raise HTTPException(400, f"not JSON: {err}" if body else EMPTY) from err
         except RecursionError as err:
             raise HTTPException(400, TOO_DEEP) from err
@@ -270,7 +272,7 @@ class Door:
             yield "#", f"{show(request)} where an object belongs: {EITHER}"
             return
         if ("features" in request) is ("instances" in request):
-            yield "#", EITHER
+            yield "#", _either(request)
         yield from self._level_faults(request.get("interval"))
         if not isinstance(wanted := request.get("explain", False), bool):
             yield "#/explain", f"{show(wanted)} where true or false belongs"
@@ -300,11 +302,17 @@ class Door:
             yield f"{pointer}/id", f"{show(name)} where a string or null belongs; quote it"
 
 
+def _either(request: dict[str, object]) -> str:
+    """Ask for one of both, and name what came instead."""
+    sent = shorten(", ".join(list(request)[:MOST_NAMED]), MESSAGE)
+    return f"{EITHER}; what came is {sent}" if sent else EITHER
+
+
 def _parse(body: bytes | bytearray) -> object:
     """Read JSON as plain values; numbers beyond a float are infinite, for whoever judges them."""
     text = str(body, "utf-8")
     try:
-        msgspec.json.decode(text, type=msgspec.Raw)  # the grammar of the typed decode: no NaN
+        keep_to_grammar(text)
         return json.loads(
             text, object_pairs_hook=_Object, parse_int=read_int, parse_float=read_float
         )

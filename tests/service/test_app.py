@@ -188,6 +188,12 @@ def test_refused_learner_leaves_the_api_answering(tmp_path: Path) -> None:
         assert Exit.DONE == program.end(signal.SIGTERM)
 
 
+def detail(program: Program) -> str:
+    """Return what readiness says of a service that is not ready."""
+    found: str = program.probe(503)["detail"]  # type: ignore[index]
+    return found
+
+
 def test_learner_without_a_broker_is_tried_again(tmp_path: Path) -> None:
     """Exit 4 is no end: the learner is started again and again, and readiness tells of it."""
     kafka = {"bootstrap_servers": "127.0.0.1:1", "broker_timeout": 0.5, "topic_timeout": 0.5}
@@ -200,6 +206,9 @@ def test_learner_without_a_broker_is_tried_again(tmp_path: Path) -> None:
         assert "the learner is" in program.probe(503)["detail"]  # type: ignore[index]
         # While it waits for its next start, its own last word is told and not its code alone.
         until(lambda: "127.0.0.1:1" in program.probe(503)["detail"])  # type: ignore[index]
+        # And while it tries again, why the one before it gave up.
+        until(lambda: "the learner is running: started again, after:" in detail(program))
+        assert "127.0.0.1:1" in detail(program) or "restarting" in detail(program)
 
 
 def test_dead_worker_is_replaced(serve: Program) -> None:

@@ -12,7 +12,7 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 
 from service.config import Settings
-from service.prediction import Answer, Answers
+from service.prediction import EITHER, Answer, Answers
 from tests.service.serving import (
     JSON,
     PATIENCE,
@@ -118,6 +118,14 @@ def test_refusals_name_every_fault(
         (b'{"features": {"age": -1e309}}', "-1e309 is beyond 1e+308; send null"),
         (b'{"features": {"age": ' + b"9" * 9_000 + b"}}", f"{'9' * 60}... is beyond 1e+308"),
         (b'{"features": {"age": "x"}, "features": {}}', "a key comes twice, and one of its values"),
+        (
+            b'{"features": {"agee": 3}}',
+            "not in features.schema; did you mean age? Else leave it out",
+        ),
+        (b'{"features": {"zzz": 3}}', "not in features.schema; leave it out, or set features.unkn"),
+        (b'{"feature": {"age": 3}}', f"{EITHER}; what came is feature"),
+        (b'{"features": {}, "instances": []}', f"{EITHER}; what came is features, instances"),
+        (b"{}", EITHER),
     ],
 )
 def test_refusals_show_the_value(api: Program, body: bytes, detail: str) -> None:
@@ -125,6 +133,15 @@ def test_refusals_show_the_value(api: Program, body: bytes, detail: str) -> None
     (fault,) = refusal(post(api, body)).errors
 
     assert fault.detail.startswith(detail)
+
+
+@pytest.mark.parametrize("text", ['"\\ud800"', '"\\uD83D and more"', '"\\ud83d\\ude00 \\udbff"'])
+def test_half_a_surrogate_pair_is_called_that(api: Program, text: str) -> None:
+    """At the end of a string too, where the decoder takes the body for cut short."""
+    body = f'{{"features": {{"country": {text}}}}}'.encode()
+
+    assert "surrogate" in post(api, body).json()["detail"]
+    assert "surrogate" not in post(api, body[:-3]).json()["detail"]
 
 
 def test_an_empty_body_is_called_that(api: Program) -> None:
