@@ -179,7 +179,7 @@ def _unnamed_loss(rule: Any, task: str | None) -> str:
 
 def _with_likings(bank: Any, rule: Any) -> Any:
     """Return the bank with what the rule takes by default: all of it for a bank of that kind, the
-    number of learners for any other.
+    number of learners for any other that has one.
     """
     kind = rule.get("kind") if isinstance(rule, Mapping) else rule
     likes = RULES[kind].likes if isinstance(kind, str) and kind in RULES else {}
@@ -188,7 +188,8 @@ def _with_likings(bank: Any, rule: Any) -> Any:
     if not isinstance(own, Mapping):
         return own
     same = own.get("kind") == likes.get("kind")
-    return {**{name: v for name, v in likes.items() if same or name == "n"}, **own}
+    numbered = own.get("kind") != TREES
+    return {**{name: v for name, v in likes.items() if same or (name == "n" and numbered)}, **own}
 
 
 def make_loss(params: Mapping[str, Any]) -> Any:

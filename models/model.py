@@ -7,6 +7,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -228,14 +229,11 @@ class Model:
         so it depends on what joined, not on how.
         """
         assert isinstance(self.encoder, Columns)
-        told, kept = self.encoder.told, {}
-        for name, kind in found.items():
-            needed = len(Columns.columns_of(told)) + WIDTHS["category"]
-            if needed > int(self.booster.shape[0]) and not self._fits(needed):
-                break
-            kept[name] = kind
-            told = told.with_inferred({name: kind})
-        return kept
+        before, room = len(self.encoder.columns), int(self.booster.shape[0])
+        after = accumulate((WIDTHS[kind] for kind in found.values()), initial=before)
+        needed = [width + WIDTHS["category"] for width in after][: len(found)]
+        full = bisect_left(needed, True, key=lambda width: width > room and not self._fits(width))
+        return dict(islice(found.items(), full))
 
     def losses_errors(self, scores: Mat, said: Mat, y: Vec) -> tuple[Vec, Vec]:
         """Return the comparable loss (B,) and error (B,) of scores (B, m), for which `predictions`
@@ -526,13 +524,21 @@ class Model:
         )
 
     def _room(self, columns: int) -> int:
-        """Return how many columns to keep for so many: as many more as memory has room for."""
+        """Return how many columns to keep for so many: as many more as memory has room for.
+
+        Raises
+        ------
+        ModelError
+            Where there is none for those there are, or something else is wrong with the model.
+        """
         width = roomy(columns)
         if self._fits(width):
             return width
-        eights = range(-(-columns // 8), width // 8)
-        fitting = bisect_left(eights, True, key=lambda n: not self._fits(8 * n))
-        return 8 * eights[fitting - 1] if fitting else columns
+        check(self.spec, columns or width, self.labels.m)
+        widths = range(
+            columns, width
+        )  # all that is left at once: to widen takes a tenth of a second
+        return widths[bisect_left(widths, True, key=lambda n: not self._fits(n)) - 1]
 
     def _fits(self, width: int) -> bool:
         try:

@@ -23,6 +23,7 @@ import models
 from models.adapters import river_spec
 from models.adapters.river_model import RiverModel
 from models.build import check
+from models.columns import roomy
 from models.labels import labels
 from models.model import encoder_of
 from models.schema import AUTO, KINDS, REST, checked, meant
@@ -373,7 +374,7 @@ class Settings(BaseSettings):
             specify(value, task.kind)
             if features is not None:  # what the theory forbids is known now, not by the learner
                 width = encoder_of(models.normalise_spec(value, task.kind))(features.columns).width
-                check(value, max(1, width), labels(task.kind, task.labels).m, task=task.kind)
+                check(value, width or roomy(0), labels(task.kind, task.labels).m, task=task.kind)
         return value
 
     @field_validator("metrics")

@@ -23,6 +23,7 @@ TOO_DEEP = "nested too deeply to be read"
 LEAST, MOST = LEVELS[0], LEVELS[-1]
 NO_LEVEL = f"where a level from {LEAST} to {MOST} belongs, such as 0.9"
 CLASSES = "a classification has no intervals, its probabilities say how sure it is; leave it out"
+NO_ID = "where a string or null belongs; quote it"
 MOST_NAMED = 20  # of the features that were passed over
 REPEATED = "a key comes twice, and one of its values does not fit: send it once"
 EITHER = "send either features, for one row, or instances, for many"
@@ -174,9 +175,9 @@ class Door:
         except msgspec.ValidationError as err:
             self._refuse(body, err)
         except (msgspec.DecodeError, UnicodeDecodeError) as err:
-            if body and isinstance(err, msgspec.DecodeError):
+            if body.strip() and isinstance(err, msgspec.DecodeError):
                 _parse(body)  # knows better of surrogates
-            raise HTTPException(400, f"not JSON: {err}" if body else EMPTY) from err
+            raise HTTPException(400, f"not JSON: {err}" if body.strip() else EMPTY) from err
         except RecursionError as err:
             raise HTTPException(400, TOO_DEEP) from err
 
@@ -278,7 +279,10 @@ class Door:
             yield "#/explain", f"{show(wanted)} where true or false belongs"
         if "features" in request:
             yield from self._row_faults(request, "#")
-        elif not isinstance(instances := request.get("instances", []), list):
+            return
+        if not isinstance(name := request.get("id"), str | None):
+            yield "#/id", f"{show(name)} {NO_ID}"
+        if not isinstance(instances := request.get("instances", []), list):
             yield "#/instances", f"{show(instances)} where an array of rows belongs; {EITHER}"
         else:
             self._count(len(instances))
@@ -299,7 +303,7 @@ class Door:
     def _row_faults(self, row: dict[str, object], pointer: str) -> Iterator[tuple[str, str]]:
         yield from self._decoder.faults(row["features"], f"{pointer}/features")
         if not isinstance(name := row.get("id"), str | None):
-            yield f"{pointer}/id", f"{show(name)} where a string or null belongs; quote it"
+            yield f"{pointer}/id", f"{show(name)} {NO_ID}"
 
 
 def _either(request: dict[str, object]) -> str:

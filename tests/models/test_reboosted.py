@@ -242,11 +242,39 @@ def test_too_little_memory_is_refused(d, m):
     models.build({**spec, "bank": {**bank, "max_memory": told}}, d, m)
 
 
-@pytest.mark.parametrize("rule", ["gentle", "oza_bag", "latent"])
-def test_other_rules_are_refused(rule):
-    """The bank regrows in the order of SGB, and says so."""
-    with pytest.raises(models.ModelError):
-        models.build({"rule": rule, "bank": "reboosted_trees"}, 3)
+@pytest.mark.parametrize(
+    ("task", "rule"),
+    [
+        ("binary", "gentle"),
+        ("binary", "oza_bag"),
+        ("binary", "oza_boost"),
+        ("binary", "bbm"),
+        ("regression", "ogb_span"),
+    ],
+)
+def test_other_rules_are_refused(task, rule):
+    """The bank regrows in the order of SGB, and says so; also where no feature is known yet."""
+    spec = {"rule": rule, "bank": "reboosted_trees"}
+    with pytest.raises(models.ModelError, match=f"take rule sgb, not {rule}"):
+        models.build(spec, 3, task=task)
+    with pytest.raises(models.ModelError, match=f"take rule sgb, not {rule}"):
+        models.Model(task, spec)
+
+
+@pytest.mark.parametrize(("memory", "labels"), [(2, None), (4.5, None), (10, ["a", "b", "c"])])
+def test_too_little_memory_for_features_to_come_is_refused(memory, labels):
+    """With `features: auto` there is room for eight columns at least, or it is told how much that
+    takes.
+    """
+    task, wrapper = ("multiclass", {"multiclass": "one_vs_rest"}) if labels else ("binary", {})
+
+    def make(megabytes):
+        bank = {"kind": "reboosted_trees", "max_memory": megabytes}
+        return models.Model(task, {"bank": bank, **wrapper}, labels=labels)
+
+    with pytest.raises(models.ModelError, match=f"bank.max_memory: {memory} MB ") as refused:
+        make(memory)
+    make(int(re.search(r"give (\d+) or more", str(refused.value))[1]))
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,7 @@ def test_refusals_name_every_fault(
         (b'{"feature": {"age": 3}}', f"{EITHER}; what came is feature"),
         (b'{"features": {}, "instances": []}', f"{EITHER}; what came is features, instances"),
         (b"{}", EITHER),
+        (b'{"instances": [{}], "id": 5}', "5 where a string or null belongs; quote it"),
     ],
 )
 def test_refusals_show_the_value(api: Program, body: bytes, detail: str) -> None:
@@ -146,7 +147,10 @@ def test_half_a_surrogate_pair_is_called_that(api: Program, text: str) -> None:
 
 def test_an_empty_body_is_called_that(api: Program) -> None:
     """Rather than broken JSON."""
-    assert post(api, b"").json()["detail"].startswith("the body is empty: send JSON, such as {")
+    for body in (b"", b" \n"):
+        assert (
+            post(api, body).json()["detail"].startswith("the body is empty: send JSON, such as {")
+        )
 
 
 ACCEPTED = {
