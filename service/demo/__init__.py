@@ -52,7 +52,7 @@ def perform(console: Console, stage: Stage, sabotage: bool) -> tuple[list[Claim]
     with Screen(console) as screen:
         facts, final = Play(stage, screen, events).perform(rewind if sabotage else lambda _: None)
     claims = check(facts, final, uninterrupted(events))
-    return [*claims, in_time(time.monotonic() - begin)], headline(final)
+    return [*claims, in_time(time.monotonic() - begin, facts.compiled)], headline(final)
 
 
 def invite(console: Console, port: int, features: producer.Row) -> None:

