@@ -16,7 +16,16 @@ from models.labels import Labels
 from models.model import Model
 from service.errors import NotReady, RequestError
 from service.events import Decoder
-from service.faults import MESSAGE, keep_to_grammar, read_float, read_int, shorten, show
+from service.faults import (
+    MESSAGE,
+    UNKNOWN,
+    keep_to_grammar,
+    read_float,
+    read_int,
+    shorten,
+    show,
+    unknown,
+)
 
 EMPTY = 'the body is empty: send JSON, such as {"features": {"age": 31}}'
 TOO_DEEP = "nested too deeply to be read"
@@ -145,7 +154,8 @@ class Door:
         )
         self.Row = row
         strict = features.__struct_config__.forbid_unknown_fields
-        self._known = None if strict else frozenset(features.__struct_encode_fields__)
+        self._features = features.__struct_encode_fields__
+        self._known = None if strict else frozenset(self._features)
         self._decoder = decoder
         self._max_rows = max_rows
         self._classes = labels.classes
@@ -266,7 +276,13 @@ class Door:
         """Look again, slowly, and raise every fault with its place."""
         request = _parse(body)
         # Of features every value of a repeated key is seen, as msgspec does; elsewhere the last.
-        raise RequestError(list(self._faults(request)) or [("#", f"{REPEATED} ({err})")]) from err
+        found = list(self._faults(request)) or [("#", f"{REPEATED} ({err})")]
+        first = next((k for k, (_, detail) in enumerate(found) if detail == UNKNOWN), None)
+        if first is not None:
+            pointer = found[first][0]
+            name = pointer.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
+            found[first] = (pointer, unknown(name, self._features))
+        raise RequestError(found) from err
 
     def _faults(self, request: object) -> Iterator[tuple[str, str]]:
         if not isinstance(request, dict):
