@@ -143,6 +143,16 @@ def learn_filters(s: Stack, loss: Any, y: float, how: Any, desk: Any) -> None:
 
 
 @kernel
+def unsettle(s: Stack) -> None:
+    """Make the filters' weights as unsure again as at the start: what they were learned from has
+    changed.
+    """
+    for j in range(s.spread.shape[0]):
+        for i in range(s.spread.shape[1]):
+            s.spread[j, i, i] += SURE if s.spread[j, i, i] < DOUBT else 0.0
+
+
+@kernel
 def _correct(weights: Vec, spread: Mat, desk: Any, seen: Any) -> None:
     """One step of a Kalman filter whose label is off by `error`, with variance `noise`."""
     error, noise, drift = seen

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from models.aggregate import Stack, learn_filters, stack
+from models.aggregate import Stack, learn_filters, stack, unsettle
 from models.banks.reboosted import setup
 from models.banks.reboosted_bins import IDLE as BINNED
 from models.banks.reboosted_bins import keys, rebin
-from models.banks.reboosted_regrow import PIECE, regrow, watch
+from models.banks.reboosted_regrow import PIECE, regrow
 from models.banks.reboosted_state import Reboosted, Work, bank, fitting, works
+from models.banks.reboosted_watch import watch
 from models.banks.reboosted_widen import widened
 from models.booster import (
     features,
@@ -287,7 +288,8 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat) -> None:
             if kind == NUMBERS:
                 y = tame(scale, y, t, mixed)
             assess_scores(loss, y, scale, kind, a)
-            watch(pace, lost_of(loss, mixed, y, scale, kind), t)
+            if watch(pace, lost_of(loss, mixed, y, scale, kind), t):
+                unsettle(stack)
             learn_filters(stack, loss, y, (min(w, 1e6), noise_of(scale, kind), unit_of(scale)), a)
             learn_trees(plan, pace, forest.trees, w, float(scale.curve[()]), a)
             learn_lines(lines, loss, y, w, kind, scale, a)

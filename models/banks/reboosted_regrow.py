@@ -49,8 +49,6 @@ START_HASTE = 0.5  # and so many fewer of the events that a sweep takes at least
 SHORT_HASTE = 0.25  # of short windows: they are swept often, and what leaves learned is lost
 MANY_COLUMNS = 250.0  # that are there, from which on the budget grows with them
 BEFORE = 200  # events before an alarm that are taken for new
-FAST, SLOW = 0.01, 0.0005  # rates of the means that watch the loss
-CLEAR, RISE, QUIET = 6.5, 0.5, 2000  # deviations, part, events until the next alarm
 HALVINGS = 40  # till gains are told apart to 1e-12 of the largest
 FEW_CALLS = 3  # places whose time it takes to go to a column of few codes at all
 SEE, COPY, MOVE, CHOICE = 1.5, 40.0, 3.0, 50.0  # ns: a label, a row, a packed number, a feature
@@ -68,23 +66,6 @@ def seen(plan: Any, pace: Any, k: int, t: int, R: int) -> int:
     if k == 0 and pace.alarm[()] > 0:
         m = min(m, t - int(pace.alarm[()]) + BEFORE)
     return m
-
-
-@kernel
-def watch(pace: Any, lost: float, t: int) -> None:
-    """Sound the alarm where the served loss of late is clearly above that of long."""
-    seen = pace.watch
-    fast, slow = max(1.0 / (t + 1.0), FAST), max(1.0 / (t + 1.0), SLOW)
-    off = lost - seen[1]
-    seen[0] += fast * (lost - seen[0])
-    seen[1] += slow * off
-    seen[2] += slow * (off * off - seen[2])
-    rise = seen[0] - seen[1]
-    # The mean of 2 / rate - 1 independent losses varies by that part of their variance.
-    clear = rise > CLEAR * math.sqrt(seen[2] * FAST / 2.0) and rise > RISE * seen[1]
-    if clear and t - pace.alarm[()] > QUIET:
-        pace.alarm[()] = t
-        seen[1] = seen[0]
 
 
 @kernel

@@ -139,6 +139,7 @@ class Pace(NamedTuple):
     step: Vec  # (K,) credit an event
     share: Vec  # (K,) of the work
     alarm: Ints  # () event at which the loss last rose clearly; 0 for never
+    doubt: Ints  # () event at which it last rose enough to doubt the stack's weights
     watch: Vec  # (3,) fast and slow mean of the loss, slow variance
     losses: Mat  # (K, E) decayed loss of every leaf learner's score
     slopes: Vec  # (K,) running mean of squared slopes
@@ -345,6 +346,7 @@ def _pace(setup: Setup, d: int, seed: int) -> Pace:
         step=np.zeros(K),
         share=shares / shares.sum(),
         alarm=np.zeros((), np.int64),
+        doubt=np.zeros((), np.int64),
         watch=np.zeros(3),
         losses=np.zeros((K, len(setup.rates))),
         slopes=np.zeros(K),

@@ -101,6 +101,34 @@ def test_stack_stays_stable():
         assert np.abs(spread).max() < 0.2
 
 
+def test_doubt_lets_weights_turn_round():
+    """After 5,000 events the filters are sure; doubted, they follow at once what turns round."""
+    n, lost = 6, {}
+    scale = Scale(*(np.ones(()) for _ in Scale._fields))
+    for doubted in (False, True):
+        r, mine = np.random.default_rng(4), aggregate.stack(n)
+        a, off = scratch(mine, n), []
+        for t in range(5_100):
+            if t == 5_000 and doubted:
+                aggregate.unsettle(mine)
+            x = r.normal()
+            a.f[:] = x + 0.1 * r.normal(size=n)
+            y = 1.0 + (x if t < 5_000 else -x) + 0.1 * r.normal()
+            off.append(abs(event(mine, scale, Squared(0.0), 0, y, 0.01, a) - y))
+        lost[doubted] = np.mean(off[5_000:])
+
+    assert lost[True] < 0.25 < 0.5 < lost[False]
+
+
+def test_doubt_is_bounded():
+    """However often weights are doubted, none is less sure than drift may make it, but for once."""
+    mine = aggregate.stack(3)
+    for _ in range(100):
+        aggregate.unsettle(mine)
+
+    assert np.diagonal(mine.spread[0]).max() < aggregate.DOUBT + 2 * aggregate.SURE
+
+
 def test_calibration_is_its_twin():
     """The map of log-odds moves as the specification writes it."""
     r, twin, mine = np.random.default_rng(2), Calibration(), calibration()

@@ -13,6 +13,11 @@ from models.build import build
 SPEC = {"bank": "reboosted_trees", "loss": "logistic"}
 
 
+def sigmoid(s):
+    """The probability of log-odds."""
+    return 1.0 / (1.0 + np.exp(-s))
+
+
 def losses(X, y, seed=0):
     """The log-loss of every event before it was learned."""
     s = learn_many(build({**SPEC, "seed": seed}, X.shape[1]), X, y)[:, 0]
@@ -53,6 +58,58 @@ def test_an_abrupt_drift_is_followed(at):
         assert lost[at : at + 200].mean() > 1.3 * before[-1]  # or there was nothing to follow
 
     assert np.mean(after) < 1.1 * np.mean(before)
+
+
+def turned(task, at, seed, n=3_000):
+    """Features and labels whose rule turns round after `at` events; classes have no noise."""
+    r = np.random.default_rng(seed)
+    X = r.random((at + n, 10)) if task == "squared" else r.standard_normal((at + n, 10))
+    sign = np.where(np.arange(len(X)) < at, 1.0, -1.0)
+    if task == "logistic":
+        return X, (sign * (X[:, 0] + 0.5 * X[:, 1] - 0.2) > 0.0).astype(float)
+    f = 10.0 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20.0 * (X[:, 2] - 0.5) ** 2 + 10.0 * X[:, 3]
+    return X, sign * (f + 5.0 * X[:, 4] - 14.0) + r.standard_normal(len(X))
+
+
+def lost(loss, X, y, seed):
+    """The log-loss or the absolute error of every event before it was learned."""
+    if loss == "logistic":
+        return losses(X, y, seed)
+    spec = {"bank": "reboosted_trees", "loss": loss, "seed": seed}
+    return abs(learn_many(build(spec, X.shape[1]), X, y)[:, 0] - y)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+@pytest.mark.parametrize("at", [4_000, 40_000])
+def test_what_has_turned_round_is_not_learned_anew(loss, at):
+    """Where the rule turns round, the stack turns with it: the 1,500 events after it cost a
+    fifth less than they cost a model that has seen nothing else, and the next no more.
+    """
+    soon, later, fresh_soon, fresh_later = [], [], [], []
+    for seed in range(3):
+        X, y = turned(loss, at, seed)
+        after, fresh = lost(loss, X, y, seed)[at:], lost(loss, X[at:], y[at:], seed)
+        soon.append(after[:1_500].mean())
+        later.append(after[1_500:].mean())
+        fresh_soon.append(fresh[:1_500].mean())
+        fresh_later.append(fresh[1_500:].mean())
+
+    assert np.mean(soon) < 0.8 * np.mean(fresh_soon)
+    assert np.mean(later) < 1.03 * np.mean(fresh_later)
+
+
+@pytest.mark.parametrize("flipped", [0.05, 0.2, 0.3, 0.4])
+def test_probabilities_are_honest_where_labels_are_flipped(flipped):
+    """A sharp rule under much noise: the true probabilities are two, and those served are near."""
+    r = np.random.default_rng(11)
+    X = r.standard_normal((60_000, 12))
+    z = 1.5 * X[:, 0] + X[:, 1] * X[:, 2] + np.sin(3.0 * X[:, 3])
+    y = ((z > 0.0) ^ (r.random(len(z)) < flipped)).astype(float)
+    scores = learn_many(build(SPEC, 12), X, y)[:, 0][30_000:]
+    p, happened = sigmoid(scores), y[30_000:]
+    off = np.bincount(np.minimum((15.0 * p).astype(int), 14), p - happened)
+
+    assert abs(off).sum() / len(p) < 0.02
 
 
 @pytest.mark.parametrize(("d", "events", "memory"), [(54, 12_000, 128), (1_900, 2_200, 200)])
