@@ -20,10 +20,12 @@ def sides(codes, cut):
 def best_cut(codes, g, h, rows, how):
     """The cut of largest gain among the rows of a leaf, and the gain; None where there is none."""
     lam, least = how
-    best, cut = 1e-12, None
+    best, cut, first = 1e-12, None, 0
     for column in range(codes.shape[1]):
         gone = (codes[rows, column] == MISSING).any()
-        for b in range(MISSING):
+        for b in np.unique(codes[rows, column])[:MISSING]:
+            if b == MISSING:
+                continue
             for missing_left in (False, True) if gone else (False,):
                 goes = sides(codes[rows], (column, b, missing_left))
                 left, right = rows[goes], rows[~goes]
@@ -33,8 +35,9 @@ def best_cut(codes, g, h, rows, how):
                     continue
                 gain = score(g[left], h[left], lam) + score(g[right], h[right], lam)
                 gain -= score(g[rows], h[rows], lam)
-                if gain > best * (1.0 + 1e-9):
-                    best, cut = gain, (column, b, missing_left)
+                place = 64 * missing_left + 63 - b  # of equal gains the largest of these is taken
+                if gain > best * (1.0 + 1e-9) or (gain > best * (1.0 - 1e-9) and place > first):
+                    best, cut, first = gain, (column, b, missing_left), place
     return best, cut
 
 

@@ -1,0 +1,82 @@
+"""A whole structure of regrown trees is its naive twin, event by event."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import models
+from models.banks.reboosted_bins import keys
+from models.reboosted_desk import desk
+from models.reboosted_event import forest_of, score
+from models.verbs import kernel
+from tests.naive.reboosted import MISSING
+from tests.naive.structure import How, Structure
+
+D, LEVELS, SEED = 4, 9, 5
+
+
+@kernel
+def said(forest, rows, a):
+    """Fill a.f and a.F with what the structure says of one event."""
+    score(forest, rows, a)
+
+
+def stream(n, loss):
+    """Levels of which some are missing, a label that follows them, weights."""
+    r = np.random.default_rng(3)
+    X = r.integers(0, LEVELS, size=(n, D)).astype(float)
+    X[r.random((n, D)) < 0.05] = np.nan
+    z = np.nan_to_num(X[:, 0] - 4.0) + np.nan_to_num((X[:, 1] - 4.0) * (X[:, 2] > 5))
+    z += 2.0 * np.isnan(X[:, 3]) + r.normal(size=n)
+    y = (z > 0.3).astype(float) if loss == "logistic" else z
+    return X, y, r.uniform(0.5, 2.0, size=n)
+
+
+def told(how):
+    """The specification of a model of one such structure."""
+    one = {name: getattr(how, name) for name in How._fields if name not in ("loss", "rates")}
+    bank = {"kind": "reboosted_trees", "structures": [{**one, "lags": False}]}
+    return {"bank": bank, "loss": how.loss, "seed": SEED}
+
+
+SMALL = How("squared", 5, 6, 3, 0.3, window=150, least_rows=60, part=0.5, least_h=5.3, lam=1.3)
+LARGE = SMALL._replace(trees=3, leaves=40, depth=9, window=2500, least_rows=2400, part=0.1)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+@pytest.mark.parametrize(("sizes", "n", "many"), [(SMALL, 2_500, 80), (LARGE, 3_500, 5)])
+def test_structure_is_its_twin(loss, sizes, n, many):
+    """Partial sums, leaf learners, starts of sweeps and prefixes of the window after every event,
+    while trees are drawn, grown and raised over one event or several.
+    """
+    how = sizes._replace(loss=loss)
+    booster, twin = models.build(told(how), D), Structure(how, SEED)
+    bank = booster.bank
+    X, y, w = stream(n, loss)
+    codes = np.where(np.isnan(X), MISSING, np.nan_to_num(X)).astype(int)
+    a, spans = desk(bank, booster.stack, D), []
+    for t in range(n):
+        said(forest_of(bank), keys(X[t : t + 1])[0], a)
+        assert a.F[0] == pytest.approx(twin.partial_sums(codes[t]), abs=1e-5)
+        assert a.f[:5] == pytest.approx(twin.scores(codes[t]), abs=1e-5)
+        was = int(bank.pace.busy[0]), int(bank.pace.grown[0])
+        models.learn_many(booster, X[t : t + 1], y[t : t + 1], w[t : t + 1])
+        now = int(bank.pace.busy[0]), int(bank.pace.grown[0])
+        twin.learn(codes[t], y[t], w[t])
+        if bank.bins.due == 100:
+            twin.settle()
+        if was[0] == 0 and (now[0] == 1 or now[1] > was[1]):
+            twin.begin()
+            spans.append(0)
+        if now[1] > was[1]:
+            twin.done()
+        spans[-1:] = [one + now[0] for one in spans[-1:]]
+        assert bank.y0[0] == pytest.approx(twin.y0, abs=1e-6)
+        if now[0] == 0:
+            kept = np.arange(max(0, t + 1 - how.window), t + 1)
+            P = np.array(twin.P)[kept]  # thousands: pytest.approx would take minutes
+            np.testing.assert_allclose(bank.window.prefix[0, kept], P, rtol=0, atol=1e-5)
+
+    assert twin.count == bank.pace.grown[0] > many
+    assert (max(spans) > 0) == (sizes is LARGE)
