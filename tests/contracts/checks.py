@@ -26,6 +26,11 @@ def learned(subject):
     return booster
 
 
+def part(subject, twentieths):
+    """How many events so many twentieths of the stream are."""
+    return len(subject.X) * twentieths // 20
+
+
 def same(a, b):
     left, right = models.to_arrays(a), models.to_arrays(b)
     assert left.keys() == right.keys()
@@ -60,7 +65,8 @@ def check_batching(subject):
         models.learn_many(single, subject.X[k : k + 1], subject.y[k : k + 1], subject.w[k : k + 1])
         for k in range(len(subject.X))
     ]
-    for cut in (slice(0, 17), slice(17, 18), slice(18, 18), slice(18, None)):
+    a, b = part(subject, 17), part(subject, 18)
+    for cut in (slice(0, a), slice(a, b), slice(b, b), slice(b, None)):
         models.learn_many(parts, subject.X[cut], subject.y[cut], subject.w[cut])
 
     assert scores.tobytes() == np.concatenate(one_by_one).tobytes()
@@ -70,12 +76,12 @@ def check_batching(subject):
 
 def check_predict_is_pure(subject):
     """Predicting changes nothing, answers before any event, and says what learning says."""
-    booster = fresh(subject)
+    booster, n = fresh(subject), part(subject, 14)
     assert np.isfinite(models.predict_many(booster, subject.X)).all()
-    models.learn_many(booster, subject.X[:14], subject.y[:14])
+    models.learn_many(booster, subject.X[:n], subject.y[:n])
     before = {name: a.tobytes() for name, a in models.to_arrays(booster).items()}
-    said = models.predict_many(booster, subject.X[14:15])
-    prefixes = models.prefixes_many(booster, subject.X[14:15])
+    said = models.predict_many(booster, subject.X[n : n + 1])
+    prefixes = models.prefixes_many(booster, subject.X[n : n + 1])
     after = {name: a.tobytes() for name, a in models.to_arrays(booster).items()}
 
     assert before == after
@@ -84,19 +90,18 @@ def check_predict_is_pure(subject):
     else:
         assert prefixes.shape == (1, subject.spec["bank"]["n"] + 1, subject.m)
         np.testing.assert_array_equal(prefixes[:, -1], said)
-    np.testing.assert_array_equal(
-        said, models.learn_many(booster, subject.X[14:15], subject.y[14:15])
-    )
+    taught = models.learn_many(booster, subject.X[n : n + 1], subject.y[n : n + 1])
+    np.testing.assert_array_equal(said, taught)
 
 
 def check_save_load_continue(subject):
     """Arrays out to a file, arrays in, go on: bit for bit as if never stopped."""
-    straight, first = learned(subject), fresh(subject)
-    models.learn_many(first, subject.X[:11], subject.y[:11], subject.w[:11])
+    straight, first, n = learned(subject), fresh(subject), part(subject, 11)
+    models.learn_many(first, subject.X[:n], subject.y[:n], subject.w[:n])
     _, kept = unpack(pack(models.to_arrays(first), {}))
     copies = {name: a.copy() for name, a in kept.items()}
     second = models.from_arrays(subject.spec, copies)
-    models.learn_many(second, subject.X[11:], subject.y[11:], subject.w[11:])
+    models.learn_many(second, subject.X[n:], subject.y[n:], subject.w[n:])
 
     same(straight, second)
 
@@ -207,10 +212,16 @@ def check_survives_extremes(subject):
     assert np.isfinite(booster.progress.edges[fed]).all()
 
 
+def check_trees_are_grown(subject):
+    """What the other checks promise of regrown trees, they promise where there are some."""
+    if reboosted(subject):
+        assert learned(subject).bank.pace.grown.min() > 1
+
+
 CHECKS = (
     check_twin, check_batching, check_predict_is_pure, check_save_load_continue,
     check_read_only_serving, check_weight_zero, check_inputs_untouched, check_size_is_constant,
-    check_survives_extremes, check_one_learner_pair,
+    check_survives_extremes, check_one_learner_pair, check_trees_are_grown,
 )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ REBOOSTED = {
     "max_memory": 16,
     "structures": [SMALL, {**SMALL, "leaves": 3}],
 }
+LOWERED = ({"kind": "logistic"}, {"kind": "quantile", "q": 0.8})  # and by none of LOSSES' forms
 RULES = (
     {"kind": "sgb"},
     {"kind": "sgb", "eta": 0.2, "y0": 0.0},
@@ -106,6 +107,7 @@ FIXED = {  # the rules that take some losses only
 }
 MARGIN = {"logistic", "logistic2", "hinge", "exponential", "linear", "mls"}
 EVENTS, FEATURES = 20, 4
+GROWN = 180  # events after which regrown trees are: there are no bins before the hundredth
 
 
 class Subject(NamedTuple):
@@ -124,13 +126,13 @@ class Subject(NamedTuple):
         return "-".join([*words, str(self.m)])
 
 
-def stream(kind, m):
+def stream(kind, m, n=EVENTS):
     """Labels that the loss can learn, features with zeros, importances with zeros."""
     r = np.random.default_rng(5)
-    X = r.normal(size=(EVENTS, FEATURES)) * (1.0, 3.0, 0.1, 1.0)
+    X = r.normal(size=(n, FEATURES)) * (1.0, 3.0, 0.1, 1.0)
     X[r.random(X.shape) < 0.1] = 0.0
-    z = X[:, 0] - 0.5 * X[:, 1] + 0.1 * r.normal(size=EVENTS)
-    w = np.where(r.random(EVENTS) < 0.1, 0.0, r.choice([1.0, 1.0, 0.5, 2.0], EVENTS))
+    z = X[:, 0] - 0.5 * X[:, 1] + 0.1 * r.normal(size=n)
+    w = np.where(r.random(n) < 0.1, 0.0, r.choice([1.0, 1.0, 0.5, 2.0], n))
     if kind in MARGIN:
         return X, (z > 0).astype(float), w
     if kind == "softmax":
@@ -153,7 +155,8 @@ def make(rule, bank, loss, m):
     """The subject of one combination; ModelError where it is refused."""
     given = {"rule": rule, "bank": bank, "loss": loss, "seed": 7}
     models.build(given, FEATURES, m)
-    return Subject(models.normalise_spec(given), m, *stream(loss["kind"], m))
+    n = GROWN if bank["kind"] == "reboosted_trees" else EVENTS
+    return Subject(models.normalise_spec(given), m, *stream(loss["kind"], m, n))
 
 
 def product():
@@ -164,6 +167,8 @@ def product():
     banks.append(REBOOSTED)
     for rule, bank, (loss, m) in itertools.product(firsts(RULES), banks, firsts(LOSSES)):
         yield rule, bank, loss, m
+    for loss in LOWERED:
+        yield RULES[0], REBOOSTED, loss, 1
 
 
 def partners():

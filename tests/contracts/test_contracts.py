@@ -21,7 +21,9 @@ PRODUCT = Path(__file__).with_name("product.py")
 HALVES = ("0", "1")  # one for each of two cores
 SERVED = [subjects.make(*parts) for parts in subjects.cover()]
 AVERAGED = ({"kind": "sgb", "averaged": True}, subjects.BANKS[0], *subjects.LOSSES[0])
-COMPILED = [*SERVED, subjects.make(*AVERAGED)]  # which serves another hypothesis than it learns
+REGROWN = (subjects.RULES[0], subjects.REBOOSTED, subjects.LOWERED[0], 1)
+# The one but last serves another hypothesis than it learns; the last has no rule of its own.
+COMPILED = [*SERVED, subjects.make(*AVERAGED), subjects.make(*REGROWN)]
 # What is asked for an answer: the first of every rule, which decides what is served.
 RULES = [(one.spec["rule"]["kind"], one.spec["rule"].get("averaged")) for one in COMPILED]
 ASKED = [rule not in RULES[:k] for k, rule in enumerate(RULES)]
