@@ -1,7 +1,8 @@
 """scikit-learn estimators over a `Model`: fit, partial_fit, predict, predict_proba.
 
-Numeric features in columns; each is standardised as it is learned. The events of a call are learned
-in the order of its rows.
+Numeric features in columns, nan where a value is missing; beside banks other than regrown trees
+each is standardised as it is learned. `fit` learns rows in an order drawn from the seed, since many
+tables are sorted by label; `partial_fit` in theirs.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from models.build import build
+from models.build import TREES, build
 from models.encoding import Table
 from models.model import Model
 from models.one_vs_rest import binary_task
 from models.types import Mat, ModelError, Vec, plain
 
 Words = str | dict[str, Any]
+
+FINITE = "allow-nan"
+PASSES = 10  # of `fit` by other banks than regrown trees, which keep rows to look at again
 
 
 class _Online(BaseEstimator):  # type: ignore[misc]
@@ -35,25 +39,27 @@ class _Online(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        rule: Words = "sgb",
-        bank: Words = "linear",
+        rule: Words | None = None,
+        bank: Words | None = None,
         loss: Words | None = None,
         seed: int = 1,
-        epochs: int = 10,
+        epochs: int | None = None,
+        shuffle: bool = True,
     ) -> None:
         self.rule = rule
         self.bank = bank
         self.loss = loss
         self.seed = seed
         self.epochs = epochs
+        self.shuffle = shuffle
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Start anew and learn the rows in order, `epochs` times.
+        """Start anew and learn the rows, `epochs` times.
 
         Parameters
         ----------
         X
-            (B, d) finite numbers.
+            (B, d) numbers; nan is missing, what is infinite is refused.
         y
             (B,) labels.
         sample_weight
@@ -66,20 +72,35 @@ class _Online(BaseEstimator):  # type: ignore[misc]
         """
         X, y, w = self._read(X, y, sample_weight, reset=True)
         self._begin(y)
-        for _ in range(self.epochs):
-            self._learn(X, y, w)
+        r, order = np.random.default_rng(self.seed), np.arange(len(X))
+        for _ in range(self._passes()):
+            order = r.permutation(len(X)) if self.shuffle else order
+            self._learn(X[order], y[order], w[order])
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
     def _spec(self, task: str) -> dict[str, Any]:
-        spec: dict[str, Any] = {"rule": self.rule, "bank": self.bank, "seed": self.seed}
-        return spec if self.loss is None else {**spec, "loss": self.loss}
+        spec = {"rule": self.rule, "bank": self.bank, "loss": self.loss, "seed": self.seed}
+        return {word: told for word, told in spec.items() if told is not None}
+
+    def _passes(self) -> int:
+        if self.epochs is not None:
+            return self.epochs
+        model: Model | None = self.model_  # none of one class alone
+        return 1 if model is not None and model.spec["bank"]["kind"] == TREES else PASSES
 
     def _read(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
     ) -> tuple[Mat, NDArray[Any], Vec]:
         _check_epochs(self.epochs)
         numeric = self._numeric_labels
-        rows, labels = validate_data(self, X, y, dtype=np.float64, reset=reset, y_numeric=numeric)
+        rows, labels = validate_data(
+            self, X, y, dtype=np.float64, reset=reset, y_numeric=numeric, ensure_all_finite=FINITE
+        )
         weights = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
         return rows, labels, weights
 
@@ -90,7 +111,8 @@ class _Online(BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, X: ArrayLike) -> Table:
         check_is_fitted(self)
-        return _table(validate_data(self, X, dtype=np.float64, reset=False))
+        rows = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=FINITE)
+        return _table(rows)
 
     _numeric_labels: ClassVar[bool] = True
 
@@ -107,16 +129,21 @@ class Regressor(RegressorMixin, _Online):  # type: ignore[misc]
     Parameters
     ----------
     rule, bank, loss
-        As in `models.build`: a kind, or a dict with its parameters; loss None is squared.
+        As in `models.build`: a kind, or a dict with its parameters; None is the default of
+        `Model`, regrown trees and squared loss.
     seed
         Where every random draw starts.
     epochs
-        Passes of `fit` over its rows, 10 where left out; `partial_fit` makes one.
+        Passes of `fit` over its rows; None is 1 for regrown trees and 10 for other banks.
+        `partial_fit` makes one.
+    shuffle
+        Whether `fit` draws the order of the rows, anew for each pass; False is for rows in time.
 
     Examples
     --------
     >>> import models
-    >>> regressor = models.Regressor(epochs=200).fit([[0.0], [1.0], [2.0]], [0.0, 2.0, 4.0])
+    >>> regressor = models.Regressor(bank="linear", epochs=200)
+    >>> regressor = regressor.fit([[0.0], [1.0], [2.0]], [0.0, 2.0, 4.0])
     >>> regressor.predict([[1.0]]).round(1).tolist()
     [2.0]
     """
@@ -150,14 +177,17 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
     Parameters
     ----------
     rule, bank, loss
-        As in `models.build`: a kind, or a dict with its parameters; loss None is logistic, or
-        softmax for more than two classes.
+        As in `models.build`: a kind, or a dict with its parameters; None is the default of
+        `Model`, regrown trees and logistic loss, of which each of several classes has its own.
     seed
         Where every random draw starts.
     epochs
-        Passes of `fit` over its rows, 10 where left out; `partial_fit` makes one.
+        Passes of `fit` over its rows; None is 1 for regrown trees and 10 for other banks.
+        `partial_fit` makes one.
+    shuffle
+        Whether `fit` draws the order of the rows, anew for each pass; False is for rows in time.
     multiclass
-        `one_vs_rest` for a binary rule or loss where there are more than two classes.
+        `one_vs_rest` for another rule, bank or loss of two classes where there are more.
 
     Examples
     --------
@@ -171,14 +201,15 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
 
     def __init__(
         self,
-        rule: Words = "sgb",
-        bank: Words = "linear",
+        rule: Words | None = None,
+        bank: Words | None = None,
         loss: Words | None = None,
         seed: int = 1,
-        epochs: int = 10,
+        epochs: int | None = None,
+        shuffle: bool = True,
         multiclass: str | None = None,
     ) -> None:
-        super().__init__(rule, bank, loss, seed, epochs)
+        super().__init__(rule, bank, loss, seed, epochs, shuffle)
         self.multiclass = multiclass
 
     def partial_fit(
@@ -279,7 +310,7 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
 
 
 def _check_epochs(epochs: object) -> None:
-    if not isinstance(epochs, int) or epochs < 1:
+    if epochs is not None and (not isinstance(epochs, int) or epochs < 1):
         raise ValueError(f"epochs: {epochs!r} is not a whole number from 1 on")
 
 

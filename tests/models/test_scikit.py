@@ -15,10 +15,12 @@ import models
 ADAM = {"kind": "linear", "n": 5, "step": "adam", "lr": 0.05}
 SUBJECTS: dict[str, Any] = {
     "classifier": models.Classifier(),
+    "classifier-linear": models.Classifier(bank="linear"),
     "classifier-bbm": models.Classifier(rule="bbm"),
     "classifier-rest": models.Classifier(rule="bbm", multiclass="one_vs_rest"),
     "classifier-bag": models.Classifier(rule="oza_bag", bank=ADAM),
     "regressor": models.Regressor(),
+    "regressor-linear": models.Regressor(bank="linear"),
     "regressor-residual": models.Regressor(rule="sgb_residual", loss="absolute"),
     "regressor-span": models.Regressor(rule="ogb_span"),
     "regressor-nets": models.Regressor(bank={"kind": "nets", "n": 3, "lr": 0.1}),
@@ -40,7 +42,9 @@ def test_conventions_hold(name: str) -> None:
     assert len(found) > 50
 
 
-@pytest.mark.parametrize("subject", [models.Classifier(), models.Regressor()], ids=str)
+@pytest.mark.parametrize(
+    "subject", [models.Classifier(bank="linear"), models.Regressor(bank="linear")], ids=str
+)
 def test_what_cannot_hold_fails(subject: Any) -> None:
     """No check stands on the list that would pass."""
     assert subject.cannot_hold
@@ -102,6 +106,49 @@ def test_epochs_are_whole(epochs: Any) -> None:
     """No pass over the rows is no fit."""
     with pytest.raises(ValueError, match="epochs"):
         models.Regressor(epochs=epochs).fit([[0.0]], [0.0])
+
+
+def test_default_is_that_of_a_model() -> None:
+    """Nothing told is the default model, of two classes, of more and of numbers, in one pass."""
+    r = np.random.default_rng(0)
+    X = r.random((300, 3))
+    for estimator, y in (
+        (models.Classifier(), X[:, 0] > 0.5),
+        (models.Classifier(), np.digitize(X[:, 0], [0.3, 0.6])),
+        (models.Regressor(), X[:, 0]),
+    ):
+        fitted = estimator.fit(X, y).model_
+        classes = fitted.labels.classes or None
+        default = models.Model(fitted.task, features={"x": "number"}, labels=classes)
+        assert fitted.spec["bank"] == default.spec["bank"]
+        assert fitted.spec["loss"] == default.spec["loss"]
+        assert int(fitted.booster.progress.events) == 300
+
+
+def test_missing_values_are_learned() -> None:
+    """What nan tells is learned; to linear learners it is a usual value. Infinity is refused."""
+    r = np.random.default_rng(1)
+    X = r.random((600, 2))
+    X[r.random(600) < 0.5, 0] = np.nan
+
+    gone, high = np.isnan(X[:, 0]), X[:, 1] > 0.5
+    assert models.Classifier().fit(X, gone).score(X, gone) > 0.95
+    assert models.Classifier(bank="linear").fit(X, high).score(X, high) > 0.9
+    with pytest.raises(ValueError, match="infinity"):
+        models.Classifier().fit([[np.inf], [0.0]], [0, 1])
+
+
+def test_rows_sorted_by_label_are_shuffled() -> None:
+    """A table sorted by class is learned as well as another; told so, rows keep their order."""
+    r = np.random.default_rng(2)
+    y = np.sort(r.integers(0, 2, 600))
+    X = 2.0 * y[:, None] + r.normal(size=(600, 2))
+
+    assert models.Classifier().fit(X, y).score(X, y) > 0.85
+    kept = models.Classifier(shuffle=False).fit(X, y)
+    parts = models.Classifier().partial_fit(X, y)
+    np.testing.assert_array_equal(kept.predict_proba(X), parts.predict_proba(X))
+    assert kept.score(X, y) < 0.8
 
 
 @pytest.mark.timeout(600)  # it compiles reboosted trees
