@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -15,6 +16,7 @@ from models.schema import Layout, check_name, infer, layout
 from models.times import is_moment, wall_seconds
 from models.types import Mat, ModelError, plain, shown
 
+MOST_COMPARED = 100  # names that an unknown one is compared with, letter by letter
 VALUE_LIMIT = 1e308  # of a number, on every door
 INFERRED = (
     "; its kind was inferred from its first value: begin anew with it declared if that is wrong"
@@ -272,8 +274,10 @@ def check_frame(schema: Mapping[str, str], rows: Any) -> None:
 
 
 def _refuse(schema: Mapping[str, str], name: Any, row: str = "") -> NoReturn:
-    near = get_close_matches(str(name), schema, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(schema)}"
+    looked = list(islice(schema, MOST_COMPARED))
+    near = get_close_matches(str(name), looked, 1)
+    more = ", .." if len(schema) > len(looked) else ""
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(looked)}{more}"
     raise ModelError(f"features.{name}{row}: unknown feature; {hint}")
 
 

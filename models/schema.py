@@ -73,6 +73,8 @@ def checked(given: Mapping[str, str] | str) -> Schema:
     for name, kind in kinds.items():
         if kind not in KINDS or name == REST:
             raise ModelError(_unknown_kind(name, kind))
+        if why := check_name(name):
+            raise ModelError(f"features: {name!r:.80} {why}")
     return Schema(kinds, len(kinds) if auto else None)
 
 

@@ -106,5 +106,7 @@ def _nearest(path: Leaf, known: Mapping[Leaf, str]) -> str:
     near = get_close_matches(path[-1], siblings, n=1, cutoff=0.7)
     if near:
         return f"did you mean {'.'.join((*path[:-1], near[0]))}?"
+    if path[:-1] == ("features",):
+        return f"kinds of features stand below schema: did you mean features.schema.{path[-1]}?"
     elsewhere = [".".join(leaf) for leaf in known if leaf[-1] == path[-1]]
     return f"did you mean {elsewhere[0]}?" if elsewhere else f"known are {', '.join(siblings)}"

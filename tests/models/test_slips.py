@@ -34,6 +34,23 @@ def test_what_is_no_amount_is_told_as_that():
             model.predict_one({"amount": wrong})
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [(5, "5 is no text; rename it"), ("", "must not be empty"), ("x" * 300, "at most 200 char")],
+)
+def test_a_name_that_no_feature_can_have_is_refused(name, says):
+    """A schema is held to what rows and events are held to."""
+    with pytest.raises(ModelError, match=f"features: .*{says}"):
+        Model(features={name: "number"})
+
+
+def test_of_many_names_a_hundred_are_looked_at():
+    """To compare an unknown name takes 20 us a known one: not with thousands, row after row."""
+    model = Model(features={f"c{j}": "number" for j in range(300)})
+    with pytest.raises(ModelError, match=r"unknown feature; known are c0, .*, c99, \.\.$"):
+        model.predict_one({"zz": 1.0})
+
+
 def test_weights_are_numbers():
     """A text is no importance, as it is no label."""
     model = Model("binary")
