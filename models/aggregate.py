@@ -144,7 +144,7 @@ def learn_filters(s: Stack, loss: Any, y: float, how: Any, desk: Any) -> None:
 
 @kernel
 def unsettle(s: Stack) -> None:
-    """Make the filters' weights as unsure again as at the start: what they were learned from has
+    """Add to every weight's variance what it had at the start: what they were learned from has
     changed.
     """
     for j in range(s.spread.shape[0]):

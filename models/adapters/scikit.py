@@ -11,14 +11,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from models.build import TREES, build
+from models.build import TREES, check
 from models.encoding import Table
 from models.model import Model
-from models.one_vs_rest import binary_task
+from models.one_vs_rest import WORD, binary_task
 from models.types import Mat, ModelError, Vec, plain
 
 Words = str | dict[str, Any]
@@ -84,8 +84,10 @@ class _Online(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _spec(self, task: str) -> dict[str, Any]:
-        spec = {"rule": self.rule, "bank": self.bank, "loss": self.loss, "seed": self.seed}
-        return {word: told for word, told in spec.items() if told is not None}
+        parts = {"rule": self.rule, "bank": self.bank, "loss": self.loss}
+        return {word: told for word, told in parts.items() if told is not None} | {
+            "seed": self.seed
+        }
 
     def _passes(self) -> int:
         if self.epochs is not None:
@@ -206,8 +208,8 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         loss: Words | None = None,
         seed: int = 1,
         epochs: int | None = None,
-        shuffle: bool = True,
         multiclass: str | None = None,
+        shuffle: bool = True,
     ) -> None:
         super().__init__(rule, bank, loss, seed, epochs, shuffle)
         self.multiclass = multiclass
@@ -270,15 +272,18 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         """Return why there is no model of the parameters for a task, None where there is one."""
         d, m = getattr(self, "n_features_in_", 1), classes if task == "multiclass" else 1
         try:
-            build(self._spec(task), d, m, task=task)
+            check(self._spec(task), d, m, task=task)
         except ModelError as err:
             return err
         return None
 
     def _spec(self, task: str) -> dict[str, Any]:
-        spec = super()._spec(task)
-        wrapped = self.multiclass is not None and task == "multiclass"
-        return {**spec, "multiclass": self.multiclass} if wrapped else spec
+        spec, wrapper = super()._spec(task), self.multiclass
+        bank = self.bank.get("kind") if isinstance(self.bank, dict) else self.bank
+        if bank == TREES:  # which have one output, as the default has, for which it goes unsaid
+            wrapper = wrapper or WORD
+        wrapped = wrapper is not None and task == "multiclass"
+        return {**spec, "multiclass": wrapper} if wrapped else spec
 
     def _begin(self, y: NDArray[Any]) -> None:
         check_classification_targets(y)
@@ -287,7 +292,9 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         if self.multiclass is not None:
             binary_task(self.multiclass, "multiclass")
         refusal = self._refusal("multiclass", C) if C > 2 else None
-        if refusal is not None and self._refusal("binary", 2) is None:
+        wrapped = clone(self).set_params(multiclass=WORD)
+        wrapped.n_features_in_ = self.n_features_in_
+        if refusal is not None and wrapped._refusal("multiclass", C) is None:
             raise ValueError(
                 "Only binary classification is supported. The type of the target is multiclass: "
                 f"{C} classes; {refusal}, or take multiclass='one_vs_rest'"
@@ -310,7 +317,9 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
 
 
 def _check_epochs(epochs: object) -> None:
-    if epochs is not None and (not isinstance(epochs, int) or epochs < 1):
+    if epochs is None:
+        return
+    if isinstance(epochs, bool) or not isinstance(epochs, int | np.integer) or epochs < 1:
         raise ValueError(f"epochs: {epochs!r} is not a whole number from 1 on")
 
 

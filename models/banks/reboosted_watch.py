@@ -1,6 +1,6 @@
 """Two signs that the stream has changed, both of a rise of the served loss.
 
-Doubt is cheap and comes early: the stack takes its weights for as unsure as at the start, and finds
+Doubt is cheap and comes early: the stack's weights become about as unsure as at the start, and find
 in a hundred events which scores are to be trusted now, or to be turned round. An alarm is dear: the
 first structure forgets the past, and the work on new trees begins anew.
 """

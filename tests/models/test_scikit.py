@@ -101,11 +101,28 @@ def test_classes_of_the_first_call_stay() -> None:
         classifier.partial_fit([[0.0]], ["a"], classes=["a", "c"])
 
 
-@pytest.mark.parametrize("epochs", [0, 1.5])
+@pytest.mark.parametrize("epochs", [0, 1.5, True])
 def test_epochs_are_whole(epochs: Any) -> None:
-    """No pass over the rows is no fit."""
+    """No pass over the rows is no fit; numpy's whole numbers, which searches hand over, are."""
     with pytest.raises(ValueError, match="epochs"):
         models.Regressor(epochs=epochs).fit([[0.0]], [0.0])
+    assert models.Regressor(epochs=np.int64(1), bank="linear").fit([[0.0]], [0.0])
+
+
+def test_too_many_classes_are_told_as_that() -> None:
+    """Where memory is short for the classes, it says so, and its remedies are ones."""
+    X, y = np.zeros((180, 5)), np.arange(180) % 60
+    for multiclass in (None, "one_vs_rest"):
+        with pytest.raises(ValueError, match="of 60 classes; give 272 or more"):
+            models.Classifier(multiclass=multiclass).fit(X, y)
+    for bank in ({"kind": "reboosted_trees", "max_memory": 272}, "linear"):
+        assert models.Classifier(bank=bank).fit(X, y).predict_proba(X).shape == (180, 60)
+
+
+def test_a_seed_is_told() -> None:
+    """None is no seed: two fits would not be equal."""
+    with pytest.raises(ValueError, match="seed: None"):
+        models.Classifier(seed=None).fit([[0.0], [1.0]], [0, 1])
 
 
 def test_default_is_that_of_a_model() -> None:
