@@ -37,7 +37,8 @@ def running(environment: Mapping[str, str]) -> Iterator[str]:
 
 def host() -> None:
     """Host the cluster, say its address, and stay until whoever started this is gone."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
     cluster = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "mock:1", "log_level": 2})
     broker = next(iter(cluster.list_topics(timeout=10).brokers.values()))
     print(f"{broker.host}:{broker.port}", flush=True)

@@ -156,7 +156,7 @@ def test_not_ready_names_what_the_learner_waits_for(serve: Start) -> None:
 
     found = until(refused)
 
-    assert found["detail"].endswith("once it has found topic payments.v7, see its log")
+    assert found["detail"].endswith("topic payments.v7 and the one for dead letters, see its log")
 
 
 def test_new_snapshot_is_served(serve: Start) -> None:
