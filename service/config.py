@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -62,6 +64,16 @@ BROKER = re.compile(
     r"((PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?(\[[\w:.%]+\]|[^\s:/\[\]]+)(:(?P<port>\d{1,5}))?",
     re.I,
 )
+
+
+def _folder(given: Path) -> Path:
+    with suppress(OSError):  # who may not look is told when it is written to
+        if given.exists() and not given.is_dir():
+            raise ValueError("is no folder; name one, or a place where one can be made")
+    return given
+
+
+Folder = Annotated[Path, AfterValidator(_folder)]
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 
 
@@ -232,7 +244,7 @@ class Features(Section):
 class Snapshots(Section):
     """How predictions follow learning."""
 
-    directory: Path = Field(
+    directory: Folder = Field(
         default=Path("data/snapshots"), description="Folder of the snapshot files."
     )
     every_events: int = Field(
@@ -247,7 +259,7 @@ class Snapshots(Section):
 class Checkpoints(Section):
     """How learning survives a crash."""
 
-    directory: Path = Field(
+    directory: Folder = Field(
         default=Path("data/checkpoints"), description="Folder of the checkpoint files."
     )
     every_events: int = Field(

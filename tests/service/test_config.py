@@ -150,6 +150,8 @@ REFUSALS: list[tuple[dict[str, Any], list[str]]] = [
     ({"topic": "x"}, ["topic = 'x'", "unknown key", "did you mean kafka.topic?"]),
     ({"kafka": {"topc": "x"}}, ["kafka.topc = 'x'", "did you mean kafka.topic?"]),
     ({"features": {"amount": "number"}}, ["unknown key", "did you mean features.schema.amount?"]),
+    ({"snapshots": {"directory": __file__}}, ["snapshots.directory = ", "is no folder; name one"]),
+    ({"checkpoints": {"directory": __file__}}, ["checkpoints.directory = ", "is no folder"]),
     ({"zzz": 1}, ["zzz = 1", "known are name, kafka, task"]),
     ({"api": {"port": 70000}}, ["api.port = 70000", "less than or equal to 65535"]),
     ({"api": {"port": 9464}}, ["metrics: port 9464 is api.port as well; give one"]),
