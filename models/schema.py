@@ -64,7 +64,8 @@ def checked(given: Mapping[str, str] | str) -> Schema:
         raise ModelError(
             f"features: {given!r} is no schema; map each feature's name to its kind, or say 'auto'"
         )
-    kinds = {name: kind for name, kind in given.items() if (name, kind) != (REST, AUTO)}
+    kinds: dict[Any, Any] = {}  # whatever the types say, a name may be anything
+    kinds |= {name: kind for name, kind in given.items() if (name, kind) != (REST, AUTO)}
     auto = len(kinds) < len(given)
     if not kinds and not auto:
         raise ModelError(
@@ -73,8 +74,8 @@ def checked(given: Mapping[str, str] | str) -> Schema:
     for name, kind in kinds.items():
         if kind not in KINDS or name == REST:
             raise ModelError(_unknown_kind(name, kind))
-        if why := check_name(name):
-            raise ModelError(f"features: {name!r:.80} {why}")
+        if not isinstance(name, str) or not name:
+            raise ModelError(f"features: {name!r} {check_name(name)}")
     return Schema(kinds, len(kinds) if auto else None)
 
 
