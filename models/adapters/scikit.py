@@ -277,6 +277,11 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
             return err
         return None
 
+    def _fits_wrapped(self, classes: int) -> bool:
+        wrapped = clone(self).set_params(multiclass=WORD)
+        wrapped.n_features_in_ = self.n_features_in_
+        return wrapped._refusal("multiclass", classes) is None
+
     def _spec(self, task: str) -> dict[str, Any]:
         spec, wrapper = super()._spec(task), self.multiclass
         bank = self.bank.get("kind") if isinstance(self.bank, dict) else self.bank
@@ -292,9 +297,7 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         if self.multiclass is not None:
             binary_task(self.multiclass, "multiclass")
         refusal = self._refusal("multiclass", C) if C > 2 else None
-        wrapped = clone(self).set_params(multiclass=WORD)
-        wrapped.n_features_in_ = self.n_features_in_
-        if refusal is not None and wrapped._refusal("multiclass", C) is None:
+        if refusal is not None and self._fits_wrapped(C):
             raise ValueError(
                 "Only binary classification is supported. The type of the target is multiclass: "
                 f"{C} classes; {refusal}, or take multiclass='one_vs_rest'"
