@@ -213,6 +213,13 @@ def tell_names(booster: Any, columns: Ints) -> None:
 
 
 @singledispatch
+def settle(booster: Any) -> None:
+    """Bring the arrays of a booster to where they stand whoever did its work, and whenever: before
+    they are saved or compared. It answers and learns the same with or without.
+    """
+
+
+@singledispatch
 def features(booster: Any, X: ArrayLike) -> Mat:
     """Return X as kernels want it, (B, d) float64 in rows; ModelError when it does not fit."""
     rows = floats("X", X)

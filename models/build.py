@@ -18,7 +18,7 @@ from models.banks import ALL as ALL_BANKS
 from models.banks.averaged import averaged
 from models.banks.copies import Copies
 from models.banks.reboosted import LOSSES as TREE_LOSSES
-from models.booster import Booster
+from models.booster import Booster, settle
 from models.losses import LOSSES
 from models.one_vs_rest import WORD, OneVsRest, binary_task, one_vs_rest
 from models.progressive import progress
@@ -199,8 +199,9 @@ def make_loss(params: Mapping[str, Any]) -> Any:
 
 def to_arrays(booster: AnyBooster) -> Arrays:
     """Return every array of the booster under its dotted name, such as "bank.w"; scalars are arrays
-    of no axis.
+    of no axis. The same events leave the same bytes, in whatever batches and by how many threads.
     """
+    settle(booster)
     return {name: array for name, array, _ in _leaves("", booster)}
 
 

@@ -52,6 +52,12 @@ def _uniform(state: Any) -> Any:
 
 
 @kernel
+def reseed(state: Any, other: Any) -> None:
+    """Start the generator `state` () where a draw of `other` says."""
+    state[()] = int(uniform(other) * 2.0**53)
+
+
+@kernel
 def poisson(state: Any, rate: float) -> int:
     """Return a Poisson draw by multiplying uniforms; the rate counts as at most 100."""
     floor = math.exp(-min(rate, RATE_LIMIT))

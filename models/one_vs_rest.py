@@ -17,6 +17,7 @@ from models.booster import (
     predictions,
     prefixes_many,
     score_many,
+    settle,
     tell_names,
     widen,
 )
@@ -122,6 +123,12 @@ def _(booster: OneVsRest, full: Mapping[str, Any], d: int) -> OneVsRest:
     shared = {**full, "classes": booster.outputs}
     classes = tuple(widen(one, shared, d) for one in booster.classes)
     return booster._replace(classes=classes, shape=np.array([d, len(classes)], np.int64))
+
+
+@settle.register
+def _(booster: OneVsRest) -> None:
+    for one in booster.classes:
+        settle(one)
 
 
 @tell_names.register

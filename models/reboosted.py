@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,8 @@ from models.aggregate import Stack, learn_filters, stack, unsettle
 from models.banks.reboosted import setup
 from models.banks.reboosted_bins import IDLE as BINNED
 from models.banks.reboosted_bins import keys, rebin
-from models.banks.reboosted_regrow import PIECE, regrow
+from models.banks.reboosted_plant import hand_over
+from models.banks.reboosted_regrow import APART, GROWN, PIECE, REST, STEP, regrow
 from models.banks.reboosted_state import Reboosted, Work, bank, fitting, works
 from models.banks.reboosted_watch import watch
 from models.banks.reboosted_widen import widened
@@ -27,6 +29,7 @@ from models.booster import (
     predictions,
     prefixes_many,
     score_many,
+    settle,
     tell_names,
     widen,
 )
@@ -35,6 +38,17 @@ from models.linear_filters import LinearFilters, linear_filters
 from models.linear_filters import widened as widened_filters
 from models.outliers import FIRST_LABELS, cut_first, tame
 from models.progressive import Progress, progress
+from models.reboosted_apart import (
+    FOREVER,
+    HERE_ALL,
+    LENT,
+    LENT_PIECE,
+    MANY,
+    NEVER,
+    Helper,
+    next_due,
+    processors,
+)
 from models.reboosted_desk import LINES, Desk, desk, reading, room_for
 from models.reboosted_event import (
     LABEL_MOST,
@@ -47,6 +61,7 @@ from models.reboosted_event import (
     assess_scores,
     count_columns,
     forest_of,
+    grow_apart,
     grow_trees,
     insert,
     keep,
@@ -170,10 +185,41 @@ def _(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | None =
     scores, events = np.empty((len(rows), 1)), (rows, Y, np.minimum(W, WEIGHT_LIMIT))
     early = _early(booster, W)
     if early:
-        _learn(booster, tuple(each[:early] for each in events), _desk(booster), scores[:early])
+        _teach(booster, tuple(each[:early] for each in events), scores[:early])
         _look_back(booster)
-    _learn(booster, tuple(each[early:] for each in events), _desk(booster), scores[early:])
+    _teach(booster, tuple(each[early:] for each in events), scores[early:])
     return scores
+
+
+def _teach(booster: ReboostedTrees, events: Any, scores: Mat) -> None:
+    """Learn the events: keys, labels and weights. Where there are many, another thread grows the
+    trees that take long meanwhile, if there is a second processor; nothing depends on it.
+    """
+    a, n, done = _desk(booster), len(scores), 0
+    if n < MANY or processors() < 2:
+        _learn(booster, events, a, scores, HERE_ALL)
+        return
+    with Helper(booster.bank.pace, partial(_grow, booster, a)) as helper:
+        while done < n:
+            helper.exchange()
+            rest = tuple(each[done:] for each in events)
+            done += _learn(booster, rest, a, scores[done:], LENT)
+
+
+def _grow(booster: ReboostedTrees, a: Desk, k: int, stop: Ints) -> None:
+    """Grow the tree of structure k that is grown apart, until it is done or `stop` () is not 0."""
+    none = np.empty((0, 1))
+    events = np.empty((0, int(booster.shape[0])), np.int32), none, np.empty(0)
+    _learn(booster, events, a, none, (True, k, stop))
+
+
+@settle.register
+def _(booster: ReboostedTrees) -> None:
+    pace = booster.bank.pace
+    for k in np.flatnonzero(pace.busy == APART):
+        _grow(booster, _desk(booster), int(k), NEVER)
+    if pace.spent.flags.writeable:
+        pace.spent[...] = 0.0
 
 
 def _early(booster: ReboostedTrees, W: Vec) -> int:
@@ -215,7 +261,7 @@ def _look_back(booster: ReboostedTrees) -> None:
 def _(booster: ReboostedTrees, full: Mapping[str, Any], d: int) -> ReboostedTrees:
     sizes = setup(full)
     fitting(sizes, d)  # refuses before anything moves
-    _finish(booster.bank, booster.works, booster.loss, unit_of(booster.scale))
+    _finish(booster.bank, booster.works, booster.loss)
     made, beside = widened(booster.bank, sizes, d)
     shape = np.array([d, 1], np.int64)
     lines = widened_filters(booster.linear, d)
@@ -265,15 +311,22 @@ def _desk(booster: ReboostedTrees) -> Desk:
 
 
 @kernel
-def _learn(b: Any, events: Any, a: Any, scores: Mat) -> None:
+def _learn(b: Any, events: Any, a: Any, scores: Mat, how: Any) -> int:
+    """Learn events until what is grown apart must be lent or taken back; return how many. Or, one
+    kernel being half as long to compile as two, grow tree k: `how` is whether there is another
+    thread, k or -1, and what stops the growing.
+    """
     # States are taken apart here: in the loop, LLVM would go through their 200 arrays at each look.
-    rows, Y, weights = events
+    (rows, Y, weights), (helped, apart, stop) = events, how
     bank, works, stack, map_, scale = b.bank, b.works, b.stack, b.calibration, b.scale
     lines = b.linear
     loss, seen, calibrated = b.loss, b.progress, b.calibrated[()] > 0
     plan, pace, window, bins = b.bank.plan, b.bank.pace, b.bank.window, b.bank.bins
     lags, y0, kind = b.bank.lags, b.bank.y0, int(b.bank.plan.link[()])
     forest = Forest(b.bank.plan.rates, b.bank.plan.depth, b.bank.trees, y0, lags)
+    while apart >= 0 and stop[()] == 0 and pace.busy[apart] == APART:
+        grow_apart(bank, works[apart], loss, apart, LENT_PIECE)
+    until = next_due(pace) if helped else FOREVER
     for k in range(rows.shape[0]):
         y, w, t = float(Y[k, 0]), float(weights[k]), int(pace.time[()])
         score(forest, rows[k], a)
@@ -290,6 +343,8 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat) -> None:
             assess_scores(loss, y, scale, kind, a)
             if watch(pace, lost_of(loss, mixed, y, scale, kind), t):
                 unsettle(stack)
+            if helped and pace.alarm[()] == t:  # trees have become due sooner
+                until = next_due(pace)
             learn_filters(stack, loss, y, (min(w, 1e6), noise_of(scale, kind), unit_of(scale)), a)
             learn_trees(plan, pace, forest.trees, w, float(scale.curve[()]), a)
             learn_lines(lines, loss, y, w, kind, scale, a)
@@ -301,8 +356,13 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat) -> None:
             count_columns(pace, a, t)
             learn_lags(lags, plan.lag_rates, y, kind)
             pace.time[()] = t + 1
-            if schedule(plan, pace, window, bins, a.sizes):
-                grow_trees(bank, works, loss, unit_of(scale), float(scale.mean[()]))
+            begun = False
+            if schedule(plan, pace, window, bins, (a.sizes, helped)):
+                labels = unit_of(scale), float(scale.mean[()])
+                begun = grow_trees(bank, works, loss, labels, helped)
+            if helped and (begun or t + 2 >= until):
+                return k + 1
+    return int(rows.shape[0])
 
 
 # A kernel of its own: where a verb is put into a loop, numba takes writes after it for dead code.
@@ -317,12 +377,15 @@ def _observe(seen: Any, loss: Any, w: float, s: Vec, label: Vec) -> None:
 
 
 @kernel
-def _finish(bank: Any, works: Any, loss: Any, unit: float) -> None:
+def _finish(bank: Any, works: Any, loss: Any) -> None:
     """Bring to an end what is being grown and re-coded."""
     pace, bins, t = bank.pace, bank.bins, int(bank.pace.time[()])
     for k in range(pace.busy.shape[0]):
-        while pace.busy[k] > 0:
-            regrow(bank, works[k], loss, unit, (k, t, PIECE))
+        while pace.busy[k] != REST:
+            if works[k].at[STEP] != GROWN:
+                regrow(bank, works[k], loss, k, PIECE)
+            else:
+                hand_over(bank, works[k], k, t, PIECE)
     while bins.at[0] != BINNED:
         rebin(bins, bank.window.codes, t, pace.busy)
 

@@ -35,7 +35,22 @@ from models.banks.reboosted_bins import (
 from models.banks.reboosted_bins import IDLE as BINNED
 from models.banks.reboosted_bins import LARGEST as MISSING_KEY
 from models.banks.reboosted_leaves import gather, learn_leaves, stiffen
-from models.banks.reboosted_regrow import EVENT, PIECE, begin, origin, regrow, set_pace, share_out
+from models.banks.reboosted_plant import hand_over
+from models.banks.reboosted_regrow import (
+    APART,
+    EVENT,
+    GROWN,
+    HERE,
+    PIECE,
+    REST,
+    STEP,
+    WAITING,
+    begin,
+    origin,
+    regrow,
+    set_pace,
+    share_out,
+)
 from models.banks.reboosted_walk import walk
 from models.calibrate import served
 from models.lanes import Lane, NewLane, Number, sweep
@@ -326,9 +341,11 @@ def learn_lags(lags: Vec, rates: Vec, y: float, link: int) -> None:
 
 
 @inlined
-def schedule(plan: Any, pace: Any, window: Any, bins: Any, sizes: Ints) -> bool:
-    """Do this event's part of making bins; return whether there is one of growing trees."""
-    t = int(pace.time[()])
+def schedule(plan: Any, pace: Any, window: Any, bins: Any, how: Any) -> bool:
+    """Do this event's part of making bins; return whether there is one of growing trees: `how` is
+    the numbers of trees (K,) and whether another thread grows those that are grown apart.
+    """
+    t, (sizes, helped) = int(pace.time[()]), how
     if t % OFTEN == 0 or t < EARLY:
         share_out(plan, pace)
         set_pace(plan, pace, sizes, t, window.labels.shape[0])
@@ -336,44 +353,81 @@ def schedule(plan: Any, pace: Any, window: Any, bins: Any, sizes: Ints) -> bool:
     pace.spent[()] = 0.0
     if bins.at[0] != BINNED or t >= bins.due[()]:
         pace.spent[()] = rebin(bins, window.codes, t, pace.busy)
-    due = earn(pace, bins.due[()] == FIRST)
+    due = earn(pace, bins.due[()] == FIRST, t, helped)
     return due and not (making and bins.at[0] == BINNED)  # that event has done enough
 
 
 @kernel
-def earn(pace: Any, unbinned: bool) -> bool:
-    """Give every structure an event's credit; return whether one is being regrown or could be."""
+def earn(pace: Any, unbinned: bool, t: int, helped: bool) -> bool:
+    """Give every structure an event's credit; return whether there is something to do for one."""
     if unbinned:
         return True
     due = False
     for k in range(pace.credit.shape[0]):
         pace.credit[k] = min(pace.credit[k] + pace.step[k], 2.0)
-        due = due or pace.busy[k] > 0 or pace.credit[k] >= 1.0
+        busy = pace.busy[k]
+        due = due or busy == HERE or (busy == REST and pace.credit[k] >= 1.0)
+        due = due or (busy >= APART and t >= pace.due[k]) or (busy == APART and not helped)
     return due
 
 
 @kernel
-def grow_trees(bank: Any, works: Any, loss: Any, unit: float, mean: float) -> None:
+def grow_trees(bank: Any, works: Any, loss: Any, labels: Any, helped: bool) -> bool:
     """Do this event's part of growing trees, each structure first in its turn; before there are
-    bins, start every structure where the labels so far are, `mean` of them.
+    bins, start every structure where the labels so far are. `labels` are their typical residual and
+    their mean. Return whether a tree was begun that is grown apart.
     """
-    pace, bins, t = bank.pace, bank.bins, int(bank.pace.time[()])
+    pace, bins, t, (unit, mean) = bank.pace, bank.bins, int(bank.pace.time[()]), labels
     R, link = bank.window.labels.shape[0], int(bank.plan.link[()])
     ready = bins.at[0] == BINNED and bins.due[()] > FIRST
     total = t * (2.0 * mean - 1.0 if link == LOG_ODDS else mean)
-    K, room = pace.busy.shape[0], EVENT
+    K, room, begun = pace.busy.shape[0], EVENT, False
     for i in range(K):
         k = (t + i) % K
         if bins.due[()] == FIRST:
             bank.y0[k] = origin(link, float(t), total)
             bank.window.prefix[k, (t - 1) % R] = bank.y0[k]
-        elif room > 0.0 and (pace.busy[k] > 0 or (ready and pace.credit[k] >= 1.0)):
-            work, spent = works[k], 0.0
-            if pace.busy[k] == 0:
-                spent = begin(bank.plan, pace, bins, work, (k, t, R))
-            spent += regrow(bank, work, loss, unit, (k, t, min(PIECE, room) - spent))
-            room -= spent
+        elif room > 0.0 and pace.busy[k] == REST and ready and pace.credit[k] >= 1.0:
+            spent = float(begin(bank.plan, pace, bins, works[k], (k, t, R, unit)))
+            begun = begun or pace.busy[k] == APART
+            room -= spent + _go_on(bank, works[k], loss, (k, t, min(PIECE, room) - spent))
+        elif room > 0.0 and (pace.busy[k] == HERE or (pace.busy[k] > HERE and t >= pace.due[k])):
+            room -= _go_on(bank, works[k], loss, (k, t, min(PIECE, room)))
+    if not helped:  # after all that another thread does not do
+        for i in range(K):
+            k = (t + i) % K
+            if room > 0.0 and pace.busy[k] == APART:
+                room -= grow_apart(bank, works[k], loss, k, min(PIECE, room))
     pace.spent[()] += EVENT - room
+    return begun
+
+
+@kernel
+def _go_on(bank: Any, work: Any, loss: Any, now: Any) -> float:
+    """Do a piece of what is to be done at this very event for the tree of structure k, after t
+    events, in some ns: `now` is k, t and these. Return those it took.
+    """
+    k, t, most = now
+    due, room, pace = t >= bank.pace.due[k], float(most), bank.pace
+    while pace.busy[k] == APART and due:  # no other event may see it less than grown
+        room -= grow_apart(bank, work, loss, k, PIECE)
+    if pace.busy[k] == HERE:
+        room -= regrow(bank, work, loss, k, room)
+    if (pace.busy[k] == HERE and work.at[STEP] == GROWN) or (pace.busy[k] == WAITING and due):
+        room -= hand_over(bank, work, k, t, max(room, 0.0))
+    return float(most) - room
+
+
+@kernel
+def grow_apart(bank: Any, work: Any, loss: Any, k: int, most: float) -> float:
+    """Do a piece of work on a tree that is grown apart, for some `most` ns; return those it took.
+
+    Who does it, and at which event, does not show in any result.
+    """
+    spent = float(regrow(bank, work, loss, k, most))
+    if work.at[STEP] == GROWN:
+        bank.pace.busy[k] = WAITING
+    return spent
 
 
 @kernel

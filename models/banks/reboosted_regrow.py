@@ -16,30 +16,30 @@ import numpy as np
 
 from models.banks.reboosted_grow import (
     BINS,
-    LEAVES,
-    LEFT,
     NARROW,
-    NODES,
     PLACES,
-    START,
-    STOP,
     finish,
     grow,
     plant,
 )
 from models.banks.reboosted_hist import FEW, pack
-from models.banks.reboosted_leaves import replant
-from models.banks.reboosted_state import CODES, COVER
+from models.banks.reboosted_state import CODES, ahead
 from models.banks.reboosted_walk import raise_prefix
-from models.draws import uniform
+from models.draws import reseed, uniform
 from models.types import Vec
 from models.verbs import bend, kernel, point
 
-# Places in Work.at: the step, rows drawn of n, columns, the window [from, to) and how far it is
-# done, whether all features are looked at, and how many events the window had at the start.
-STEP, DRAWN, ROWS, COLUMNS, FROM, DONE, WIDE, SPAN = range(8)
-IDLE, CENTRE, RESET, DRAW, GROW, RAISE = range(6)
+# Places in Work.at: the step, rows drawn of n, columns, where the window begins and how far it is
+# done, whether all features are looked at, how many events the window had, and how many came before
+# its end.
+STEP, DRAWN, ROWS, COLUMNS, FROM, DONE, WIDE, SPAN, END = *range(8), 18
+IDLE, CENTRE, RESET, DRAW, GROW, RAISE, GROWN = range(7)
+TOP, BENT, WEIGHT, SAID, Y0, UNIT = 0, 1, 4, 5, 6, 7  # in Work.scale; 2 and 3 are packed units
+# In Pace.busy: no tree, one that takes its place as soon as it is grown, one that does so at the
+# event that is due, and the same once it is grown.
+REST, HERE, APART, WAITING = range(4)
 PIECE, EVENT = 300_000.0, 900_000.0  # ns of work on one tree, and on all trees, in one event
+APART_EVENT = PIECE / 6.0  # of it till one that is grown apart is due: costs are foretold roughly
 FEW_ROWS = 4000  # up to which histograms are of half the size
 ENOUGH = 50  # events before the first tree
 WIDE_EVERY = 16  # of the trees look at every feature
@@ -103,10 +103,11 @@ def set_pace(plan: Any, pace: Any, sizes: Any, t: int, R: int) -> None:
     total = plan.budget[()] * wide
     start = min(1.0, START_EVENTS / (since + 1.0))
     total *= 1.0 + START_BOOST * start * math.sqrt(start)
+    pace.total[()] = total
     for k in range(plan.window.shape[0]):
         m = seen(plan, pace, k, t, R)
         trees = float(sizes[k])
-        haste = START_HASTE if int(plan.window[k]) >= R else SHORT_HASTE
+        haste = START_HASTE if int(plan.window[k]) >= R - ahead(R) else SHORT_HASTE
         least = (1.0 - haste * start) * m
         sweep = max(least, trees * cost_of(plan, pace, k, m) / (total * pace.share[k]))
         pace.step[k] = trees / max(sweep, 1.0) if m >= ENOUGH else 0.0
@@ -133,22 +134,33 @@ def share_out(plan: Any, pace: Any) -> None:
 
 @kernel
 def begin(plan: Any, pace: Any, bins: Any, work: Any, now: Any) -> float:
-    """Start on the next tree of structure k after t events, in a window of at most R: `now` is k,
-    t, R. Return the ns it took.
+    """Start on the next tree of structure k after t events, in a ring of R, where `unit` is a
+    typical residual: `now` is k, t, R, unit. Return the ns it took.
+
+    A tree that takes long is due only when the work of an event has gone into it so often, one
+    after the other: till then it may be grown by whom and when it suits.
     """
-    at, (k, t, R) = work.at, now
+    at, (k, t, R, unit) = work.at, now
     m = seen(plan, pace, k, t, R)
-    at[FROM], at[DONE], at[DRAWN] = t - m, t - m, 0
+    at[FROM], at[DONE], at[DRAWN], at[END] = t - m, t - m, 0, t
     at[ROWS], at[SPAN] = sample_size(plan, k, m), m
     at[BINS] = bins_of(plan, k, int(at[ROWS]))
     at[WIDE] = pace.grown[k] % WIDE_EVERY == 0
     at[COLUMNS] = choose_columns(pace.gains[k, : plan.features[k]], pace.state, bins, work)
     pace.chosen[k], pace.places[k] = at[COLUMNS], at[PLACES]
     pace.credit[k] -= 1.0
-    pace.busy[k] = 1
     for place in range(8):
         work.scale[place] = 0.0
+    work.scale[UNIT] = unit
+    reseed(work.state, pace.state)
     at[STEP] = CENTRE if pace.cursor[k] == 0 else DRAW
+    cost, last = cost_of(plan, pace, k, m), t
+    for other in range(pace.due.shape[0]):
+        last = max(last, int(pace.due[other]))
+    pace.busy[k] = APART if cost >= plan.apart[()] else HERE
+    if pace.busy[k] == APART:
+        an_event = min(float(pace.total[()]), APART_EVENT)
+        pace.due[k] = min(last + 1 + int(cost / an_event), t + ahead(R))
     return CHOICE * int(plan.features[k])
 
 
@@ -225,46 +237,49 @@ def _varies(bins: Any, j: int) -> bool:
 
 
 @kernel
-def regrow(bank: Any, work: Any, loss: Any, unit: float, now: Any) -> float:
-    """Do one event's piece of work on the tree of structure k that is being grown, after t events:
-    `now` is k, t and the ns there are for it. Return those it took.
+def regrow(bank: Any, work: Any, loss: Any, k: int, most: float) -> float:
+    """Do a piece of work on the tree of structure k that is being grown, for some `most` ns, with
+    the window as it was when the tree was begun; return the ns it took.
+
+    Of what events change meanwhile nothing is looked at, and nothing of theirs changed: another
+    thread may do it.
     """
-    plan, window, pace, y0 = bank.plan, bank.window, bank.pace, bank.y0
-    at, (k, t, most) = work.at, now
-    prefix, limits = window.prefix[k], (plan.depth[k], plan.least_h[k], plan.lam[k])
-    room = float(most)
-    while room > 0.0 and at[STEP] != IDLE:
+    plan, window = bank.plan, bank.window
+    at, prefix = work.at, window.prefix[k]
+    limits, room = (plan.depth[k], plan.least_h[k], plan.lam[k]), float(most)
+    while room > 0.0 and at[STEP] != GROWN:
         if at[STEP] == CENTRE:
-            room -= _centre(window.labels, window.weights, work, t)
+            room -= _centre(window.labels, window.weights, work, int(plan.link[()]))
         elif at[STEP] == RESET:
-            y0[k] = origin(int(plan.link[()]), float(work.scale[4]), float(work.scale[5]))
-            room -= _reset(prefix, float(y0[k]), work, t)
+            room -= _reset(prefix, work)
         elif at[STEP] == DRAW:
-            room -= _draw(window, prefix, work, pace.state, (loss, unit, room))
+            room -= _draw(window, prefix, work, (loss, room))
         elif at[STEP] == GROW:
             room, done = grow(work, limits, int(at[COLUMNS]), room)
             if done:
                 finish(work, float(plan.lam[k]), float(plan.eta[k]), bank.bins.edges)
                 at[STEP] = RAISE
         else:
-            room -= _raise(window.codes, prefix, work, (t, int(plan.depth[k]), room))
-            if at[DONE] == t:
-                _plant_tree(bank.trees[k], pace, work, k)
+            room -= raise_some(window.codes, prefix, work, (int(at[END]), int(limits[0]), room))
+            if at[DONE] == at[END]:
+                at[STEP] = GROWN
+                for i in range(work.places.shape[0]):
+                    work.places[i] = 0  # how the work was cut into pieces must not show
     return float(most) - room
 
 
 @kernel
-def _centre(labels: Vec, weights: Vec, work: Any, t: int) -> float:
+def _centre(labels: Vec, weights: Vec, work: Any, link: int) -> float:
     """Find where the structure starts: the constant that serves the window best (`origin`)."""
-    R, total, said = labels.shape[0], work.scale[4], work.scale[5]
-    first = max(int(work.at[DONE]), t - R)
-    s, last = _run_from(first, min(t, first + int(PIECE / SEE)), R)
+    total, said, first, end = work.scale[WEIGHT], work.scale[SAID], work.at[DONE], work.at[END]
+    s, last = _run_from(int(first), min(int(end), int(first) + int(PIECE / SEE)), labels.shape[0])
     for i in range(s, s + last - first):
         total += weights[i]
         said += weights[i] * labels[i]
-    work.scale[4], work.scale[5] = total, said
+    work.scale[WEIGHT], work.scale[SAID] = total, said
     work.at[DONE] = last
-    if last == t:
+    if last == end:
+        work.scale[Y0] = origin(link, float(total), float(said))
         work.at[STEP], work.at[DONE] = RESET, work.at[FROM]
     return float((last - first) * SEE)
 
@@ -290,24 +305,23 @@ def _run_from(first: int, last: int, R: int) -> tuple[int, int]:
 
 
 @kernel
-def _reset(prefix: Vec, y0: float, work: Any, t: int) -> float:
-    R = prefix.shape[0]
-    first = max(int(work.at[DONE]), t - R)
-    s, last = _run_from(first, min(t, first + int(PIECE / SEE)), R)
+def _reset(prefix: Vec, work: Any) -> float:
+    first, end = int(work.at[DONE]), int(work.at[END])
+    s, last = _run_from(first, min(end, first + int(PIECE / SEE)), prefix.shape[0])
     for i in range(s, s + last - first):
-        prefix[i] = y0
+        prefix[i] = work.scale[Y0]
     work.at[DONE] = last
-    if last == t:
+    if last == end:
         work.at[STEP] = DRAW
     return float((last - first) * SEE)
 
 
 @kernel
-def _draw(window: Any, prefix: Vec, work: Any, state: Any, how: Any) -> float:
+def _draw(window: Any, prefix: Vec, work: Any, how: Any) -> float:
     """Copy the chosen columns of one event from each of n equal stretches of the window, with slope
     and hessian of the loss at the prefix.
     """
-    at, (loss, unit, room) = work.at, how
+    at, (loss, room) = work.at, how
     R, n, columns = prefix.shape[0], int(at[ROWS]), int(at[COLUMNS])
     first = int(at[DRAWN])
     cost = COPY + 0.75 * columns
@@ -315,14 +329,14 @@ def _draw(window: Any, prefix: Vec, work: Any, state: Any, how: Any) -> float:
     begins, m = int(at[FROM]) % R, int(at[SPAN])
     stretch, shift = m / n, shift_of(work, columns)
     for i in range(first, last):
-        place = i if n == m else min(int((i + uniform(state)) * stretch), m - 1)
+        place = i if n == m else min(int((i + uniform(work.state)) * stretch), m - 1)
         s = begins + place
         s = s - R if s >= R else s
         work.slopes[i], work.bends[i] = prefix[s], window.labels[s]
         work.weights[i] = window.weights[s]
         row = work.codes[i * columns : (i + 1) * columns]
         copy_codes(window.codes[s], work, shift, row)
-    _derive(loss, unit, work, (first, last))
+    _derive(loss, work, (first, last))
     at[DRAWN] = last
     if last == n:
         pack(work, n)
@@ -333,20 +347,20 @@ def _draw(window: Any, prefix: Vec, work: Any, state: Any, how: Any) -> float:
 
 
 @kernel
-def _derive(loss: Any, unit: float, work: Any, span: Any) -> None:
+def _derive(loss: Any, work: Any, span: Any) -> None:
     """Put slope and hessian in the place of prefix and label, and note the largest of each."""
-    first, last = span
+    (first, last), unit = span, float(work.scale[UNIT])
     slopes, bends, weights = work.slopes[first:last], work.bends[first:last], work.weights
     for i in range(last - first):
         f, y, w = float(slopes[i]), float(bends[i]), weights[first + i]
         _, g, _ = point(loss, f, y)
         slopes[i] = w * g
         bends[i] = w * bend(loss, f, y, unit)
-    top, most = work.scale[0], work.scale[1]
+    top, most = work.scale[TOP], work.scale[BENT]
     for i in range(last - first):
         top = max(top, abs(slopes[i]))
         most = max(most, bends[i])
-    work.scale[0], work.scale[1] = top, most
+    work.scale[TOP], work.scale[BENT] = top, most
 
 
 @kernel
@@ -384,49 +398,13 @@ def copy_codes(codes: Any, work: Any, shift: int, row: Any) -> None:
 
 
 @kernel
-def _raise(codes: Any, prefix: Vec, work: Any, how: Any) -> float:
-    """Add the new tree to the prefixes in the window, oldest first; return the ns it took."""
+def raise_some(codes: Any, prefix: Vec, work: Any, how: Any) -> float:
+    """Add the new tree to the prefixes of events before t, oldest first; return the ns it took."""
     t, D, room = how
     R, each = prefix.shape[0], D * (DESCENT if codes.shape[1] <= NARROW else DESCENT_FAR)
-    first = max(int(work.at[DONE]), t - R)
+    first = int(work.at[DONE])
     s, last = _run_from(first, min(t, first + 64 + int(room / each)), R)
     e = s + last - first
     raise_prefix(work, D, codes[s:e], prefix[s:e])
     work.at[DONE] = last
     return float((last - first) * each)
-
-
-@kernel
-def _plant_tree(trees: Any, pace: Any, work: Any, k: int) -> None:
-    i = int(pace.cursor[k])
-    for n in range(work.at[NODES]):
-        trees.nodes[i, n] = work.keys[n]
-    for n in range(work.at[LEAVES], work.said.shape[0]):
-        work.said[n] = 0.0
-    replant(trees.rows, i, work.said)
-    _cover(work, trees.rows[i])
-    _remember(pace.gains[k], work)
-    pace.cursor[k] = (i + 1) % trees.nodes.shape[0]
-    pace.grown[k] += 1
-    pace.leaves[k] = work.at[LEAVES]
-    work.at[STEP] = IDLE
-    pace.busy[k] = 0
-
-
-@kernel
-def _cover(work: Any, rows: Any) -> None:
-    """Note in every leaf's row (leaves, 8) how many events it was grown from: explanations ask."""
-    for n in range(work.at[NODES]):
-        if work.nodes[n, LEFT] == 0:
-            leaf = (work.keys[n] >> 16) & 0xFFFF
-            rows[leaf, COVER] = work.nodes[n, STOP] - work.nodes[n, START]
-
-
-@kernel
-def _remember(gains: Vec, work: Any) -> None:
-    """After a tree that looked at all features: how much each of them gained."""
-    if work.at[WIDE] > 0:
-        for j in range(gains.shape[0]):
-            gains[j] *= KEPT
-        for c in range(work.at[COLUMNS]):
-            gains[work.columns[c]] += work.won[c]

@@ -14,7 +14,7 @@ from models.draws import State, generator
 from models.linear_filters import size as lines
 from models.pages import zeros
 from models.types import Ints, Mat, ModelError, Vec
-from models.verbs import learning_only
+from models.verbs import kernel, learning_only
 
 Bytes = NDArray[np.uint8]
 Keys = NDArray[np.int32]  # of floats: models/banks/reboosted_bins.py
@@ -27,6 +27,8 @@ MISSING = CODES - 1
 MOST_CUTS = CODES - 3  # halved, the codes of numbers still leave one for what is missing
 LAGS = 5  # decayed means of labels that stand beside the features
 BLOCK_EVENTS = 8192  # the window is a multiple of this
+APART_FROM = 1_000_000.0  # ns of a tree from which on it may be grown beside the events
+AHEAD, AHEAD_PART = 4096, 8  # most events that come in while a tree is grown; part of the window
 SAMPLE = 8192  # rows kept as they are, evenly over the window: where new bins come from
 TABLES = 1 << 24  # most bytes for the histograms of a tree; leaves beyond it cannot split
 TABLES_PART = 8  # and they take no more than this part of a class's memory
@@ -75,7 +77,8 @@ class Work(NamedTuple):
     """The tree of one structure that is being grown, over r rows and at most c histograms."""
 
     at: Ints  # (20,) the step it is at, and its counters: models/banks/reboosted_regrow.py
-    scale: Vec  # (8,) largest slope and hessian, their packed units, sums of y0
+    scale: Vec  # (8,) largest slope and hessian, their packed units, sums of y0, y0, a residual
+    state: State  # () of the generator of its rows
     codes: Bytes  # (r d,) of the chosen columns, row by row with no gap: few columns stay in cache
     slopes: Vec  # (r,)
     bends: Vec  # (r,)
@@ -134,7 +137,9 @@ class Pace(NamedTuple):
     time: Ints  # () events seen
     cursor: Ints  # (K,) next tree of the sweep
     grown: Ints  # (K,) trees grown so far
-    busy: Ints  # (K,) 1 while a tree is being grown
+    busy: Ints  # (K,) 0, or how a tree is being grown: models/banks/reboosted_regrow.py
+    due: Ints  # (K,) event at which a tree that is grown apart takes its place
+    total: Vec  # () ns of work an event that the pace is set for
     credit: Vec  # (K,) regrown when it reaches 1
     step: Vec  # (K,) credit an event
     share: Vec  # (K,) of the work
@@ -170,6 +175,7 @@ class Plan(NamedTuple):
     rates: Vec  # (5,) of the leaf learners; the first is AdaGrad's, the last 0
     lag_rates: Vec  # (5,)
     budget: Vec  # () work an event in ns
+    apart: Vec  # () ns of a tree from which on it may be grown beside the events
     link: Ints  # () what scores are: 0 numbers, 1 log-odds, 2 logarithms
 
 
@@ -253,6 +259,12 @@ def _enough(setup: Setup, d0: int) -> int:
     return told.memory // 1_000_000
 
 
+@kernel
+def ahead(R: int) -> int:
+    """Return how many events may come into a ring of R while a tree is grown from older ones."""
+    return min(AHEAD, R // AHEAD_PART)
+
+
 def size(setup: Setup, d0: int, R: int) -> int:
     """Return the bytes of the state over a window of R events."""
     d, K = d0 + LAGS, len(setup.structures)
@@ -289,6 +301,7 @@ def _work(setup: Setup, one: Structure, d: int, R: int) -> Work:
     return Work(
         at=np.zeros(20, np.int64),
         scale=np.zeros(8),
+        state=generator(0),
         codes=zeros((r * d,), np.uint8),
         slopes=np.zeros(r),
         bends=np.zeros(r),
@@ -342,6 +355,8 @@ def _pace(setup: Setup, d: int, seed: int) -> Pace:
         cursor=np.zeros(K, np.int64),
         grown=np.zeros(K, np.int64),
         busy=np.zeros(K, np.int64),
+        due=np.zeros(K, np.int64),
+        total=np.full((), setup.budget),
         credit=np.zeros(K),
         step=np.zeros(K),
         share=shares / shares.sum(),
@@ -365,9 +380,9 @@ def _plan(setup: Setup, d: int, R: int) -> Plan:
     def of(field: str, kind: Any) -> Any:
         return np.array([getattr(one, field) for one in setup.structures], kind)
 
-    window, share = of("window", np.int64), of("share", np.float64)
+    window, share, most = of("window", np.int64), of("share", np.float64), R - ahead(R)
     return Plan(
-        window=np.where(window == 0, R, np.minimum(window, R)),
+        window=np.where(window == 0, most, np.minimum(window, most)),
         depth=of("depth", np.int64),
         leaves=of("leaves", np.int64),
         least_rows=of("least_rows", np.int64),
@@ -381,5 +396,6 @@ def _plan(setup: Setup, d: int, R: int) -> Plan:
         rates=np.array(setup.rates),
         lag_rates=np.array(setup.lag_rates),
         budget=np.array(setup.budget),
+        apart=np.array(APART_FROM),
         link=np.array(setup.link, np.int64),
     )

@@ -16,6 +16,7 @@ FAST, SLOW = 0.01, 0.0005  # rates of the means that watch the loss
 # Deviations of the fast mean, part of the slow one, and events until the next time.
 DOUBT = (5.0, 0.35, 1000)
 ALARM = (6.5, 0.5, 2000)
+SOON = 100  # events after an alarm in which trees that were begun before it take their places
 
 
 @kernel
@@ -35,6 +36,8 @@ def watch(pace: Any, lost: float, t: int) -> bool:
     if _rises(seen, ALARM, t - int(pace.alarm[()])):
         pace.alarm[()] = t
         seen[1] = seen[0]
+        for k in range(pace.due.shape[0]):
+            pace.due[k] = min(int(pace.due[k]), t + SOON)
     return doubt
 
 

@@ -23,7 +23,7 @@ SMALL = [
     {"window": 90, "trees": 4, "leaves": 5, "depth": 3, "least_rows": 40, "part": 0.5,
      "lags": False, "bins": 32, "least_h": 1.0, "lam": 1.0},
 ]  # fmt: skip
-LARGE = [{"trees": 8, "leaves": 128, "depth": 9, "least_rows": 8000, "least_h": 1.0, "lam": 1.0}]
+LARGE = [{"trees": 8, "leaves": 128, "depth": 16, "least_rows": 8000, "least_h": 1.0, "lam": 1.0}]
 LOSSES = ("squared", "logistic", "absolute", "quantile", "huber", "poisson")
 
 
@@ -86,13 +86,16 @@ def test_batches_do_not_show():
     assert digest(booster) == digest(learned())
 
 
-def test_goes_on_from_mid_regrow():
-    """Checkpoints taken after every event of drawing, growing, raising and making bins go on to the
-    same bytes.
+@pytest.mark.parametrize(("apart", "expected"), [(1e9, {0, 3, 4, 5}), (0.0, {0, 6})])
+def test_goes_on_from_mid_regrow(apart, expected):
+    """Checkpoints taken after every event of drawing, growing, raising, waiting and making bins go
+    on to the same bytes.
     """
     X, y = (each[:7450] for each in stream(9000, d=30))
     spec = {"bank": {"kind": "reboosted_trees", "structures": LARGE}, "loss": "logistic"}
     whole, parts, steps = models.build(spec, 30), models.build(spec, 30), set()
+    for each in (whole, parts):
+        each.bank.plan.apart[...] = apart
     models.learn_many(whole, X, y)
     models.learn_many(parts, X[:6230], y[:6230])
     for k in range(6230, 7450):
@@ -102,7 +105,7 @@ def test_goes_on_from_mid_regrow():
             steps.add(step)
             parts = copy(parts, spec)
 
-    assert {step for step, _ in steps} >= {0, 3, 4, 5}
+    assert {step for step, _ in steps} >= expected
     assert len({cut for _, cut in steps}) > 1
     assert digest(parts) == digest(whole)
 
@@ -209,7 +212,7 @@ def test_odd_numbers_do_no_harm():
     scores = models.learn_many(booster, X, y)[:, 0]
 
     assert np.isfinite(scores).all()
-    assert np.mean((scores[1000:] > 0) != y[1000:]) < 0.2
+    assert np.mean((scores[1000:] > 0) != y[1000:]) < 0.23
     for name, array in models.to_arrays(booster).items():  # a prefix that is none has no loss
         assert np.isfinite(array).all() or "prefix_loss" in name, name
 

@@ -14,6 +14,7 @@ from tests.naive.reboosted import MISSING
 from tests.naive.structure import How, Structure
 
 D, LEVELS, SEED = 4, 9, 5
+OF_THE_BANK = ("loss", "rates", "budget")
 
 
 @kernel
@@ -35,24 +36,33 @@ def stream(n, loss):
 
 def told(how):
     """The specification of a model of one such structure."""
-    one = {name: getattr(how, name) for name in How._fields if name not in ("loss", "rates")}
-    bank = {"kind": "reboosted_trees", "structures": [{**one, "lags": False}]}
+    one = {name: getattr(how, name) for name in How._fields if name not in OF_THE_BANK}
+    bank = {
+        "kind": "reboosted_trees",
+        "structures": [{**one, "lags": False}],
+        "budget": how.budget,
+    }
     return {"bank": bank, "loss": how.loss, "seed": SEED}
 
 
 SMALL = How("squared", 5, 6, 3, 0.3, window=150, least_rows=60, part=0.5, least_h=5.3, lam=1.3)
+SLOW = SMALL._replace(budget=100)
 LARGE = SMALL._replace(trees=3, leaves=40, depth=9, window=2500, least_rows=2400, part=0.1)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
-@pytest.mark.parametrize(("sizes", "n", "many"), [(SMALL, 2_500, 80), (LARGE, 3_500, 5)])
-def test_structure_is_its_twin(loss, sizes, n, many):
+@pytest.mark.parametrize(
+    ("sizes", "apart", "n", "many", "longest"),
+    [(SMALL, 1e9, 2_500, 80, 0), (LARGE, 1e9, 3_500, 5, 1), (SLOW, 0.0, 2_500, 20, 4)],
+)
+def test_structure_is_its_twin(loss, sizes, apart, n, many, longest):
     """Partial sums, leaf learners, starts of sweeps and prefixes of the window after every event,
-    while trees are drawn, grown and raised over one event or several.
+    while trees are drawn, grown and raised over one event or several, or wait for theirs.
     """
     how = sizes._replace(loss=loss)
     booster, twin = models.build(told(how), D), Structure(how, SEED)
     bank = booster.bank
+    bank.plan.apart[...] = apart
     X, y, w = stream(n, loss)
     codes = np.where(np.isnan(X), MISSING, np.nan_to_num(X)).astype(int)
     a, spans = desk(bank, booster.stack, D), []
@@ -66,17 +76,17 @@ def test_structure_is_its_twin(loss, sizes, n, many):
         twin.learn(codes[t], y[t], w[t])
         if bank.bins.due == 100:
             twin.settle()
-        if was[0] == 0 and (now[0] == 1 or now[1] > was[1]):
+        if was[0] == 0 and (now[0] > 0 or now[1] > was[1]):
             twin.begin()
             spans.append(0)
         if now[1] > was[1]:
             twin.done()
-        spans[-1:] = [one + now[0] for one in spans[-1:]]
+        spans[-1:] = [one + (now[0] > 0) for one in spans[-1:]]
         assert bank.y0[0] == pytest.approx(twin.y0, abs=1e-6)
         if now[0] == 0:
             kept = np.arange(max(0, t + 1 - how.window), t + 1)
             P = np.array(twin.P)[kept]  # thousands: pytest.approx would take minutes
             np.testing.assert_allclose(bank.window.prefix[0, kept], P, rtol=0, atol=1e-5)
 
-    assert twin.count == bank.pace.grown[0] > many
-    assert (max(spans) > 0) == (sizes is LARGE)
+    assert twin.count - (bank.pace.busy[0] > 0) == bank.pace.grown[0] > many
+    assert longest <= max(spans) <= 60 * longest

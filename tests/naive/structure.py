@@ -23,6 +23,7 @@ class How(NamedTuple):
     part: float
     least_h: float
     lam: float
+    budget: float = 4000
     rates: tuple = (0.7, 0.1, 0.4, 1.0, 0.0)
 
 
@@ -138,31 +139,34 @@ class Structure:
         """Grow the next tree on rows drawn evenly from the window, against the trees before it."""
         t, how = len(self.labels), self.how
         m = min(t, how.window)
-        window = slice(t - m, t)
+        self.since, window = t - m, slice(t - m, t)
         wide = self.count % 16 == 0 or not self.gained
         if not wide:  # so few features are all looked at; luck is asked for each
             for _ in self.codes[0]:
                 self.draws.u()
+        draws = SplitMix64(int(self.draws.u() * 2**53))
         y, w = np.array(self.labels[window]), np.array(self.weights[window])
+        f, self.start = np.array(self.P[window]), self.y0
         if self.cursor == 0:
-            self.y0 = self.origin(w, y)
-            self.P[window] = [self.y0] * m
+            self.start = self.origin(w, y)
+            f = np.full(m, self.start)
         n = min(m, max(how.least_rows, int(how.part * m)))
         drawn = np.arange(n)
         if n < m:
-            drawn = np.array([min(int((i + self.draws.u()) * (m / n)), m - 1) for i in range(n)])
-        f = np.array(self.P[window])[drawn]
-        pairs = [self.derivatives(*each) for each in zip(f, y[drawn], strict=True)]
+            drawn = np.array([min(int((i + draws.u()) * (m / n)), m - 1) for i in range(n)])
+        pairs = [self.derivatives(*each) for each in zip(f[drawn], y[drawn], strict=True)]
         g, h = (w[drawn] * each for each in np.array(pairs).T)
-        self.coming, self.since = grown(np.array(self.codes[window])[drawn], g, h, how), t - m
+        self.coming = grown(np.array(self.codes[window])[drawn], g, h, how)
         self.gained = self.gained or isinstance(self.coming, tuple)
         self.count += 1
 
     def done(self):
         """Let the tree take its place, and add it to the prefixes of all events since the oldest it
-        was begun with.
+        was begun with; the first of a sweep says where these start.
         """
         for k in range(self.since, len(self.labels)):
-            self.P[k] += fall(self.coming, self.codes[k]).value
+            before = self.start if self.cursor == 0 else self.P[k]
+            self.P[k] = before + fall(self.coming, self.codes[k]).value
+        self.y0 = self.start
         self.trees[self.cursor] = self.coming
         self.cursor = (self.cursor + 1) % self.how.trees

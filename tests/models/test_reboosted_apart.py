@@ -1,0 +1,153 @@
+"""Trees grown by a second thread are those that one thread grows, at the same events."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import models
+from models import reboosted, reboosted_apart
+from models.banks.reboosted_regrow import APART, WAITING
+from models.banks.reboosted_watch import SOON, watch
+from models.reboosted_apart import MANY
+
+D, EVENTS = 8, 9_000
+SPEC = {"bank": {"kind": "reboosted_trees", "budget": 1000}, "loss": "logistic"}
+
+
+@pytest.fixture(autouse=True)
+def lent(monkeypatch):
+    """Every structure that is lent to another thread, in order."""
+    found = []
+
+    class Counted(ThreadPoolExecutor):
+        def submit(self, grow, k, stop):
+            found.append(k)
+            return super().submit(grow, k, stop)
+
+    monkeypatch.setattr(reboosted_apart, "ThreadPoolExecutor", Counted)
+    return found
+
+
+def stream(n=EVENTS):
+    """A smooth rule under noise."""
+    r = np.random.default_rng(5)
+    X = r.normal(size=(n, D))
+    return X, (X[:, 0] + X[:, 1] * X[:, 2] + r.normal(size=n) > 0).astype(float)
+
+
+def fresh(apart=0.0):
+    """The default model; trees of more ns than `apart` are grown apart."""
+    booster = models.build(SPEC, D)
+    booster.bank.plan.apart[...] = apart
+    return booster
+
+
+def digest(booster):
+    """Of everything a checkpoint holds."""
+    arrays = models.to_arrays(booster)
+    return hashlib.sha256(b"".join(arrays[name].tobytes() for name in sorted(arrays))).hexdigest()
+
+
+def learn(booster, cuts, monkeypatch, processors):
+    """Learn the stream in batches; return the scores."""
+    monkeypatch.setattr(reboosted, "processors", lambda: processors)
+    X, y = stream()
+    spans = itertools.pairwise(cuts)
+    return np.concatenate([models.learn_many(booster, X[a:b], y[a:b]) for a, b in spans])
+
+
+def test_second_thread_does_not_show(monkeypatch, lent):
+    """Alone, or with another thread that is stopped at the end of every batch, wherever these end:
+    the same scores and the same bytes.
+    """
+    alone, helped, whole = fresh(), fresh(), fresh()
+    scores = learn(alone, range(0, EVENTS + 1, 100), monkeypatch, 2)
+    assert lent == []
+    cuts = [0, *np.cumsum(np.tile([MANY, 700, 3, MANY + 1, 40, 1_000], 4)), EVENTS]
+
+    np.testing.assert_array_equal(learn(helped, cuts, monkeypatch, 2), scores)
+    some = len(lent)
+    np.testing.assert_array_equal(learn(whole, [0, EVENTS], monkeypatch, 2), scores)
+    assert digest(helped) == digest(alone) == digest(whole)
+    assert set(lent[:some]) == set(lent[some:]) == {0, 1, 2, 3}
+    assert min(some, len(lent) - some) > 200
+
+
+def test_what_is_saved_does_not_show(monkeypatch, lent):
+    """Arrays taken in the midst of growing are the same whoever grows, and taking them changes
+    nothing that comes later.
+    """
+    one, two = fresh(), fresh()
+    seen = {APART: 0, WAITING: 0}
+    X, y = stream()
+    for first in range(0, EVENTS, 500):
+        part = slice(first, first + 500)
+        monkeypatch.setattr(reboosted, "processors", lambda: 1)
+        models.learn_many(one, X[part], y[part])
+        monkeypatch.setattr(reboosted, "processors", lambda: 2)
+        models.learn_many(two, X[part], y[part])
+        for state in seen:
+            seen[state] += int((two.bank.pace.busy == state).sum())
+        if first % 1_000 == 0:
+            assert digest(one) == digest(two)
+    never = fresh()
+    models.learn_many(never, X, y)
+
+    assert digest(never) == digest(one) == digest(two)
+    assert sum(seen.values()) > 5
+
+
+def test_nothing_moves_between_batches(monkeypatch, lent):
+    """A batch ends with its thread: afterwards no array changes by itself."""
+    booster = fresh()
+    X, y = stream()
+    monkeypatch.setattr(reboosted, "processors", lambda: 2)
+    models.learn_many(booster, X[:3_000], y[:3_000])
+    before = booster.works[1].at.copy(), booster.bank.window.prefix.copy()
+    time.sleep(0.05)
+
+    assert len(lent) > 50
+    assert not [one for one in threading.enumerate() if one.name.startswith("kaboost-trees")]
+    np.testing.assert_array_equal(booster.works[1].at, before[0])
+    np.testing.assert_array_equal(booster.bank.window.prefix, before[1])
+
+
+def test_what_fails_in_the_second_thread_is_heard(monkeypatch):
+    """Learning does not wait for ever for a tree that nobody grows."""
+
+    def fail(*_):
+        raise MemoryError("no room for a tree")
+
+    monkeypatch.setattr(reboosted, "processors", lambda: 2)
+    monkeypatch.setattr(reboosted, "_grow", fail)
+    X, y = stream()
+    with pytest.raises(MemoryError, match="no room for a tree"):
+        models.learn_many(fresh(), X, y)
+
+
+def test_only_long_work_is_lent(monkeypatch, lent):
+    """Trees of less than a millisecond take their places as soon as they are grown."""
+    learn(fresh(apart=1e6), [0, EVENTS], monkeypatch, 2)
+
+    assert set(lent) <= {0, 1}
+
+
+def test_alarm_hastens():
+    """Trees begun before an alarm do not keep those of after it waiting."""
+    pace = fresh().bank.pace
+    pace.due[:] = 3_030, 9_000, 0, 2_000
+    pace.watch[:] = 0.1, 0.1, 0.01
+    t = 3_000
+    while pace.alarm == 0:
+        watch(pace, 3.0, t)
+        t += 1
+
+    assert 3_000 < t < 3_030
+    assert pace.due.tolist() == [3_030, t - 1 + SOON, 0, 2_000]
