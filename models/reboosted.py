@@ -17,7 +17,7 @@ from models.banks.reboosted import setup
 from models.banks.reboosted_bins import IDLE as BINNED
 from models.banks.reboosted_bins import keys, rebin
 from models.banks.reboosted_plant import hand_over
-from models.banks.reboosted_regrow import APART, GROWN, PIECE, REST, STEP, regrow
+from models.banks.reboosted_regrow import APART, GROWN, PIECE, REST, STEP, WAITING, regrow
 from models.banks.reboosted_state import Reboosted, Work, bank, fitting, works
 from models.banks.reboosted_watch import watch
 from models.banks.reboosted_widen import widened
@@ -61,7 +61,6 @@ from models.reboosted_event import (
     assess_scores,
     count_columns,
     forest_of,
-    grow_apart,
     grow_trees,
     insert,
     keep,
@@ -218,6 +217,7 @@ def _(booster: ReboostedTrees) -> None:
     pace = booster.bank.pace
     for k in np.flatnonzero(pace.busy == APART):
         _grow(booster, _desk(booster), int(k), NEVER)
+        pace.busy[k] = WAITING
     if pace.spent.flags.writeable:
         pace.spent[...] = 0.0
 
@@ -324,8 +324,8 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat, how: Any) -> int:
     plan, pace, window, bins = b.bank.plan, b.bank.pace, b.bank.window, b.bank.bins
     lags, y0, kind = b.bank.lags, b.bank.y0, int(b.bank.plan.link[()])
     forest = Forest(b.bank.plan.rates, b.bank.plan.depth, b.bank.trees, y0, lags)
-    while apart >= 0 and stop[()] == 0 and pace.busy[apart] == APART:
-        grow_apart(bank, works[apart], loss, apart, LENT_PIECE)
+    while apart >= 0 and stop[()] == 0 and works[apart].at[STEP] != GROWN:
+        regrow(bank, works[apart], loss, apart, LENT_PIECE)
     until = next_due(pace) if helped else FOREVER
     for k in range(rows.shape[0]):
         y, w, t = float(Y[k, 0]), float(weights[k]), int(pace.time[()])

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from models.banks.reboosted_regrow import APART
+from models.banks.reboosted_regrow import APART, WAITING
 from models.types import Ints
 from models.verbs import kernel
 
@@ -68,11 +68,17 @@ class Helper:
             self._thread.shutdown(cancel_futures=True)
 
     def exchange(self) -> None:
-        """Lend what has been begun, and wait for what the next event needs."""
+        """Lend what has been begun, and take back what the next event needs.
+
+        What is lent is not looked at before its thread has said that it is done: no field of it
+        tells who has it.
+        """
         pace = self._pace
-        for k in np.flatnonzero(pace.busy == APART)[np.argsort(pace.due[pace.busy == APART])]:
-            if int(k) not in self._lent or self._lent[k].done():
+        apart = np.flatnonzero(pace.busy == APART)
+        for k in map(int, apart[np.argsort(pace.due[apart], kind="stable")]):
+            if k not in self._lent:
                 self._thread = self._thread or ThreadPoolExecutor(1, "kaboost-trees")
-                self._lent[int(k)] = self._thread.submit(self._grow, int(k), self._stop)
+                self._lent[k] = self._thread.submit(self._grow, k, self._stop)
             if pace.due[k] <= pace.time + 1:
-                self._lent[int(k)].result()
+                self._lent.pop(k).result()
+                pace.busy[k] = WAITING

@@ -80,6 +80,25 @@ def test_second_thread_does_not_show(monkeypatch, lent):
     assert min(some, len(lent) - some) > 200
 
 
+def test_how_long_a_thread_takes_does_not_show(monkeypatch, lent):
+    """A second thread that begins late, or tells late that it is done, holds learning up and
+    changes nothing.
+    """
+    draws, grow = np.random.default_rng(8), reboosted._grow
+
+    def slowly(*job):
+        before, after = draws.choice([0.0, 0.0, 0.002], 2)
+        time.sleep(before)
+        grow(*job)
+        time.sleep(after)
+
+    expected = learn(fresh(), [0, EVENTS], monkeypatch, 1)
+    monkeypatch.setattr(reboosted, "_grow", slowly)
+
+    np.testing.assert_array_equal(learn(fresh(), [0, EVENTS], monkeypatch, 2), expected)
+    assert len(lent) > 200
+
+
 def test_what_is_saved_does_not_show(monkeypatch, lent):
     """Arrays taken in the midst of growing are the same whoever grows, and taking them changes
     nothing that comes later.
