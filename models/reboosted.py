@@ -39,9 +39,9 @@ from models.linear_filters import widened as widened_filters
 from models.outliers import FIRST_LABELS, cut_first, tame
 from models.progressive import Progress, progress
 from models.reboosted_apart import (
+    ALONE,
     FOREVER,
-    HERE_ALL,
-    LENT,
+    HELPED,
     LENT_PIECE,
     MANY,
     NEVER,
@@ -194,22 +194,22 @@ def _teach(booster: ReboostedTrees, events: Any, scores: Mat) -> None:
     """Learn the events: keys, labels and weights. Where there are many, another thread grows the
     trees that take long meanwhile, if there is a second processor; nothing depends on it.
     """
-    a, n, done = _desk(booster), len(scores), 0
-    if n < MANY or processors() < 2:
-        _learn(booster, events, a, scores, HERE_ALL)
-        return
-    with Helper(booster.bank.pace, partial(_grow, booster, a)) as helper:
-        while done < n:
-            helper.exchange()
-            rest = tuple(each[done:] for each in events)
-            done += _learn(booster, rest, a, scores[done:], LENT)
+    a, n, done = _desk(booster), len(scores), np.zeros((), np.int64)
+    try:
+        if n >= MANY and processors() >= 2:
+            with Helper(booster.bank.pace, partial(_grow, booster, a)) as helper:
+                while done < n and helper.exchange():
+                    _learn(booster, events, a, scores, (HELPED, done))
+    finally:  # a batch is learned to its end: who interrupts it could not tell how far it came
+        if done < n:
+            _learn(booster, events, a, scores, (ALONE, done))
 
 
 def _grow(booster: ReboostedTrees, a: Desk, k: int, stop: Ints) -> None:
     """Grow the tree of structure k that is grown apart, until it is done or `stop` () is not 0."""
     none = np.empty((0, 1))
     events = np.empty((0, int(booster.shape[0])), np.int32), none, np.empty(0)
-    _learn(booster, events, a, none, (True, k, stop))
+    _learn(booster, events, a, none, ((True, k, stop), np.zeros((), np.int64)))
 
 
 @settle.register
@@ -311,13 +311,13 @@ def _desk(booster: ReboostedTrees) -> Desk:
 
 
 @kernel
-def _learn(b: Any, events: Any, a: Any, scores: Mat, how: Any) -> int:
-    """Learn events until what is grown apart must be lent or taken back; return how many. Or, one
-    kernel being half as long to compile as two, grow tree k: `how` is whether there is another
-    thread, k or -1, and what stops the growing.
+def _learn(b: Any, events: Any, a: Any, scores: Mat, how: Any) -> None:
+    """Learn events until what is grown apart must be lent or taken back. Or, one kernel being half
+    as long to compile as two, grow tree k. `how` is whether there is another thread, k or -1, what
+    stops the growing; and how many events are learned (), which it keeps.
     """
     # States are taken apart here: in the loop, LLVM would go through their 200 arrays at each look.
-    (rows, Y, weights), (helped, apart, stop) = events, how
+    (rows, Y, weights), ((helped, apart, stop), done) = events, how
     bank, works, stack, map_, scale = b.bank, b.works, b.stack, b.calibration, b.scale
     lines = b.linear
     loss, seen, calibrated = b.loss, b.progress, b.calibrated[()] > 0
@@ -327,7 +327,7 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat, how: Any) -> int:
     while apart >= 0 and stop[()] == 0 and works[apart].at[STEP] != GROWN:
         regrow(bank, works[apart], loss, apart, LENT_PIECE)
     until = next_due(pace) if helped else FOREVER
-    for k in range(rows.shape[0]):
+    for k in range(int(done[()]), rows.shape[0]):
         y, w, t = float(Y[k, 0]), float(weights[k]), int(pace.time[()])
         score(forest, rows[k], a)
         score_lines(lines, rows[k], lags, kind, scale, a)
@@ -361,8 +361,9 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat, how: Any) -> int:
                 labels = unit_of(scale), float(scale.mean[()])
                 begun = grow_trees(bank, works, loss, labels, helped)
             if helped and (begun or t + 2 >= until):
-                return k + 1
-    return int(rows.shape[0])
+                done[()] = k + 1
+                return
+    done[()] = rows.shape[0]
 
 
 # A kernel of its own: where a verb is put into a loop, numba takes writes after it for dead code.

@@ -13,23 +13,26 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from numba import config
 
 from models.banks.reboosted_regrow import APART, WAITING
 from models.types import Ints
 from models.verbs import kernel
 
-MANY = 256  # events of a batch from which on a second thread is worth its start
+MANY = 512  # events of a batch from which on a second thread is worth its start
 LENT_PIECE = 50_000.0  # ns of work between two looks at whether to stop
 FOREVER = 1 << 62
+NUMBA: Any = config
 NEVER = np.zeros((), np.int64)  # stops nothing
-HERE_ALL, LENT = (False, -1, NEVER), (True, -1, NEVER)  # how a batch is learned: alone, or helped
+ALONE, HELPED = (False, -1, NEVER), (True, -1, NEVER)  # how a batch is learned
 
 
 def processors() -> int:
-    """Return how many processors this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return how many processors this process may use: NUMBA_NUM_THREADS bounds them, which joblib
+    sets for its workers.
+    """
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(here or 1, int(NUMBA.NUMBA_NUM_THREADS))
 
 
 @kernel
@@ -67,8 +70,9 @@ class Helper:
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
 
-    def exchange(self) -> None:
-        """Lend what has been begun, and take back what the next event needs.
+    def exchange(self) -> bool:
+        """Lend what has been begun, and take back what the next event needs; return False where
+        there is no thread to be had: then nothing is lent any more.
 
         What is lent is not looked at before its thread has said that it is done: no field of it
         tells who has it.
@@ -76,9 +80,19 @@ class Helper:
         pace = self._pace
         apart = np.flatnonzero(pace.busy == APART)
         for k in map(int, apart[np.argsort(pace.due[apart], kind="stable")]):
-            if k not in self._lent:
-                self._thread = self._thread or ThreadPoolExecutor(1, "kaboost-trees")
-                self._lent[k] = self._thread.submit(self._grow, k, self._stop)
+            if k not in self._lent and not self._lend(k):
+                for each in self._lent.values():
+                    each.result()
+                return False
             if pace.due[k] <= pace.time + 1:
                 self._lent.pop(k).result()
                 pace.busy[k] = WAITING
+        return True
+
+    def _lend(self, k: int) -> bool:
+        try:
+            self._thread = self._thread or ThreadPoolExecutor(1, "kaboost-trees")
+            self._lent[k] = self._thread.submit(self._grow, k, self._stop)
+        except RuntimeError:  # the interpreter is about to end, or the system has no thread left
+            return False
+        return True

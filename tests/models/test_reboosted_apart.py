@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -149,6 +151,64 @@ def test_what_fails_in_the_second_thread_is_heard(monkeypatch):
     X, y = stream()
     with pytest.raises(MemoryError, match="no room for a tree"):
         models.learn_many(fresh(), X, y)
+
+
+@pytest.mark.parametrize("after", [0, 3])
+def test_without_a_thread_the_batch_goes_on(monkeypatch, lent, after):
+    """At the end of the interpreter, or of what threads the system gives, nothing is lost."""
+
+    class Refusing(reboosted_apart.ThreadPoolExecutor):
+        def submit(self, grow, k, stop):
+            if len(lent) >= after:
+                raise RuntimeError("can't start new thread")
+            return super().submit(grow, k, stop)
+
+    expected = learn(fresh(), [0, EVENTS], monkeypatch, 1)
+    monkeypatch.setattr(reboosted_apart, "ThreadPoolExecutor", Refusing)
+
+    np.testing.assert_array_equal(learn(fresh(), [0, EVENTS], monkeypatch, 2), expected)
+    assert len(lent) == after
+
+
+def test_an_interrupted_batch_is_learned_to_its_end(monkeypatch, lent):
+    """Ctrl-C between two calls of the kernel leaves no half batch."""
+    expected, booster, learned = fresh(), fresh(), reboosted._learn
+    learn(expected, [0, EVENTS], monkeypatch, 1)
+    calls = []
+
+    def interrupted(*args):
+        learned(*args)
+        calls.append(None)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(reboosted, "_learn", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        learn(booster, [0, EVENTS], monkeypatch, 2)
+    monkeypatch.setattr(reboosted, "_learn", learned)
+
+    assert booster.bank.pace.time == EVENTS
+    assert digest(booster) == digest(expected)
+
+
+def test_a_thread_at_the_end_of_a_program_learns_on():
+    """Where the main thread is through, no thread can be started any more."""
+    program = (
+        "import threading, time, numpy as np, models\n"
+        "from models import reboosted\n"
+        "reboosted.processors = lambda: 2\n"
+        "from tests.models.test_reboosted_apart import fresh, stream\n"
+        "X, y = stream()\n"
+        "booster = fresh()\n"
+        "def late():\n"
+        "    threading.main_thread().join()\n"
+        "    models.learn_many(booster, X, y)\n"
+        "    print(int(booster.bank.pace.time))\n"
+        "threading.Thread(target=late).start()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert done.stdout.strip() == str(EVENTS), done.stderr
 
 
 def test_only_long_work_is_lent(monkeypatch, lent):
