@@ -393,12 +393,14 @@ def grow_trees(bank: Any, works: Any, loss: Any, labels: Any, helped: bool) -> b
             room -= spent + _go_on(bank, works[k], loss, (k, t, min(PIECE, room) - spent))
         elif room > 0.0 and (pace.busy[k] == HERE or (pace.busy[k] > HERE and t >= pace.due[k])):
             room -= _go_on(bank, works[k], loss, (k, t, min(PIECE, room)))
-    if not helped:  # after all that another thread does not do
+    pace.spent[()] += EVENT - room
+    if not helped and room >= EVENT - PIECE:  # an event that had little work else
+        room = PIECE
         for i in range(K):
             k = (t + i) % K
             if room > 0.0 and pace.busy[k] == APART:
-                room -= grow_apart(bank, works[k], loss, k, min(PIECE, room))
-    pace.spent[()] += EVENT - room
+                room -= grow_apart(bank, works[k], loss, k, room)
+        pace.spent[()] += PIECE - room
     return begun
 
 
@@ -409,8 +411,8 @@ def _go_on(bank: Any, work: Any, loss: Any, now: Any) -> float:
     """
     k, t, most = now
     due, room, pace = t >= bank.pace.due[k], float(most), bank.pace
-    while pace.busy[k] == APART and due:  # no other event may see it less than grown
-        room -= grow_apart(bank, work, loss, k, PIECE)
+    while pace.busy[k] == APART and due:  # no event sees it less than grown, or the room that took
+        pace.spent[()] += grow_apart(bank, work, loss, k, PIECE)
     if pace.busy[k] == HERE:
         room -= regrow(bank, work, loss, k, room)
     if (pace.busy[k] == HERE and work.at[STEP] == GROWN) or (pace.busy[k] == WAITING and due):

@@ -39,7 +39,9 @@ TOP, BENT, WEIGHT, SAID, Y0, UNIT = 0, 1, 4, 5, 6, 7  # in Work.scale; 2 and 3 a
 # event that is due, and the same once it is grown.
 REST, HERE, APART, WAITING = range(4)
 PIECE, EVENT = 300_000.0, 900_000.0  # ns of work on one tree, and on all trees, in one event
-APART_EVENT = PIECE / 6.0  # of it till one that is grown apart is due: costs are foretold roughly
+SURE = (
+    4.0  # times the pieces of a tree that is grown apart, before it is due: rough is what is told
+)
 FEW_ROWS = 4000  # up to which histograms are of half the size
 ENOUGH = 50  # events before the first tree
 WIDE_EVERY = 16  # of the trees look at every feature
@@ -138,7 +140,8 @@ def begin(plan: Any, pace: Any, bins: Any, work: Any, now: Any) -> float:
     typical residual: `now` is k, t, R, unit. Return the ns it took.
 
     A tree that takes long is due only when the work of an event has gone into it so often, one
-    after the other: till then it may be grown by whom and when it suits.
+    after the other: till then it may be grown by whom and when it suits. It is not due before
+    pieces between the events would have done it, all structures in turn, some times over.
     """
     at, (k, t, R, unit) = work.at, now
     m = seen(plan, pace, k, t, R)
@@ -157,10 +160,12 @@ def begin(plan: Any, pace: Any, bins: Any, work: Any, now: Any) -> float:
     cost, last = cost_of(plan, pace, k, m), t
     for other in range(pace.due.shape[0]):
         last = max(last, int(pace.due[other]))
-    pace.busy[k] = APART if cost >= plan.apart[()] else HERE
-    if pace.busy[k] == APART:
-        an_event = min(float(pace.total[()]), APART_EVENT)
-        pace.due[k] = min(last + 1 + int(cost / an_event), t + ahead(R))
+    soonest = t + 1 + int(SURE * pace.due.shape[0] * cost / PIECE)
+    pace.busy[k] = HERE
+    if cost >= plan.apart[()] and soonest <= t + ahead(R):
+        pace.busy[k], pace.soonest[k] = APART, soonest
+        due = last + 1 + int(cost / pace.total[()])
+        pace.due[k] = max(min(due, t + ahead(R)), soonest)
     return CHOICE * int(plan.features[k])
 
 

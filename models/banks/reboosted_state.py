@@ -138,7 +138,8 @@ class Pace(NamedTuple):
     cursor: Ints  # (K,) next tree of the sweep
     grown: Ints  # (K,) trees grown so far
     busy: Ints  # (K,) 0, or how a tree is being grown: models/banks/reboosted_regrow.py
-    due: Ints  # (K,) event at which a tree that is grown apart takes its place
+    due: Ints  # (K,) event from which on a tree that is grown apart takes its place
+    soonest: Ints  # (K,) the first event that could be, if the loss rose
     total: Vec  # () ns of work an event that the pace is set for
     credit: Vec  # (K,) regrown when it reaches 1
     step: Vec  # (K,) credit an event
@@ -149,7 +150,8 @@ class Pace(NamedTuple):
     losses: Mat  # (K, E) decayed loss of every leaf learner's score
     slopes: Vec  # (K,) running mean of squared slopes
     squares: Vec  # (K,) sum of them since AdaGrad's sums last took it
-    spent: Vec  # () ns of work on bins and trees that the cost model counted for the last event
+    spent: Vec  # () ns of work on bins and trees that the cost model counted for the last event, by
+    # the thread that learns; 0 once the state was saved
     filled: Vec  # () running mean of how many columns of an event are there, lags included
     gains: Mat  # (K, d) of every feature, decayed
     chosen: Ints  # (K,) features of the last tree
@@ -356,6 +358,7 @@ def _pace(setup: Setup, d: int, seed: int) -> Pace:
         grown=np.zeros(K, np.int64),
         busy=np.zeros(K, np.int64),
         due=np.zeros(K, np.int64),
+        soonest=np.zeros(K, np.int64),
         total=np.full((), setup.budget),
         credit=np.zeros(K),
         step=np.zeros(K),

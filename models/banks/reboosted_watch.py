@@ -16,7 +16,9 @@ FAST, SLOW = 0.01, 0.0005  # rates of the means that watch the loss
 # Deviations of the fast mean, part of the slow one, and events until the next time.
 DOUBT = (5.0, 0.35, 1000)
 ALARM = (6.5, 0.5, 2000)
-SOON = 100  # events after an alarm in which trees that were begun before it take their places
+SOON = (
+    100  # events after an alarm in which trees that were begun before it take their places, at best
+)
 
 
 @kernel
@@ -37,7 +39,7 @@ def watch(pace: Any, lost: float, t: int) -> bool:
         pace.alarm[()] = t
         seen[1] = seen[0]
         for k in range(pace.due.shape[0]):
-            pace.due[k] = min(int(pace.due[k]), t + SOON)
+            pace.due[k] = max(min(int(pace.due[k]), t + SOON), int(pace.soonest[k]))
     return doubt
 
 

@@ -19,7 +19,7 @@ from models.banks.reboosted_regrow import APART, WAITING
 from models.banks.reboosted_watch import SOON, watch
 from models.reboosted_apart import MANY
 
-D, EVENTS = 8, 9_000
+D, EVENTS, TURN = 8, 9_000, 6_000
 SPEC = {"bank": {"kind": "reboosted_trees", "budget": 1000}, "loss": "logistic"}
 
 
@@ -38,10 +38,11 @@ def lent(monkeypatch):
 
 
 def stream(n=EVENTS):
-    """A smooth rule under noise."""
+    """A smooth rule under a little noise, which turns round: the alarm is sounded."""
     r = np.random.default_rng(5)
     X = r.normal(size=(n, D))
-    return X, (X[:, 0] + X[:, 1] * X[:, 2] + r.normal(size=n) > 0).astype(float)
+    z = np.where(np.arange(n) < TURN, 1.0, -1.0) * (X[:, 0] + 0.2 * X[:, 1] * X[:, 2])
+    return X, (z + 0.1 * r.normal(size=n) > 0).astype(float)
 
 
 def fresh(apart=0.0):
@@ -78,6 +79,7 @@ def test_second_thread_does_not_show(monkeypatch, lent):
     some = len(lent)
     np.testing.assert_array_equal(learn(whole, [0, EVENTS], monkeypatch, 2), scores)
     assert digest(helped) == digest(alone) == digest(whole)
+    assert TURN < alone.bank.pace.alarm < TURN + 500
     assert set(lent[:some]) == set(lent[some:]) == {0, 1, 2, 3}
     assert min(some, len(lent) - some) > 200
 
@@ -221,7 +223,8 @@ def test_only_long_work_is_lent(monkeypatch, lent):
 def test_alarm_hastens():
     """Trees begun before an alarm do not keep those of after it waiting."""
     pace = fresh().bank.pace
-    pace.due[:] = 3_030, 9_000, 0, 2_000
+    pace.due[:] = 3_030, 9_000, 9_000, 2_000
+    pace.soonest[2] = 5_000
     pace.watch[:] = 0.1, 0.1, 0.01
     t = 3_000
     while pace.alarm == 0:
@@ -229,4 +232,4 @@ def test_alarm_hastens():
         t += 1
 
     assert 3_000 < t < 3_030
-    assert pace.due.tolist() == [3_030, t - 1 + SOON, 0, 2_000]
+    assert pace.due.tolist() == [3_030, t - 1 + SOON, 5_000, 2_000]

@@ -7,7 +7,7 @@ import pytest
 
 from models import Model
 from models.banks.reboosted_grow import LEAVES
-from models.banks.reboosted_regrow import WAITING
+from models.banks.reboosted_regrow import HERE
 from models.booster import learn_many
 from models.build import build
 
@@ -116,8 +116,8 @@ def test_probabilities_are_honest_where_labels_are_flipped(flipped):
 @pytest.mark.parametrize(("d", "events", "memory"), [(54, 12_000, 128), (1_900, 2_200, 200)])
 def test_no_event_has_much_work(d, events, memory):
     """Of wide events and narrow ones, with the first bins, trees and re-codings among them, none is
-    given more than about a millisecond of counted work; and no structure waits longer than for the
-    others, each of which is first in its turn.
+    given more than about a millisecond of counted work; and no tree that takes its place as soon as
+    it is grown waits longer than for the others, each of which is first in its turn.
     """
     r = np.random.default_rng(5)
     bank = {"kind": "reboosted_trees", "max_memory": memory}
@@ -131,8 +131,7 @@ def test_no_event_has_much_work(d, events, memory):
         still = [
             np.array_equal(work.at, was) for work, was in zip(booster.works, before, strict=True)
         ]
-        growing = (booster.bank.pace.busy > 0) & (booster.bank.pace.busy < WAITING)
-        waits.append((waits[-1] + 1) * (still & growing))
+        waits.append((waits[-1] + 1) * (still & (booster.bank.pace.busy == HERE)))
 
     assert booster.bank.pace.grown.min() > 0
     assert 0.5e6 < max(spent) < 1.2e6
