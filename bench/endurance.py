@@ -5,9 +5,9 @@ million, then the work of the slowest of the first 10^6 events of a stream, one 
     python -m bench.endurance --events 0 --singles 18000 --columns 1100 [--there 12] [--memory 128]
 
 The stream is synth_bin's, drawn anew for every million; with `--columns` one as wide as that, all
-columns numbers, or a few of them there and 1. Times are CPU time. A
-single reading is now and then the machine's, not the event's: two fresh models learn the same
-events, which is the same work, and an event took what both agree on.
+columns numbers, or a few of them there and 1. Times are CPU time. A single
+reading is now and then the machine's, not the event's: two fresh models learn the same events,
+which is the same work, and an event took what both agree on.
 """
 
 from __future__ import annotations

@@ -11,13 +11,13 @@ from models.banks.reboosted_regrow import (
     DONE,
     END,
     IDLE,
+    KEPT,
     REST,
     STEP,
     WIDE,
     Y0,
     raise_some,
 )
-from models.banks.reboosted_regrow import KEPT as GAINS_KEPT
 from models.banks.reboosted_state import COVER
 from models.types import Vec
 from models.verbs import kernel
@@ -78,6 +78,6 @@ def _remember(gains: Vec, work: Any) -> None:
     """After a tree that looked at all features: how much each of them gained."""
     if work.at[WIDE] > 0:
         for j in range(gains.shape[0]):
-            gains[j] *= GAINS_KEPT
+            gains[j] *= KEPT
         for c in range(work.at[COLUMNS]):
             gains[work.columns[c]] += work.won[c]

@@ -39,9 +39,7 @@ TOP, BENT, WEIGHT, SAID, Y0, UNIT = 0, 1, 4, 5, 6, 7  # in Work.scale; 2 and 3 a
 # event that is due, and the same once it is grown.
 REST, HERE, APART, WAITING = range(4)
 PIECE, EVENT = 300_000.0, 900_000.0  # ns of work on one tree, and on all trees, in one event
-SURE = (
-    4.0  # times the pieces of a tree that is grown apart, before it is due: rough is what is told
-)
+SURE = 4.0  # times over a tree that is grown apart could be, as its cost is told, before it is due
 FEW_ROWS = 4000  # up to which histograms are of half the size
 ENOUGH = 50  # events before the first tree
 WIDE_EVERY = 16  # of the trees look at every feature
