@@ -201,7 +201,7 @@ def _teach(booster: ReboostedTrees, events: Any, scores: Mat) -> None:
                 while done < n and helper.exchange():
                     _learn(booster, events, a, scores, (HELPED, done))
     finally:  # a batch is learned to its end: who interrupts it could not tell how far it came
-        if done < n:
+        if done < n or n == 0:  # nothing to learn is how a service has it compiled beforehand
             _learn(booster, events, a, scores, (ALONE, done))
 
 

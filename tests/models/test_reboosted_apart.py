@@ -233,3 +233,17 @@ def test_alarm_hastens():
 
     assert 3_000 < t < 3_030
     assert pace.due.tolist() == [3_030, t - 1 + SOON, 5_000, 2_000]
+
+
+def test_learning_nothing_runs_the_kernel(monkeypatch):
+    """A service learns no events before the first: what it waits for then is compiled there."""
+    ran = []
+    learn = reboosted._learn
+    monkeypatch.setattr(reboosted, "_learn", lambda *args: ran.append(args) or learn(*args))
+    booster = fresh()
+    X, y = stream(2)
+    scores = models.learn_many(booster, X[:0], y[:0])
+
+    assert (0, 1) == scores.shape
+    assert 1 == len(ran)
+    assert 0 == booster.progress.events
