@@ -294,6 +294,7 @@ def _(booster: ReboostedTrees, X: ArrayLike) -> Mat3:
 
 @predictions.register
 def _(booster: ReboostedTrees, scores: Mat) -> Mat:
+    scores = np.ascontiguousarray(scores)  # a class's column would be another kernel to compile
     linked = np.empty_like(scores)
     link_many(booster.loss, scores, linked)
     return linked

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.service.learning import settings_for
+from tests.specs import LINEAR
 
 ROOT = Path(__file__).parents[2]
 TASKS: dict[str, dict[str, Any]] = {
@@ -15,6 +16,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "binary": {"kind": "binary"},
     "multiclass": {"kind": "multiclass", "labels": [0, 1, 2]},
 }
+MODELS: dict[str, dict[str, Any]] = {"default": {}, "linear": LINEAR}
 # A process of its own: this one has compiled before.
 LEARN = """
 import sys
@@ -65,10 +67,11 @@ print({name for name, count in compiled().items() if count > before.get(name, 0)
 """
 
 
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("task", TASKS)
-def test_no_event_waits_for_a_compiler(tmp_path: Path, task: str) -> None:
+def test_no_event_waits_for_a_compiler(tmp_path: Path, task: str, model: str) -> None:
     """What batches of one, of two and of many events need is compiled by `warm`."""
-    settings_for("127.0.0.1:9", tmp_path, "t", task=TASKS[task])
+    settings_for("127.0.0.1:9", tmp_path, "t", task=TASKS[task], model=MODELS[model])
     command = [sys.executable, "-c", LEARN, str(tmp_path / "kaboost.json")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
