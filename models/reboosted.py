@@ -38,6 +38,7 @@ from models.linear_filters import LinearFilters, linear_filters
 from models.linear_filters import widened as widened_filters
 from models.outliers import FIRST_LABELS, cut_first, tame
 from models.progressive import Progress, progress
+from models.reboosted_ahead import look_again, look_ahead
 from models.reboosted_apart import (
     ALONE,
     FOREVER,
@@ -64,6 +65,8 @@ from models.reboosted_event import (
     grow_trees,
     insert,
     keep,
+    labels_of,
+    lay_row,
     learn_lags,
     learn_lines,
     learn_scale,
@@ -76,6 +79,7 @@ from models.reboosted_event import (
     scale,
     schedule,
     score,
+    score_leaves,
     score_lines,
     sharpness,
     unit_of,
@@ -194,7 +198,8 @@ def _teach(booster: ReboostedTrees, events: Any, scores: Mat) -> None:
     """Learn the events: keys, labels and weights. Where there are many, another thread grows the
     trees that take long meanwhile, if there is a second processor; nothing depends on it.
     """
-    a, n, done = _desk(booster), len(scores), np.zeros((), np.int64)
+    n, done = len(scores), np.zeros((), np.int64)
+    a = _desk(booster, n)
     try:
         if n >= MANY and processors() >= 2:
             with Helper(booster.bank.pace, partial(_grow, booster, a)) as helper:
@@ -307,8 +312,8 @@ def _(booster: ReboostedTrees, scores: Mat, y: ArrayLike) -> Vec:
     return found
 
 
-def _desk(booster: ReboostedTrees) -> Desk:
-    return desk(booster.bank, booster.stack, int(booster.shape[0]))
+def _desk(booster: ReboostedTrees, events: int = 1) -> Desk:
+    return desk(booster.bank, booster.stack, int(booster.shape[0]), events)
 
 
 @kernel
@@ -320,17 +325,19 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat, how: Any) -> None:
     # States are taken apart here: in the loop, LLVM would go through their 200 arrays at each look.
     (rows, Y, weights), ((helped, apart, stop), done) = events, how
     bank, works, stack, map_, scale = b.bank, b.works, b.stack, b.calibration, b.scale
-    lines = b.linear
-    loss, seen, calibrated = b.loss, b.progress, b.calibrated[()] > 0
-    plan, pace, window, bins = b.bank.plan, b.bank.pace, b.bank.window, b.bank.bins
-    lags, y0, kind = b.bank.lags, b.bank.y0, int(b.bank.plan.link[()])
-    forest = Forest(b.bank.plan.rates, b.bank.plan.depth, b.bank.trees, y0, lags)
+    lines, loss, seen, calibrated = b.linear, b.loss, b.progress, b.calibrated[()] > 0
+    plan, pace, window, bins, lags = bank.plan, bank.pace, bank.window, bank.bins, bank.lags
+    kind, forest = int(plan.link[()]), Forest(plan.rates, plan.depth, bank.trees, bank.y0, lags)
     while apart >= 0 and stop[()] == 0 and works[apart].at[STEP] != GROWN:
         regrow(bank, works[apart], loss, apart, LENT_PIECE)
     until = next_due(pace) if helped else FOREVER
+    first, last = 0, 0  # of the events whose leaves were found
     for k in range(int(done[()]), rows.shape[0]):
-        y, w, t = float(Y[k, 0]), float(weights[k]), int(pace.time[()])
-        score(forest, rows[k], a)
+        done[()] = k + 1
+        if k >= last:
+            first, last = k, look_ahead(bank, events, a, k)
+        y, w, t, leaf = float(Y[k, 0]), float(weights[k]), int(pace.time[()]), a.leaf[k - first]
+        score_leaves(forest, leaf, a)
         score_lines(lines, rows[k], lags, kind, scale, a)
         mixed = answer(kind, stack, scale, a)
         scores[k, 0] = out(kind, map_, mixed, calibrated)
@@ -341,30 +348,29 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat, how: Any) -> None:
                 observe_structures(plan.eta, loss, (y, w), seen, a)
             if kind == NUMBERS:
                 y = tame(scale, y, t, mixed)
+            last = last if y == Y[k, 0] else k + 1  # other lags follow than were reckoned with
             assess_scores(loss, y, scale, kind, a)
             if watch(pace, lost_of(loss, mixed, y, scale, kind), t):
                 unsettle(stack)
             if helped and pace.alarm[()] == t:  # trees have become due sooner
                 until = next_due(pace)
             learn_filters(stack, loss, y, (min(w, 1e6), noise_of(scale, kind), unit_of(scale)), a)
-            learn_trees(plan, pace, forest.trees, w, float(scale.curve[()]), a)
+            learn_trees(plan, pace, forest.trees, (w, float(scale.curve[()]), leaf), a)
             learn_lines(lines, loss, y, w, kind, scale, a)
             learn_stack(stack, (w, sharpness(loss, scale, kind)), a)
             if kind == LOG_ODDS:
                 calibrate(map_, mixed, 0.5 + 0.5 * y, w)
             learn_scale(scale, loss, y, kind, t, float(a.z[0]))
+            lay_row(lags, rows[k], a.x)
             insert(window, bins, a, t, y, w)
             count_columns(pace, a, t)
             learn_lags(lags, plan.lag_rates, y, kind)
-            pace.time[()] = t + 1
-            begun = False
+            pace.time[()], begun = t + 1, False
             if schedule(plan, pace, window, bins, (a.sizes, helped)):
-                labels = unit_of(scale), float(scale.mean[()])
-                begun = grow_trees(bank, works, loss, labels, helped)
+                begun = grow_trees(bank, works, loss, labels_of(scale), helped)
+                look_again(bank, a, k + 1 - first, last - first)
             if helped and (begun or t + 2 >= until):
-                done[()] = k + 1
                 return
-    done[()] = rows.shape[0]
 
 
 # A kernel of its own: where a verb is put into a loop, numba takes writes after it for dead code.
@@ -397,7 +403,7 @@ def _score(forest: Any, head: Any, rows: Any, room: Any, scores: Mat) -> None:
     lines, stack, map_, scale, kind, calibrated = head
     a = reading(forest, stack, rows.shape[1], room)
     for k in range(rows.shape[0]):
-        score(forest, rows[k], a)
+        score(forest, rows[k], (a.x, a.leaf), a)
         score_lines(lines, rows[k], forest.lags, kind, scale, a)
         scores[k, 0] = out(kind, map_, answer(kind, stack, scale, a), calibrated)
 
@@ -406,7 +412,7 @@ def _score(forest: Any, head: Any, rows: Any, room: Any, scores: Mat) -> None:
 def _prefixes(forest: Any, rows: Any, a: Any, sums: Mat3) -> None:
     N = sums.shape[1] - 1
     for r in range(rows.shape[0]):
-        score(forest, rows[r], a)
+        score(forest, rows[r], (a.x, a.leaf[0]), a)
         for k in range(a.sizes.shape[0]):
             for i in range(N + 1):
                 sums[r, i, k] = a.F[k, min(i, a.sizes[k])]

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from models.banks.reboosted_state import LANES
+from models.banks.reboosted_walk import BLOCK
 from models.linear_filters import LEARNERS, blank_row
 from models.types import PLACE, Ints, Mat, Vec
 from models.verbs import kernel
 
+WORTH, WIDE = 6, 1024  # events from which on blocks are; columns up to which they fit the cache
 LINES = LEARNERS + 1  # scores that come of no trees: the linear learners', and the last label
 
 
@@ -20,7 +22,10 @@ class Desk(NamedTuple):
     """Scratch of one event, made once a batch."""
 
     x: Any  # (2d,) or more int32 keys, missing ones largest, and again with missing ones smallest
-    leaf: Any  # (K, N) int32
+    columns: Any  # (2^i B,) int32, the same of a block of B events, column by column
+    leaf: Any  # (B, K, N) int32, of the B events of a block
+    lags: Vec  # (5,) as they will be
+    grown: Ints  # (K,) trees there were when the leaves were looked for
     F: Mat  # (K, N+1) prefixes
     said: Vec  # (N+1,) differences of one structure's prefixes, losses, slopes, curvatures
     lost: Vec
@@ -50,7 +55,7 @@ class Reading(NamedTuple):
     """What of a desk a prediction needs; the fields are a desk's."""
 
     x: Any
-    leaf: Any
+    leaf: Any  # (K, N)
     F: Mat
     total: Vec
     runs: Any
@@ -66,16 +71,19 @@ class Reading(NamedTuple):
     sizes: Ints
 
 
-def desk(bank: Any, filters: Any, d0: int) -> Desk:
-    """Return scratch for a bank over d0 features and its stack."""
+def desk(bank: Any, filters: Any, d0: int, events: int = 1) -> Desk:
+    """Return scratch for a bank over d0 features and its stack, to learn so many events."""
     d = d0 + bank.lags.size
     sizes = np.array([one.nodes.shape[0] for one in bank.trees], np.int64)
     K, N, n = len(sizes), int(sizes.max()), len(sizes) * len(bank.plan.rates) + LINES
     R, S = filters.weights.shape[1], len(filters.mix_losses)
     leaves = max(one.rows.shape[1] for one in bank.trees)  # a leaf's number is read as a feature
+    wide = 1 << (2 * d - 1).bit_length()
+    B = BLOCK if events >= WORTH and wide <= WIDE else 1
     return Desk(
-        x=np.zeros(max(2 * d, leaves), np.int32),
-        leaf=np.zeros((K, N), np.int32), F=np.zeros((K, N + 1)),
+        x=np.zeros(max(2 * d, leaves), np.int32), leaf=np.zeros((B, K, N), np.int32),
+        columns=np.zeros(wide * B if B > 1 else 0, np.int32), lags=np.zeros(bank.lags.size),
+        grown=np.zeros(K, np.int64), F=np.zeros((K, N + 1)),
         said=np.zeros(N + 1), lost=np.zeros(N + 1), steep=np.zeros(N + 1), bent=np.zeros(N + 1),
         total=np.zeros(LANES), **blank_row(d0)._asdict(),
         f=np.zeros(n), loss=np.zeros(n), slope=np.zeros(n),

@@ -128,14 +128,23 @@ def lay_row(lags: Vec, keys: Any, x: Any) -> None:
 
 
 @inlined
-def score(forest: Forest, keys: Any, a: Any) -> None:
-    """Fill a.f (n,) with the scores of all structures' leaf learners for the keys (d0,)."""
-    lay_row(forest.lags, keys, a.x)
+def score(forest: Forest, keys: Any, at: Any, a: Any) -> None:
+    """Fill a.f (n,) with the scores of all structures' leaf learners for the keys (d0,); `at` is
+    room for the row (2d,) and the leaves (K, N).
+    """
+    x, leaf = at
+    lay_row(forest.lags, keys, x)
+    for k in range(a.sizes.shape[0]):
+        walk(forest.trees[k].nodes, forest.depth[k], x, leaf[k])
+    score_leaves(forest, leaf, a)
+
+
+@inlined
+def score_leaves(forest: Forest, leaf: Any, a: Any) -> None:
+    """Fill a.f (n,) with the scores of all structures' leaf learners in the leaves (K, N)."""
     E = forest.rates.shape[0]
     for k in range(a.sizes.shape[0]):
-        trees = forest.trees[k]
-        walk(trees.nodes, forest.depth[k], a.x, a.leaf[k])
-        gather(trees.rows, a.leaf[k], float(forest.y0[k]), a.F[k], a.total)
+        gather(forest.trees[k].rows, leaf[k], float(forest.y0[k]), a.F[k], a.total)
         for e in range(E):
             a.f[k * E + e] = a.total[e]
 
@@ -272,9 +281,18 @@ def unit_of(scale: Any) -> float:
     return max(float(scale.unit[()]), 1e-12)
 
 
+@inlined
+def labels_of(scale: Any) -> tuple[float, float]:
+    """Return the typical residual of labels, and their mean."""
+    return unit_of(scale), float(scale.mean[()])
+
+
 @kernel
-def learn_trees(plan: Any, pace: Any, forest: Any, w: float, curve: float, a: Any) -> None:
-    """Move the offsets of every reached leaf, and the losses that share out the work."""
+def learn_trees(plan: Any, pace: Any, forest: Any, event: Any, a: Any) -> None:
+    """Move the offsets of every reached leaf, and the losses that share out the work; `event` is
+    its importance, the usual curvature and its leaves (K, N).
+    """
+    w, curve, leaf = event
     t, link, E = int(pace.time[()]), int(plan.link[()]), plan.rates.shape[0]
     curve = 0.25 if link == LOG_ODDS else curve
     steep = 1.0 / curve if curve > 0.0 else 0.0
@@ -292,9 +310,9 @@ def learn_trees(plan: Any, pace: Any, forest: Any, w: float, curve: float, a: An
             square = 0.25 * square / max(pace.slopes[k], 1e-300)
         pace.squares[k] += min(w, 1e6) * square
         trees = forest[k]
-        learn_leaves(trees.rows, a.leaf[k], a.move)
+        learn_leaves(trees.rows, leaf[k], a.move)
         if t % STIFF_EVERY == STIFF_EVERY - 1:
-            stiffen(trees.rows, a.leaf[k], pace.squares[k])
+            stiffen(trees.rows, leaf[k], pace.squares[k])
             pace.squares[k] = 0.0
 
 

@@ -1,17 +1,21 @@
-"""Walks down regrown trees: of one event down all trees, and of the window down one tree.
+"""Walks down regrown trees: of one event down all trees, and of many or the window down one tree.
 
 Every walk takes exactly D steps, because a leaf is its own child: no branch can be mispredicted.
-All walkers take a step before any takes the next, so that they wait for memory together.
+All walkers take a step before any takes the next, so that they wait for memory together; down one
+tree eight events go side by side, which is as many as a processor's registers hold.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from models.types import Ints, Vec
+from models.types import PLACE, Ints, Vec
 from models.verbs import kernel
 
 FLOCK = 256  # events that walk together
+BLOCK, SIDE_BY_SIDE = 32, 8  # events that walk down every tree of a bank before the next; at once
+LOW = PLACE(0xFFFF)
+FEATURE = PLACE(11)  # bits of a node under its feature's, less those of BLOCK
 
 
 @kernel
@@ -29,6 +33,39 @@ def walk(nodes: Any, D: int, x: Any, leaf: Any) -> None:
             leaf[i] = (node & 0xFFFF) + (x[(node >> 16) & 0xFFFF] > (node >> 32))
     for i in range(N):
         leaf[i] = (nodes[i, leaf[i] & 0xFFFF] >> 16) & 0xFFFF
+
+
+@kernel
+def walk_together(nodes: Ints, D: int, columns: Any, events: Any, leaf: Any) -> None:
+    """Take D > 0 steps down one tree (M,) with the keys of some events of a block; fill leaf (B,)
+    with the numbers of their leaves, and of others of the same eight.
+
+    Parameters
+    ----------
+    columns : (2^i B,) int32 keys, those of one feature for all B = 32 events together. A leaf is
+        said to cut some feature, beyond the last if need be: which one it is does not matter.
+    events : first and last of them, of the block's.
+    """
+    first, last = events
+    mask = PLACE(columns.shape[0] - BLOCK)
+    for b in range(first - first % SIDE_BY_SIDE, last, SIDE_BY_SIDE):
+        x, root = columns[b:], PLACE(0)
+        c, d, e, f, g, h, i, j = root, root, root, root, root, root, root, root
+        for _ in range(D):
+            c, d = _step(nodes, x, mask, c, PLACE(0)), _step(nodes, x, mask, d, PLACE(1))
+            e, f = _step(nodes, x, mask, e, PLACE(2)), _step(nodes, x, mask, f, PLACE(3))
+            g, h = _step(nodes, x, mask, g, PLACE(4)), _step(nodes, x, mask, h, PLACE(5))
+            i, j = _step(nodes, x, mask, i, PLACE(6)), _step(nodes, x, mask, j, PLACE(7))
+        for lane, at in enumerate((c, d, e, f, g, h, i, j)):
+            leaf[b + lane] = (nodes[at] >> 16) & 0xFFFF
+
+
+@kernel
+def _step(nodes: Ints, x: Any, mask: Any, at: Any, lane: Any) -> Any:
+    """Return the child of the node `at` that one of the walkers side by side goes to."""
+    node = nodes[at]
+    bits = PLACE(node)
+    return (bits & LOW) + PLACE(x[((bits >> FEATURE) & mask) + lane] > (node >> 32))
 
 
 @kernel

@@ -20,7 +20,7 @@ OF_THE_BANK = ("loss", "rates", "budget")
 @kernel
 def said(forest, rows, a):
     """Fill a.f and a.F with what the structure says of one event."""
-    score(forest, rows, a)
+    score(forest, rows, (a.x, a.leaf[0]), a)
 
 
 def stream(n, loss):

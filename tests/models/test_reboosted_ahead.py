@@ -1,0 +1,89 @@
+"""Leaves found for a block of events at once: nothing shows that they were."""
+
+import numpy as np
+import pytest
+
+import models
+from models.banks.reboosted_bins import keys
+from models.banks.reboosted_state import LAGS
+from models.banks.reboosted_walk import BLOCK, walk, walk_together
+from models.reboosted_desk import WIDE, WORTH, desk
+from models.reboosted_event import lay_row
+from tests.models.test_reboosted import SMALL, build, digest
+
+D = 5
+
+
+def stream(loss, n=1500, d=D, seed=3):
+    """Features of which some are missing, labels that follow those before them and now and then are
+    far from all others, and importances of which some are 0.
+    """
+    r = np.random.default_rng(seed)
+    X = r.normal(size=(n, d))
+    X[r.random((n, d)) < 0.05] = np.nan
+    z = np.nan_to_num(X[:, 0]) + np.cumsum(r.normal(size=n)) / 10.0
+    w = r.choice([0.0, 1.0, 2.0], n, p=[0.2, 0.6, 0.2])
+    if loss == "logistic":
+        return X, (z > 0).astype(float), w
+    y = np.where(r.random(n) < 0.03, 1e5 * z, z)
+    return X, abs(np.floor(y)) if loss == "poisson" else y, w
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "quantile", "poisson"])
+def test_blocks_do_not_show(loss):
+    """One by one, in batches shorter than a block or of several, the scores and the state are the
+    same to the byte: though trees take their places in mid-block, labels far from all others are
+    not learned as they came, and events without importance are not learned.
+    """
+    X, y, w = stream(loss)
+    found = []
+    for size in (1, WORTH + 1, BLOCK + 3, len(X)):
+        booster, scores = build(loss=loss), []
+        for k in range(0, len(X), size):
+            part = slice(k, k + size)
+            scores.append(models.learn_many(booster, X[part], y[part], w[part]))
+        found.append((digest(booster), np.concatenate(scores).tobytes()))
+
+    assert (booster.bank.pace.grown > 20).all()
+    assert found == [found[0]] * len(found)
+
+
+def test_many_columns_do_not_show():
+    """Where the rows of a block would not fit the cache there are no blocks; nothing shows that."""
+    d = WIDE // 2
+    X, y, w = stream("logistic", n=300, d=d)
+    whole, parts = build(SMALL, d=d), build(SMALL, d=d)
+    models.learn_many(whole, X, y, w)
+    for k in range(len(X)):
+        models.learn_many(parts, X[k : k + 1], y[k : k + 1], w[k : k + 1])
+
+    assert desk(whole.bank, whole.stack, d, len(X)).leaf.shape[0] == 1
+    assert digest(whole) == digest(parts)
+
+
+def test_walks_agree():
+    """Eight events side by side reach the leaves that each reaches alone, whichever are asked for;
+    those of other eights are left as they are.
+    """
+    X, y, w = stream("logistic")
+    booster = build()
+    models.learn_many(booster, X, y, w)
+    a, rows = desk(booster.bank, booster.stack, D, BLOCK), keys(X[:BLOCK])
+    lags, expected = np.random.default_rng(0).normal(size=LAGS), []
+    for trees, depth in zip(booster.bank.trees, booster.bank.plan.depth, strict=True):
+        leaf = np.zeros((BLOCK, len(trees.nodes)), np.int32)
+        for b in range(BLOCK):
+            lay_row(lags, rows[b], a.x)
+            a.columns.reshape(-1, BLOCK)[: 2 * (D + LAGS), b] = a.x[: 2 * (D + LAGS)]
+            walk(trees.nodes, int(depth), a.x, leaf[b])
+        expected.append(leaf)
+        for first, last in ((0, BLOCK), (0, 1), (9, 23), (BLOCK, BLOCK)):
+            found = np.full(leaf.shape, -1, np.int32)
+            for i, nodes in enumerate(trees.nodes):
+                walk_together(nodes, int(depth), a.columns, (first, last), found[:, i])
+            begin, end = first // 8 * 8, -(-last // 8) * 8
+            assert np.array_equal(found[begin:end], leaf[begin:end])
+            assert (found[:begin] == -1).all()
+            assert (found[end:] == -1).all()
+
+    assert all(len(np.unique(leaf)) > 1 for leaf in expected)
