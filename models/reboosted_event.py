@@ -272,7 +272,10 @@ def learn_scale(scale: Any, loss: Any, y: float, link: int, t: int, first: float
 @inlined
 def noise_of(scale: Any, link: int) -> float:
     """Return the variance of residuals that the filters reckon with, never 0."""
-    return 1.0 if link != NUMBERS else max(float(scale.noise[()]), 1e-12)
+    if link != NUMBERS:
+        return 1.0
+    spread = min(float(scale.spread[()]), 1.0)
+    return max(float(scale.noise[()]), 1e-12 * spread * spread, 1e-24)
 
 
 @inlined

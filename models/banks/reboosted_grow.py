@@ -33,6 +33,8 @@ CHOOSING, COUNTING, CLEARING, LOOKING = range(4)  # at[REACHED] is how far the l
 # a leaf), what its cut is.
 START, STOP, HELD, DEPTH, SUMS, BEST, LEFT, COLUMN, BIN, MISSED = range(10)
 CELL, ADD, PART, LEAF = 1.6, 0.35, 18.0, 0.4  # ns of a scanned bin, an addition, a parted row
+UNIT = 7  # in Work.scale: the size of a typical residual when the tree was begun
+LEAST_GAIN = 1e-12  # of residuals of size 1; smaller ones gain as much less
 NARROW = 256  # columns up to which a row's codes are soon at hand
 PART_FAR = 35.0  # ns of a parted row of more
 ZERO = 0.2  # ns of a cleared cell
@@ -82,8 +84,8 @@ def grow(work: Any, limits: Any, columns: int, room: float) -> Any:
 @kernel
 def _richest(work: Any) -> int:
     """Return the leaf of largest gain, or -1 where none gains or no leaf is left to give."""
-    best = -1
-    gain = 1e-12
+    best, unit = -1, float(work.scale[UNIT])
+    gain = LEAST_GAIN * min(1.0, unit * unit)
     if work.at[LEAVES] >= (work.nodes.shape[0] + 1) // 2:
         return best
     for i in range(work.at[NODES]):

@@ -18,6 +18,7 @@ from models.banks.reboosted_grow import (
     BINS,
     NARROW,
     PLACES,
+    UNIT,
     finish,
     grow,
     plant,
@@ -34,7 +35,7 @@ from models.verbs import bend, kernel, point
 # its end.
 STEP, DRAWN, ROWS, COLUMNS, FROM, DONE, WIDE, SPAN, END = *range(8), 18
 IDLE, CENTRE, RESET, DRAW, GROW, RAISE, GROWN = range(7)
-TOP, BENT, WEIGHT, SAID, Y0, UNIT = 0, 1, 4, 5, 6, 7  # in Work.scale; 2 and 3 are packed units
+TOP, BENT, WEIGHT, SAID, Y0 = 0, 1, 4, 5, 6  # in Work.scale; 2 and 3 are packed units
 # In Pace.busy: no tree, one that takes its place as soon as it is grown, one that does so at the
 # event that is due, and the same once it is grown.
 REST, HERE, APART, WAITING = range(4)
@@ -44,6 +45,7 @@ FEW_ROWS = 4000  # up to which histograms are of half the size
 ENOUGH = 50  # events before the first tree
 WIDE_EVERY = 16  # of the trees look at every feature
 KEPT, COVERED, LEAST, LUCK = 0.7, 0.95, 6, 0.1  # screening of features: see `choose_columns`
+NUMBERS = 0  # what scores are: models/banks/reboosted_state.py:Plan
 START_BOOST, START_EVENTS = 9.0, 4000.0  # more work while little is known, soon fading
 START_HASTE = 0.5  # and so many fewer of the events that a sweep takes at least
 SHORT_HASTE = 0.25  # of short windows: they are swept often, and what leaves learned is lost
@@ -256,7 +258,7 @@ def regrow(bank: Any, work: Any, loss: Any, k: int, most: float) -> float:
         elif at[STEP] == RESET:
             room -= _reset(prefix, work)
         elif at[STEP] == DRAW:
-            room -= _draw(window, prefix, work, (loss, room))
+            room -= _draw(window, prefix, work, (loss, int(plan.link[()]), room))
         elif at[STEP] == GROW:
             room, done = grow(work, limits, int(at[COLUMNS]), room)
             if done:
@@ -324,7 +326,7 @@ def _draw(window: Any, prefix: Vec, work: Any, how: Any) -> float:
     """Copy the chosen columns of one event from each of n equal stretches of the window, with slope
     and hessian of the loss at the prefix.
     """
-    at, (loss, room) = work.at, how
+    at, (loss, link, room) = work.at, how
     R, n, columns = prefix.shape[0], int(at[ROWS]), int(at[COLUMNS])
     first = int(at[DRAWN])
     cost = COPY + 0.75 * columns
@@ -339,7 +341,7 @@ def _draw(window: Any, prefix: Vec, work: Any, how: Any) -> float:
         work.weights[i] = window.weights[s]
         row = work.codes[i * columns : (i + 1) * columns]
         copy_codes(window.codes[s], work, shift, row)
-    _derive(loss, work, (first, last))
+    _derive(loss, link, work, (first, last))
     at[DRAWN] = last
     if last == n:
         pack(work, n)
@@ -350,15 +352,20 @@ def _draw(window: Any, prefix: Vec, work: Any, how: Any) -> float:
 
 
 @kernel
-def _derive(loss: Any, work: Any, span: Any) -> None:
-    """Put slope and hessian in the place of prefix and label, and note the largest of each."""
+def _derive(loss: Any, link: int, work: Any, span: Any) -> None:
+    """Put slope and hessian in the place of prefix and label, and note the largest of each.
+
+    Where scores are numbers, both are in the hessian of a typical residual: what a leaf needs at
+    least, and what is added to hessians, are numbers of events, whatever labels are measured in.
+    """
     (first, last), unit = span, float(work.scale[UNIT])
+    share = 1.0 / bend(loss, 0.0, unit, unit) if link == NUMBERS else 1.0
     slopes, bends, weights = work.slopes[first:last], work.bends[first:last], work.weights
     for i in range(last - first):
         f, y, w = float(slopes[i]), float(bends[i]), weights[first + i]
         _, g, _ = point(loss, f, y)
-        slopes[i] = w * g
-        bends[i] = w * bend(loss, f, y, unit)
+        slopes[i] = w * g * share
+        bends[i] = w * bend(loss, f, y, unit) * share
     top, most = work.scale[TOP], work.scale[BENT]
     for i in range(last - first):
         top = max(top, abs(slopes[i]))

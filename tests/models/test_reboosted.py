@@ -466,3 +466,25 @@ def test_rates_are_used():
     assert all(not one.rows[:, :, 1:5].any() for one in still.bank.trees)
     assert still.bank.lags[0] == 0.5 + 0.5 * np.sign(y[-1] - 0.5)
     assert still.bank.lags[4] == 0.0
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e4, 1e8])
+@pytest.mark.parametrize("loss", ["squared", "absolute", "quantile", "huber"])
+def test_units_of_labels_do_not_matter(loss, scale):
+    """Labels in cents or in millions are learned as well as in any unit, by trees with cuts: what a
+    leaf needs at least is a number of events.
+    """
+    r = np.random.default_rng(5)
+    X = r.random((6000, 4))
+    f = 10.0 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20.0 * (X[:, 2] - 0.5) ** 2
+    y = f + r.normal(size=len(f))
+    told = {"kind": "quantile", "q": 0.5} if loss == "quantile" else loss
+    spec, off = {"bank": {"kind": "reboosted_trees"}, "loss": told, "seed": 1}, []
+    for unit in (1.0, scale):
+        booster = models.build(spec, 4)
+        said = models.learn_many(booster, X, y * unit)[:, 0] / unit
+        off.append(float(abs(said - f)[3000:].mean()))
+
+    assert (booster.bank.pace.leaves > 4).all()
+    assert off[1] < 1.5 * off[0]
+    assert off[1] < 0.3 * abs(f - f.mean()).mean()
