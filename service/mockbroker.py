@@ -7,6 +7,7 @@ knows no transactions and no compaction, and forgets everything at its end. It i
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -14,13 +15,15 @@ from confluent_kafka import Producer
 
 from service.errors import BrokerError
 
+TIED = "--tied"  # end with standard input as well
+
 
 @contextmanager
 def running(environment: Mapping[str, str]) -> Iterator[str]:
     """Run a mock cluster beside this process; gives its address."""
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "service.mockbroker"],
-        stdin=subprocess.PIPE,
+        [sys.executable, "-P", "-m", "service.mockbroker", TIED],
+        stdin=subprocess.PIPE,  # the lifeline: closed when this process is gone
         stdout=subprocess.PIPE,
         text=True,
         env=environment,
@@ -35,15 +38,19 @@ def running(environment: Mapping[str, str]) -> Iterator[str]:
         process.terminate()
 
 
-def host() -> None:
-    """Host the cluster, say its address, and stay until whoever started this is gone."""
+def host(*, tied: bool) -> None:
+    """Host the cluster, say its address, and stay until SIGINT, SIGTERM or, tied, end of input."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
     cluster = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "mock:1", "log_level": 2})
     broker = next(iter(cluster.list_topics(timeout=10).brokers.values()))
     print(f"{broker.host}:{broker.port}", flush=True)
-    sys.stdin.read()
+    if tied:
+        sys.stdin.read()
+        return
+    while True:
+        time.sleep(1)  # not for ever: a signal just before a sleep is only heard after it
 
 
 if __name__ == "__main__":
-    host()
+    host(tied=TIED in sys.argv[1:])
