@@ -26,6 +26,8 @@ WORDS = {
     "too_short": "is empty; give at least one entry",
 }
 
+SHORT = {("features",): "auto"}  # sections that one word may stand for
+
 
 def advise(
     err: ValidationError,
@@ -86,7 +88,8 @@ def _reason(fault: ErrorDetails, path: Leaf, known: Mapping[Leaf, str], *, given
     if _is_section(fault):
         below = [leaf[-1] for leaf in known if leaf[:-1] == path]
         found = "empty" if fault["input"] is None else "one value"
-        return f"{found} where a section belongs; write below it any of {', '.join(below)}"
+        word = f"give {SHORT[path]}, or " if path in SHORT else ""
+        return f"{found} where a section belongs; {word}write below it any of {', '.join(below)}"
     reason = WORDS.get(fault["type"], fault["msg"])
     for opening in ("Value error, ", "Input ", "String ", f"{'.'.join(path)}: "):
         reason = reason.removeprefix(opening)

@@ -193,8 +193,10 @@ REFUSALS: list[tuple[dict[str, Any], list[str]]] = [
     ({"model": {"bank": "conv"}}, ["model = ", "28 x 28", "; take"]),
     ({"model": {"rule": "gb"}}, ["model = ", "models.fit", "or take sgb"]),
     ({"model": {"rule": {"kind": "sgb", "averaged": True}}}, ["model = ", "nag", "another step"]),
-    ({"kafka": "payments"}, ["kafka (file ", "one value where a section", "topic"]),
+    ({"kafka": "payments"}, ["kafka (file ", "one value where a section belongs; write", "topic"]),
     ({"kafka": None}, ["kafka (file ", "empty where a section belongs", "bootstrap_servers"]),
+    ({"features": "atuo"}, ["features (file ", "give auto, or write below it any of schema"]),
+    ({"features": None}, ["empty where a section", "give auto, or write below it any of schema"]),
     ({"task": {"kind": "multiclass"}}, ["task.labels: missing", "set KABOOST_TASK__LABELS"]),
     ({"log": {"level": "loud"}}, ["log.level = 'loud'", "'debug'"]),
 ]
