@@ -200,8 +200,7 @@ def current(follower: Follower) -> Served:
         if learner.state != "unknown":
             reason = f": {learner.reason}" if learner.reason else ""
             why.append(f"the learner is {learner.state}{reason}")
-        if follower.topic and learner.state in ("running", "restarting"):
-            topics = f"topic {follower.topic} and the one for dead letters"
-            why.append(f"it publishes once it has found {topics}, see its log")
+        if follower.awaited and learner.state in ("running", "restarting"):
+            why.append(f"it publishes once it has {follower.awaited}, see its log")
         raise NotReady("; ".join([*why, *filter(None, [follower.trouble])]))
     return served

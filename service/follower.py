@@ -9,7 +9,7 @@ from typing import NamedTuple
 from models.encoding import Table
 from models.rows import tabulate
 from service import snapshots
-from service.config import Settings
+from service.config import Kafka, Settings
 from service.events import Decoder
 from service.prediction import Door, Stamp
 from service.snapshots import Snapshot
@@ -58,7 +58,7 @@ class Follower:
         self.served: Served | None = None
         self.learner = Learner()
         self.trouble = ""  # why nothing newer is found, once that has lasted
-        self.topic = settings.kafka.topic  # without it the learner has nothing to publish
+        self.awaited = awaited(settings.kafka)
         self._versions = versions or Versions()
         self._missed = 0  # a version of another worker's that was looked for in vain
         self._looking = threading.Lock()
@@ -164,6 +164,12 @@ class Follower:
             cold_start=header["cold_start"],
             stale=learner.stopped or silent or bool(self.trouble),
         )
+
+
+def awaited(kafka: Kafka) -> str:
+    """Say what a learner must have done before it has anything to publish."""
+    topics = f"topic {kafka.topic} and the one for dead letters"
+    return f"reached the broker at {kafka.bootstrap_servers} and found {topics}"
 
 
 def empty(snapshot: Snapshot, rows: int) -> Table:

@@ -32,7 +32,7 @@ class LiveFollower(Follower):
     def __init__(self, settings: Settings, live: Live) -> None:
         super().__init__(settings)
         self._live = live
-        self.topic = ""  # what it waits for stands in the progress
+        self.awaited = ""  # what it waits for stands in the progress
         self._live_door: Door | None = None
 
     def current(self) -> Served | None:

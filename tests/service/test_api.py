@@ -145,8 +145,8 @@ def test_not_ready_before_the_first_snapshot(
 
 
 def test_not_ready_names_what_the_learner_waits_for(serve: Start) -> None:
-    """A learner that lives and has published nothing has not found its topic yet."""
-    wanted, program = serve(kafka={"topic": "payments.v7"})
+    """A learner that lives and has published nothing has not found its broker or topic yet."""
+    wanted, program = serve(kafka={"topic": "payments.v7", "bootstrap_servers": "kafka.here:9092"})
 
     def refused() -> dict[str, Any] | None:
         """A sign of life is no sign after some seconds, which a start may take."""
@@ -156,7 +156,10 @@ def test_not_ready_names_what_the_learner_waits_for(serve: Start) -> None:
 
     found = until(refused)
 
-    assert found["detail"].endswith("topic payments.v7 and the one for dead letters, see its log")
+    assert found["detail"].endswith(
+        "it publishes once it has reached the broker at kafka.here:9092 and found "
+        "topic payments.v7 and the one for dead letters, see its log"
+    )
 
 
 def test_new_snapshot_is_served(serve: Start) -> None:
