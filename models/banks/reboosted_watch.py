@@ -15,7 +15,7 @@ from models.verbs import kernel
 FAST, SLOW = 0.01, 0.0005  # rates of the means that watch the loss
 # Deviations of the fast mean, part of the slow one, and events until the next time.
 DOUBT = (5.0, 0.35, 1000)
-ALARM = (6.5, 0.5, 2000)
+ALARM = (5.5, 0.5, 2000)
 SOON = (
     100  # events after an alarm in which trees that were begun before it take their places, at best
 )

@@ -99,6 +99,25 @@ def test_what_has_turned_round_is_not_learned_anew(loss, at):
     assert np.mean(later) < 1.03 * np.mean(fresh_later)
 
 
+def test_a_new_rule_is_learned_as_soon_as_by_a_new_model():
+    """Where the rule goes over to other columns, late in the stream, the past is forgotten: 8,000
+    events later the loss is about that of a model that has seen nothing else.
+    """
+    served, fresh = [], []
+    for seed, by in ((80, 10), (81, 20), (82, 27), (83, 35), (84, 44)):
+        r, at = np.random.default_rng(seed), 20_000
+        X = r.standard_normal((at + 16_000, 54))
+        R = np.vstack([X[:at], np.roll(X[at:], by, axis=1)])
+        z = 0.8 * R[:, 0] - 0.6 * R[:, 1] + 1.2 * R[:, 2] * R[:, 3] + np.sin(2.0 * R[:, 4])
+        z += 0.9 * (abs(R[:, 5]) - 0.8) + ((R[:, 6] > 0.0) & (R[:, 7] > 0.0)) - 0.25
+        z += 0.5 * R[:, 8] * abs(R[:, 9])
+        y = ((z > 0.0) ^ (r.random(len(z)) < 0.05)).astype(float)
+        served.append(losses(X, y, 1)[at + 8_000 :].mean())
+        fresh.append(losses(X[at:], y[at:], 1)[8_000:].mean())
+
+    assert np.max(np.divide(served, fresh)) < 1.15
+
+
 @pytest.mark.parametrize("flipped", [0.05, 0.2, 0.3, 0.4])
 def test_probabilities_are_honest_where_labels_are_flipped(flipped):
     """A sharp rule under much noise: the true probabilities are two, and those served are near."""
