@@ -18,7 +18,7 @@ from models.banks.reboosted_bins import IDLE as BINNED
 from models.banks.reboosted_bins import keys, rebin
 from models.banks.reboosted_plant import hand_over
 from models.banks.reboosted_regrow import APART, GROWN, PIECE, REST, STEP, WAITING, regrow
-from models.banks.reboosted_state import Reboosted, Work, bank, fitting, works
+from models.banks.reboosted_state import LOG_ODDS, NUMBERS, Reboosted, Work, bank, fitting, works
 from models.banks.reboosted_watch import watch
 from models.banks.reboosted_widen import widened
 from models.booster import (
@@ -53,8 +53,6 @@ from models.reboosted_apart import (
 from models.reboosted_desk import LINES, Desk, desk, reading, room_for
 from models.reboosted_event import (
     LABEL_MOST,
-    LOG_ODDS,
-    NUMBERS,
     SEEN_EVERY,
     Forest,
     Scale,

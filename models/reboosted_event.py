@@ -51,6 +51,7 @@ from models.banks.reboosted_regrow import (
     set_pace,
     share_out,
 )
+from models.banks.reboosted_state import LOG_ODDS, LOGARITHMS, NUMBERS
 from models.banks.reboosted_walk import walk
 from models.calibrate import served
 from models.lanes import Lane, NewLane, Number, sweep
@@ -68,7 +69,6 @@ from models.reboosted_desk import LINES
 from models.types import LOSS_LIMIT, PLACE, Ints, Mat, Vec
 from models.verbs import bend, inlined, kernel, point
 
-NUMBERS, LOG_ODDS, LOGARITHMS = 0, 1, 2  # what scores are
 STIFF_EVERY = 4  # events between two additions to AdaGrad's sums
 SEEN_EVERY = 4  # events between two looks at every prefix and tree
 LABEL_MOST = 1e30  # a larger label counts as this

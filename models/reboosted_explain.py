@@ -28,14 +28,14 @@ from models.banks.reboosted_shap import (
     survey,
     weigh_cuts,
 )
-from models.banks.reboosted_state import Reboosted
+from models.banks.reboosted_state import NUMBERS, Reboosted
 from models.booster import score_many
 from models.explain import Explanation, explain_many, gains
 from models.linear_filters import LEARNERS, attribute, mean_power
 from models.linear_filters import base as base_lines
 from models.reboosted import ReboostedTrees, rows_of
 from models.reboosted_desk import LINES, desk
-from models.reboosted_event import NUMBERS, last_label, lay_row, look
+from models.reboosted_event import last_label, lay_row, look
 from models.types import Mat, Vec
 from models.verbs import kernel
 

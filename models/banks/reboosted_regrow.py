@@ -24,7 +24,7 @@ from models.banks.reboosted_grow import (
     plant,
 )
 from models.banks.reboosted_hist import FEW, pack
-from models.banks.reboosted_state import CODES, ahead
+from models.banks.reboosted_state import CODES, NUMBERS, ahead
 from models.banks.reboosted_walk import raise_prefix
 from models.draws import reseed, uniform
 from models.types import Vec
@@ -45,7 +45,6 @@ FEW_ROWS = 4000  # up to which histograms are of half the size
 ENOUGH = 50  # events before the first tree
 WIDE_EVERY = 16  # of the trees look at every feature
 KEPT, COVERED, LEAST, LUCK = 0.7, 0.95, 6, 0.1  # screening of features: see `choose_columns`
-NUMBERS = 0  # what scores are: models/banks/reboosted_state.py:Plan
 START_BOOST, START_EVENTS = 9.0, 4000.0  # more work while little is known, soon fading
 START_HASTE = 0.5  # and so many fewer of the events that a sweep takes at least
 SHORT_HASTE = 0.25  # of short windows: they are swept often, and what leaves learned is lost

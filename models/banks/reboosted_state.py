@@ -21,6 +21,7 @@ Keys = NDArray[np.int32]  # of floats: models/banks/reboosted_bins.py
 Rows = NDArray[np.float32]  # leaf rows are many: half the memory, twice as many in the cache
 
 LANES = 8  # float32 in a leaf row: value, four leaf learners' offsets, events, AdaGrad's root, sum
+NUMBERS, LOG_ODDS, LOGARITHMS = 0, 1, 2  # what scores are
 VALUE, COVER, ROOT, SQUARES = 0, 5, 6, 7  # places in a leaf row
 CODES = 64  # codes of a feature: up to 62 for numbers, the last one for what is missing
 MISSING = CODES - 1
