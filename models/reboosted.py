@@ -18,7 +18,16 @@ from models.banks.reboosted_bins import IDLE as BINNED
 from models.banks.reboosted_bins import keys, rebin
 from models.banks.reboosted_plant import hand_over
 from models.banks.reboosted_regrow import APART, GROWN, PIECE, REST, STEP, WAITING, regrow
-from models.banks.reboosted_state import LOG_ODDS, NUMBERS, Reboosted, Work, bank, fitting, works
+from models.banks.reboosted_state import (
+    LOG_ODDS,
+    NUMBERS,
+    Reboosted,
+    Work,
+    bank,
+    fitting,
+    forget,
+    works,
+)
 from models.banks.reboosted_watch import watch
 from models.banks.reboosted_widen import widened
 from models.booster import (
@@ -36,7 +45,7 @@ from models.booster import (
 from models.calibrate import Calibration, calibrate, calibration
 from models.linear_filters import LinearFilters, linear_filters
 from models.linear_filters import widened as widened_filters
-from models.outliers import FIRST_LABELS, cut_first, tame
+from models.outliers import FIRST_LABELS, cut_first, offset, tame
 from models.progressive import Progress, progress
 from models.reboosted_ahead import look_again, look_ahead
 from models.reboosted_apart import (
@@ -188,7 +197,10 @@ def _(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | None =
     if early:
         _teach(booster, tuple(each[:early] for each in events), scores[:early])
         _look_back(booster)
+    origin = float(booster.scale.origin)
+    Y[early:] -= origin
     _teach(booster, tuple(each[early:] for each in events), scores[early:])
+    scores[early:] += origin
     return scores
 
 
@@ -237,24 +249,29 @@ def _early(booster: ReboostedTrees, W: Vec) -> int:
 
 
 def _look_back(booster: ReboostedTrees) -> None:
-    """Where one of the first labels is far from the others, begin anew with all that heard of it;
-    the window keeps the events, their labels brought nearer.
+    """Where one of the first labels is far from the others, or all are from 0, begin anew with all
+    that heard of it; the window keeps the events, their labels brought nearer.
     """
     bank, labels = booster.bank, booster.bank.window.labels[:FIRST_LABELS]
-    if not cut_first(labels):
+    cut, origin = cut_first(labels), offset(labels)
+    if not cut and origin == 0.0:
         return
+    labels -= origin
     lines = linear_filters(int(booster.shape[0]))._replace(names=booster.linear.names)
     fresh = (*lines, *_stack(len(bank.trees) * len(bank.plan.rates)))
     for old, new in zip((*booster.linear, *booster.stack), fresh, strict=True):
         old[...] = new
     for sums in (bank.pace.losses, bank.pace.slopes, bank.pace.squares, bank.pace.watch, bank.lags):
         sums[...] = 0.0
+    for trees in bank.trees:
+        forget(trees)
     mean = float(labels.mean())
-    off = abs(labels - mean)
+    bank.y0[...], off = mean, abs(labels - mean)
+    unit = max(float(off.mean()), 1e-12)
     said = np.array([point(booster.loss, mean, float(y)) for y in labels])
-    bends = np.array([bend(booster.loss, mean, float(y), float(off.mean())) for y in labels])
+    bends = np.array([bend(booster.loss, mean, float(y), unit) for y in labels])
     typical = (mean, off.mean(), said[:, 0].mean(), ((said[:, 1] / bends) ** 2).mean(), off.mean())
-    for kept, value_ in zip(booster.scale, (*typical, bends.mean()), strict=True):
+    for kept, value_ in zip(booster.scale, (*typical, bends.mean(), origin), strict=True):
         kept[...] = value_
     for y in labels:
         bank.lags[...] += bank.plan.lag_rates * (y - bank.lags)
@@ -292,7 +309,7 @@ def _(booster: ReboostedTrees, X: ArrayLike) -> Mat3:
     K, N = len(booster.bank.trees), booster.learners
     sums = np.empty((len(rows), N + 1, K))
     _prefixes(forest_of(booster.bank), rows, a, sums)
-    return sums
+    return np.asarray(sums + booster.scale.origin)
 
 
 @predictions.register
@@ -403,7 +420,8 @@ def _score(forest: Any, head: Any, rows: Any, room: Any, scores: Mat) -> None:
     for k in range(rows.shape[0]):
         score(forest, rows[k], (a.x, a.leaf), a)
         score_lines(lines, rows[k], forest.lags, kind, scale, a)
-        scores[k, 0] = out(kind, map_, answer(kind, stack, scale, a), calibrated)
+        mixed = answer(kind, stack, scale, a)
+        scores[k, 0] = out(kind, map_, mixed, calibrated) + scale.origin[()]
 
 
 @kernel

@@ -92,6 +92,7 @@ class Scale(NamedTuple):
     noise: Vec  # () squared Newton step at what the first filter says
     unit: Vec  # () its size
     curve: Vec  # () curvature there
+    origin: Vec  # () of numbers, which are learned less it; scores are told plus it
 
 
 class Forest(NamedTuple):

@@ -294,9 +294,15 @@ def _tables(setup: Setup, one: Structure, d: int) -> int:
 
 def _trees(one: Structure) -> Trees:
     nodes = np.full((one.trees, 2 * one.leaves - 1), np.int64(2**31 - 1) << 32, np.int64)
-    rows = np.zeros((one.trees, one.leaves, LANES), np.float32)
-    rows[:, 0, ROOT] = 1.0
-    return Trees(nodes, rows)
+    made = Trees(nodes, np.empty((one.trees, one.leaves, LANES), np.float32))
+    forget(made)
+    return made
+
+
+def forget(trees: Trees) -> None:
+    """Let the leaves of trees that were never grown have learned nothing."""
+    trees.rows[...] = 0.0
+    trees.rows[:, 0, ROOT] = 1.0
 
 
 def _work(setup: Setup, one: Structure, d: int, R: int) -> Work:

@@ -1,0 +1,84 @@
+"""Labels far from 0 for their spread are learned as those about 0 are, and all that tells of a
+score tells it where the labels are.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import models
+from models.explain import explain_many
+from models.outliers import FIRST_LABELS, offset
+
+LOSSES = ("squared", "absolute", "huber", {"kind": "quantile", "q": 0.5})
+
+
+def stream(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw events of 8 numbers and labels about 0, of a deviation of 3.6."""
+    r = np.random.default_rng(3)
+    X = r.normal(size=(n, 8))
+    return X, 3.0 * X[:, 0] + 2.0 * X[:, 1] * X[:, 2] + r.normal(0.0, 0.5, n)
+
+
+def build(loss: Any) -> Any:
+    """Build the default model over 8 numbers."""
+    return models.build({"bank": "reboosted_trees", "loss": loss, "seed": 1}, 8)
+
+
+def errors(booster: Any, X: np.ndarray, y: np.ndarray, batch: int) -> np.ndarray:
+    """Return how far off every event was that was predicted before it was learned."""
+    parts = [
+        models.learn_many(booster, X[k : k + batch], y[k : k + batch])[:, 0]
+        for k in range(0, len(y), batch)
+    ]
+    return np.asarray(abs(np.concatenate(parts) - y))
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize("level", [100.0, -1e6, 1e8])
+def test_the_level_of_labels_does_not_matter(loss: Any, level: float) -> None:
+    """From the first labels on, behind which learning begins anew; the mean has an error of 2.9."""
+    X, y = stream(3000)
+    near = errors(build(loss), X, y, 50)
+    far = errors(build(loss), X, y + level, 50)
+
+    first = slice(FIRST_LABELS, 100)
+    assert far[first].mean() < 1.4 * near[first].mean()
+    assert far[100:1000].mean() < 1.15 * near[100:1000].mean()
+    assert far[1000:].mean() < 1.15 * near[1000:].mean()
+
+
+def test_batches_do_not_matter() -> None:
+    """Labels are put about 0 at the same event wherever a batch ends."""
+    X, y = stream(300)
+    told = [errors(build("squared"), X, y + 1e6, batch) for batch in (1, FIRST_LABELS, 37, 300)]
+    for other in told[1:]:
+        np.testing.assert_array_equal(told[0], other)
+
+
+def test_what_tells_of_a_score_tells_it_where_labels_are() -> None:
+    """Prefixes, predictions, explanations and progressive losses are of the labels as they came."""
+    X, y = stream(1500)
+    booster = build("squared")
+    said = models.learn_many(booster, X[:1400], y[:1400] + 1e6)[:, 0]
+    told = models.predict_many(booster, X[1400:])
+    explained = explain_many(booster, X[1400:])
+
+    assert abs(np.asarray(told).ravel() - y[1400:] - 1e6).mean() < 1.5
+    assert (abs(models.prefixes_many(booster, X[1400:]) - 1e6) < 100.0).all()
+    whole = explained.base[:, 0] + explained.contributions[:, 0].sum(axis=1)
+    np.testing.assert_allclose(whole + explained.mixing[:, 0], np.ravel(told), rtol=1e-12)
+    np.testing.assert_allclose(whole, np.ravel(told), atol=1.0)
+    lost = 0.5 * (said - y[:1400] - 1e6) ** 2
+    assert float(booster.progress.loss_sum) == pytest.approx(lost.sum(), rel=1e-6)
+
+
+def test_offset() -> None:
+    """Labels about 0, or spread as widely as they are far, stay as they are."""
+    assert offset(np.array([-1.0, 1.0, 2.0])) == 0.0
+    assert offset(np.array([9.0, 11.0])) == 0.0
+    assert offset(np.array([10.5, 12.5])) == 11.5
+    assert offset(np.array([-99.0, -101.0])) == -100.0
+    assert offset(np.zeros(20)) == 0.0
+    assert offset(np.full(20, 7.0)) == 7.0
