@@ -20,11 +20,13 @@ import numpy as np
 
 import models
 from bench import peers
+from bench.held import HELD
 from bench.streams import STREAMS, Stream
 from models.encoding import Table
 
 BINS = 15  # of the expected calibration error, over the last half
 BATCH = 2000  # as the service learns them: kafka.batch_events
+EVERY = {**STREAMS, **HELD}  # those kept back are run by name
 LARGE = 100_000  # events from which a perfect model's calibration error is next to nothing
 
 
@@ -114,7 +116,7 @@ def report(name: str, folder: Path, seeds: range, given: argparse.Namespace) -> 
     found: dict[str, list[tuple[list[float], float, float, Speed]]] = {}
     streams: dict[str, Stream] = {}
     bank = {} if given.budget is None else {"budget": given.budget}
-    for stream in STREAMS[name](folder):
+    for stream in EVERY[name](folder):
         streams[stream.name] = stream
         for seed in seeds:
             scores, speed = kaboost(stream, seed, bank)
@@ -166,7 +168,7 @@ def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default=os.environ.get("KABOOST_DATA", "data"), type=Path)
-    parser.add_argument("--streams", nargs="*", default=list(STREAMS), choices=list(STREAMS))
+    parser.add_argument("--streams", nargs="*", default=list(STREAMS), choices=list(EVERY))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--budget", type=float)
     told = "run others on the same events: all, or those with one of these words in their name"
