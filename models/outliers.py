@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from models.linear_filters import FLAT
 from models.types import Vec
 from models.verbs import kernel
 
@@ -29,7 +30,7 @@ def tame(scale: Any, y: float, t: int, said: float) -> float:
     """
     mean = float(scale.mean[()])
     off = y - mean
-    typical = max(float(scale.spread[()]), 1e-6 * abs(mean), 1e-12)
+    typical = max(float(scale.spread[()]), FLAT * abs(mean), 1e-12)
     if t < FIRST_LABELS or scale.spread[()] == 0.0 or abs(off) <= FAR * typical:
         scale.spread[()] += max(1.0 / (t + 1.0), 1e-3) * (abs(off) - scale.spread[()])
         return y
@@ -59,7 +60,9 @@ def offset(labels: Vec) -> float:
     model had to learn it as one learns a rule; else 0.
 
     Its filters and what is typical begin at 0: prices of a million, give or take three, would be
-    off by hundreds for a thousand events.
+    off by hundreds for a thousand events. Labels that are all one but for rounding have no spread
+    yet; put about 0 they would teach that none is ever off.
     """
     mean = float(labels.mean())
-    return mean if abs(mean) > OFFSET * float(abs(labels - mean).mean()) else 0.0
+    typical = float(abs(labels - mean).mean())
+    return mean if FLAT * abs(mean) < typical < abs(mean) / OFFSET else 0.0

@@ -267,9 +267,8 @@ def _look_back(booster: ReboostedTrees) -> None:
         forget(trees)
     mean = float(labels.mean())
     bank.y0[...], off = mean, abs(labels - mean)
-    unit = max(float(off.mean()), 1e-12)
     said = np.array([point(booster.loss, mean, float(y)) for y in labels])
-    bends = np.array([bend(booster.loss, mean, float(y), unit) for y in labels])
+    bends = np.array([bend(booster.loss, mean, float(y), float(off.mean())) for y in labels])
     typical = (mean, off.mean(), said[:, 0].mean(), ((said[:, 1] / bends) ** 2).mean(), off.mean())
     for kept, value_ in zip(booster.scale, (*typical, bends.mean(), origin), strict=True):
         kept[...] = value_
@@ -309,7 +308,8 @@ def _(booster: ReboostedTrees, X: ArrayLike) -> Mat3:
     K, N = len(booster.bank.trees), booster.learners
     sums = np.empty((len(rows), N + 1, K))
     _prefixes(forest_of(booster.bank), rows, a, sums)
-    return np.asarray(sums + booster.scale.origin)
+    sums += booster.scale.origin
+    return sums
 
 
 @predictions.register

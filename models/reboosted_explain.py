@@ -59,7 +59,6 @@ def linear(booster: ReboostedTrees) -> Linear:
     favour(s.mix_losses, S + 1, mix)
     weights = mix[:S] @ s.weights[:, : n + LINES] + mix[S] * average
     constant = float(mix[:S] @ s.weights[:, n + LINES])
-    origin = float(booster.scale.origin)  # what all scores are less in here
     if bank.plan.link == NUMBERS:
         mean, typical = float(booster.scale.mean), math.sqrt(float(booster.scale.noise))
         constant = constant * typical + mean * (1.0 - float(weights.sum()))
@@ -70,7 +69,8 @@ def linear(booster: ReboostedTrees) -> Linear:
         constant += LARGEST * float(weights[~kept] @ np.sign(scores[~kept]))
         weights = np.where(kept, weights, 0.0)
     weights = weights.reshape(len(bank.trees), -1)
-    return Linear(weights, lines, constant + float(weights.sum(axis=1) @ bank.y0) + origin)
+    constant += float(booster.scale.origin) + float(weights.sum(axis=1) @ bank.y0)
+    return Linear(weights, lines, constant)
 
 
 def explain_lines(booster: ReboostedTrees, X: ArrayLike) -> tuple[float, Mat]:
@@ -131,9 +131,9 @@ def export_trees(booster: ReboostedTrees) -> dict[str, Any]:
     """Return the trees of the linear part as plain values: `base` and `trees`, whose answers it
     sums up; the lines beside them are those of `explain_lines`.
 
-    Columns are those of X, then the label lags less the labels' origin, all as float32. A tree is
-    lists over its nodes, as SHAP's TreeExplainer takes them: at a cut x <= threshold goes left, and
-    so does a missing x where `missing_left` says so; a leaf has no children, -1.
+    Columns are those of X, then the label lags less `booster.scale.origin`, all as float32. A tree
+    is lists over its nodes, as SHAP's TreeExplainer takes them: at a cut x <= threshold goes left,
+    and so does a missing x where `missing_left` says so; a leaf has no children, -1.
 
     Examples
     --------
