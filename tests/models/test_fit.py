@@ -12,7 +12,7 @@ from tests.naive.modes import LINEAR, SQUARE
 from tests.naive.ogb import project, radius, table
 
 SGD = {"kind": "linear", "n": 3, "step": "sgd", "lr": 0.05}
-NETS = {"kind": "nets", "n": 3, "optimiser": "sgd", "lr": 0.1}
+NETS = {"kind": "nets", "n": 3, "optimiser": "sgd", "lr": 0.7}
 BATCH = {"kind": "ogb_batch", "bound": 0.8, "eta": 0.7}
 
 

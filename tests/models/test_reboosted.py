@@ -18,10 +18,13 @@ from models.banks.reboosted_regrow import cost_of, seen, set_pace
 from models.reboosted_desk import desk, reading, room_for
 from models.reboosted_event import LABEL_MOST, forest_of
 
+# As many as of the default: its kernels, of which each takes the compiler most of a minute.
 SMALL = [
     {"trees": 6, "leaves": 8, "depth": 4, "least_rows": 200, "least_h": 1.0, "lam": 1.0},
     {"window": 90, "trees": 4, "leaves": 5, "depth": 3, "least_rows": 40, "part": 0.5,
      "lags": False, "bins": 32, "least_h": 1.0, "lam": 1.0},
+    {"trees": 3, "leaves": 6, "depth": 3, "least_rows": 100, "least_h": 1.0, "lam": 1.0},
+    {"window": 150, "trees": 2, "leaves": 3, "depth": 2, "least_rows": 60, "least_h": 1.0},
 ]  # fmt: skip
 LARGE = [{"trees": 8, "leaves": 128, "depth": 16, "least_rows": 8000, "least_h": 1.0, "lam": 1.0}]
 LOSSES = ("squared", "logistic", "absolute", "quantile", "huber", "poisson")
@@ -332,10 +335,10 @@ def test_several_classes():
 
 def test_prefix_losses_and_edges():
     """Every structure reports the loss of every prefix and the edge of every tree."""
-    progress = learned(2000).progress
+    progress = learned(6000).progress
 
-    assert progress.prefix_losses.shape == (2, 7)
-    assert progress.edges.shape == (2, 6)
+    assert progress.prefix_losses.shape == (4, 7)
+    assert progress.edges.shape == (4, 6)
     assert progress.prefix_losses[0, 6] < progress.prefix_losses[0, 0]
     assert (progress.edges[0] > 0.0).all()
 

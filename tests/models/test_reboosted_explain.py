@@ -161,8 +161,8 @@ def test_weights_are_those_of_the_mixture():
     """
     weights, lines, _ = linear(build())
 
-    np.testing.assert_allclose(weights, np.full((2, 5), 0.75 * 0.06 + 0.25 / 13), atol=1e-15)
-    plain = 0.25 / 13
+    np.testing.assert_allclose(weights, np.full((4, 5), 0.75 * 0.03 + 0.25 / 23), atol=1e-15)
+    plain = 0.25 / 23
     np.testing.assert_allclose(lines, [0.075 + plain, 0.075 + plain, 0.15 + plain], atol=1e-15)
 
 
