@@ -15,27 +15,85 @@ from models.verbs import kernel
 FIRST_LABELS = 20  # that are looked at together; none is far before
 FAR = 30.0  # typical distances from the mean: of Gaussian labels none in 10^100 is as far
 OFFSET = 10.0  # typical distances of the first labels' mean from 0 from which on labels are offset
+SURPRISE = 5.0  # usual residuals that an answer is off where a run begins
+RUN = 8.0  # answers in turn that are off by the same tell of a new level
+REST = 50.0  # events without runs after one that came to nothing
+BAR = 64.0  # times its age that a stream is without moves which was moved to and fro
+BIAS_RATE = 2e-3  # of the usual residual: of a quantile it is not 0
+PRECISE = 1e9  # usual spreads that a level may be away, for what is left of labels less the origin
+RUNS = (
+    7  # numbers of `Scale.run`: how many answers in turn were off, by what, what is usual of both,
+)
+COUNT, LEVEL, BIAS, USUAL, MOVED, LAST, BARRED = range(
+    RUNS
+)  # when and by what the origin was moved
 FAR_EARLY = 100.0  # typical distances from the median of so few
 
 
 @kernel
 def tame(scale: Any, y: float, t: int, said: float) -> float:
-    """Return the label to learn: y, or where it is farther than FAR typical distances from the mean
-    label, what was `said` of it.
+    """Return the label to learn: y, or what was `said` of it where it is not to be learned. All are
+    less the origin.
 
     One label a million times too large would spoil lags, window and filters for thousands of
     events, and for ever what no other event tells of; cut short it would still do that. Where
-    labels go on being far, what is typical follows them, half as much again with each: a thousand
-    distances take nine events.
+    labels go on being farther than FAR typical distances from the mean label, what is typical
+    follows them, half as much again with each: a thousand distances take nine events.
+
+    Where answers are off by the same again and again, the level has changed and not the rule: the
+    origin is moved, and all that was learned stays. Meanwhile nothing is learned, but for the first
+    such label: alone it would be a rare one.
     """
-    mean = float(scale.mean[()])
-    off = y - mean
+    run, mean = scale.run, float(scale.mean[()])
+    off, early = y - mean, t < FIRST_LABELS
     typical = max(float(scale.spread[()]), FLAT * abs(mean), 1e-12)
-    if t < FIRST_LABELS or scale.spread[()] == 0.0 or abs(off) <= FAR * typical:
+    again = not early and _again(run, y - said - run[BIAS], float(scale.unit[()]), t)
+    if again and run[COUNT] >= RUN:
+        return y - _move(scale, t)
+    if not again and run[COUNT] <= 1.0:
+        run[USUAL] = scale.spread[()]
+    if early or scale.spread[()] == 0.0 or abs(off) <= FAR * typical:
+        if again:
+            return said
         scale.spread[()] += max(1.0 / (t + 1.0), 1e-3) * (abs(off) - scale.spread[()])
         return y
-    scale.spread[()] = 1.5 * typical
+    if not again:
+        scale.spread[()] = 1.5 * typical
     return said
+
+
+@kernel
+def _again(run: Vec, off: float, unit: float, t: int) -> bool:
+    """Return whether an answer that was `off`, beside what is usual, goes on with a run of such."""
+    surprise = SURPRISE * unit < abs(off) <= PRECISE * run[USUAL] and t >= run[BARRED]
+    if run[COUNT] > 1.0 and abs(off - run[LEVEL]) <= 0.5 * abs(run[LEVEL]):
+        run[LEVEL] += (off - run[LEVEL]) / run[COUNT]  # of one that was learned from, and of others
+    elif run[COUNT] == 1.0 and surprise and off * run[LEVEL] > 0.0:
+        run[LEVEL] = off
+    else:
+        if run[COUNT] > 1.0:  # it was no level: where rules change, not every other event is wasted
+            run[BARRED] = max(run[BARRED], t + REST)
+        run[COUNT], run[LEVEL] = 1.0 if surprise else 0.0, off
+        run[BIAS] += 0.0 if surprise else BIAS_RATE * off
+        return False
+    run[COUNT] += 1.0
+    return True
+
+
+@kernel
+def _move(scale: Any, t: int) -> float:
+    """Move the origin to the new level; return by how much.
+
+    Labels that go to and fro are to be told by their features, from which nothing can be learned
+    while the origin follows: who moves twice in half its life, or back, is barred for long.
+    """
+    run, up = scale.run, float(scale.run[LEVEL])
+    if t < 2.0 * run[MOVED] or abs(up + run[LAST]) < 0.5 * abs(up):
+        run[BARRED] = BAR * t
+    scale.origin[()] += up
+    scale.spread[()] = run[USUAL]
+    run[COUNT], run[MOVED], run[LAST] = 0.0, t, up
+    return up
 
 
 def cut_first(labels: Vec) -> bool:
@@ -45,9 +103,10 @@ def cut_first(labels: Vec) -> bool:
     Typical is the median distance, and where most labels are one, the mean distance of all but the
     farthest: of nineteen zeros and one number nobody can say whether it is far.
     """
-    centre = float(np.median(labels))
+    centre = float(np.sort(labels)[len(labels) // 2])  # one of them, if half are elsewhere
     off = labels - centre
-    typical = float(np.median(abs(off))) or float(np.sort(abs(off))[:-1].mean())
+    distances = np.sort(abs(off))
+    typical = float(distances[(len(labels) - 1) // 2]) or float(distances[:-1].mean())
     far = abs(off) > FAR_EARLY * typical
     if typical == 0.0 or not far.any():
         return False

@@ -197,10 +197,7 @@ def _(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | None =
     if early:
         _teach(booster, tuple(each[:early] for each in events), scores[:early])
         _look_back(booster)
-    origin = float(booster.scale.origin)
-    Y[early:] -= origin
     _teach(booster, tuple(each[early:] for each in events), scores[early:])
-    scores[early:] += origin
     return scores
 
 
@@ -270,7 +267,7 @@ def _look_back(booster: ReboostedTrees) -> None:
     said = np.array([point(booster.loss, mean, float(y)) for y in labels])
     bends = np.array([bend(booster.loss, mean, float(y), float(off.mean())) for y in labels])
     typical = (mean, off.mean(), said[:, 0].mean(), ((said[:, 1] / bends) ** 2).mean(), off.mean())
-    for kept, value_ in zip(booster.scale, (*typical, bends.mean(), origin), strict=True):
+    for kept, value_ in zip(booster.scale, (*typical, bends.mean(), origin, 0.0), strict=True):
         kept[...] = value_
     for y in labels:
         bank.lags[...] += bank.plan.lag_rates * (y - bank.lags)
@@ -350,20 +347,20 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat, how: Any) -> None:
     for k in range(int(done[()]), rows.shape[0]):
         done[()] = k + 1
         if k >= last:
-            first, last = k, look_ahead(bank, events, a, k)
-        y, w, t, leaf = float(Y[k, 0]), float(weights[k]), int(pace.time[()]), a.leaf[k - first]
+            first, last = k, look_ahead(bank, events, a, (k, scale.origin[()]))
+        w, t, leaf, up = float(weights[k]), int(pace.time[()]), a.leaf[k - first], scale.origin[()]
         score_leaves(forest, leaf, a)
         score_lines(lines, rows[k], lags, kind, scale, a)
         mixed = answer(kind, stack, scale, a)
-        scores[k, 0] = out(kind, map_, mixed, calibrated)
+        scores[k, 0] = out(kind, map_, mixed, calibrated) + up
         if w > 0.0:
             _observe(seen, loss, w, scores[k], Y[k])
             keep(window.prefix, t, a.F, pace.cursor)
+            foretold = Y[k, 0] - up
             if t % SEEN_EVERY == SEEN_EVERY - 1:
-                observe_structures(plan.eta, loss, (y, w), seen, a)
-            if kind == NUMBERS:
-                y = tame(scale, y, t, mixed)
-            last = last if y == Y[k, 0] else k + 1  # other lags follow than were reckoned with
+                observe_structures(plan.eta, loss, (foretold, w), seen, a)
+            y = tame(scale, foretold, t, mixed) if kind == NUMBERS else foretold
+            last = last if y == foretold else k + 1  # other lags follow than were reckoned with
             assess_scores(loss, y, scale, kind, a)
             if watch(pace, lost_of(loss, mixed, y, scale, kind), t):
                 unsettle(stack)

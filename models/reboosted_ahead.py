@@ -16,12 +16,13 @@ from models.verbs import kernel
 
 
 @kernel
-def look_ahead(bank: Any, events: Any, a: Any, first: int) -> int:
-    """Fill a.leaf (B, K, N) with the leaves of the events from `first` on; `events` are keys
-    (n, d0), labels (n, 1) and weights (n,). Return the number of the event after them.
+def look_ahead(bank: Any, events: Any, a: Any, start: Any) -> int:
+    """Fill a.leaf (B, K, N) with the leaves of the events from the first on; `events` are keys
+    (n, d0), labels (n, 1) and weights (n,), `start` is the first and the labels' origin. Return the
+    number of the event after them.
     """
-    keys, Y, weights = events
-    last = min(first + int(a.leaf.shape[0]), int(keys.shape[0]))
+    (keys, Y, weights), (first, origin) = events, start
+    last = min(int(first) + int(a.leaf.shape[0]), int(keys.shape[0]))
     link = int(bank.plan.link[()])
     if a.leaf.shape[0] == 1:
         lay_row(bank.lags, keys[first], a.x)
@@ -33,7 +34,7 @@ def look_ahead(bank: Any, events: Any, a: Any, first: int) -> int:
     for k in range(first, last):
         _lay_column(a, keys[k], k - first)
         if weights[k] > 0.0:
-            learn_lags(a.lags, bank.plan.lag_rates, float(Y[k, 0]), link)
+            learn_lags(a.lags, bank.plan.lag_rates, Y[k, 0] - origin, link)
     for s in range(a.sizes.shape[0]):
         nodes, depth = bank.trees[s].nodes, int(bank.plan.depth[s])
         for i in range(nodes.shape[0]):

@@ -63,7 +63,7 @@ from models.linear_filters import (
     meet,
     said,
 )
-from models.outliers import FAR
+from models.outliers import FAR, RUNS
 from models.progressive import DECAY
 from models.reboosted_desk import LINES
 from models.types import LOSS_LIMIT, PLACE, Ints, Mat, Vec
@@ -93,6 +93,7 @@ class Scale(NamedTuple):
     unit: Vec  # () its size
     curve: Vec  # () curvature there
     origin: Vec  # () of numbers, which are learned less it; scores are told plus it
+    run: Vec  # (RUNS,) of answers off by the same, and moves of the origin: see models.outliers
 
 
 class Forest(NamedTuple):
@@ -107,7 +108,7 @@ class Forest(NamedTuple):
 
 def scale() -> Scale:
     """Return what is typical before any label."""
-    return Scale(*(np.zeros(()) for _ in Scale._fields))
+    return Scale(*(np.zeros(RUNS if name == "run" else ()) for name in Scale._fields))
 
 
 def forest_of(bank: Any) -> Forest:

@@ -64,7 +64,7 @@ def test_value_stack_is_its_twin(usual):
     """
     n = 4
     r, twin, mine = np.random.default_rng(0), Stack(n), aggregate.stack(n)
-    scale = Scale(*(np.array(v) for v in (3.0, 1.0, 0.5, 0.2, usual, 1.0, 0.0)))
+    scale = Scale(*(np.array(v) for v in (3.0, 1.0, 0.5, 0.2, usual, 1.0, 0.0, np.zeros(7))))
     a = scratch(mine, n)
     for _ in range(300):
         f = 3.0 + r.normal(size=n)
@@ -79,7 +79,7 @@ def test_value_stack_is_its_twin(usual):
 @pytest.mark.parametrize("q", [0.05, 0.3, 0.95])
 def test_mirrored_quantiles_are_told_apart_alike(q):
     """What is usual of a quantile is so on both sides: q of -y is 1 - q of y."""
-    scale = Scale(*(np.array(v) for v in (0.0, 1.0, 0.4, 0.2, 0.05, 1.0, 0.0)))
+    scale = Scale(*(np.array(v) for v in (0.0, 1.0, 0.4, 0.2, 0.05, 1.0, 0.0, np.zeros(7))))
     found = sharp(Quantile(0.0, q), scale)
 
     assert found == pytest.approx(sharp(Quantile(0.0, 1.0 - q), scale))

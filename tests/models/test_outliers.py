@@ -99,8 +99,9 @@ def test_new_level_is_followed(jump: float) -> None:
     [
         ([0.0] * 19 + [5.0], None),  # nobody can say
         ([0.0] * 17 + [1.0, 2.0, 1e9], [0.0] * 17 + [1.0, 2.0, 0.0]),
-        ([*range(19), 1e30], [*range(19), 9.5]),
-        ([-1e30, *range(18), 1e9], [8.5, *range(18), 8.5]),
+        ([*range(19), 1e30], [*range(19), 10.0]),
+        ([-1e30, *range(18), 1e9], [9.0, *range(18), 9.0]),
+        ([*range(10), *range(10**6, 10**6 + 10)], [1e6] * 10 + [*range(10**6, 10**6 + 10)]),
         ([2.0**k for k in range(7)] + [0.0] * 13, None),
         ([7.0] * 20, None),
     ],

@@ -1,0 +1,159 @@
+"""A level that changes is taken off the labels: all that was learned stays."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import models
+from models.outliers import BAR, BARRED, COUNT, RUN, RUNS, USUAL, tame
+from models.reboosted_event import Scale
+from tests.models.test_reboosted import digest
+from tests.models.test_reboosted_origin import LOSSES, build, errors, stream
+
+SETTLED = 20  # events after a change of level
+
+
+def changed(y: np.ndarray, *changes: tuple[int, float]) -> np.ndarray:
+    """Add to the labels from each place on."""
+    up = y.copy()
+    for at, by in changes:
+        up[at:] += by
+    return up
+
+
+def scale(**known: float) -> Scale:
+    """Say what is typical of labels about 0 whose answers are off by 1, after 100 events."""
+    made = Scale(*(np.zeros(RUNS if name == "run" else ()) for name in Scale._fields))
+    for name, number in ({"spread": 2.0, "unit": 1.0} | known).items():
+        getattr(made, name)[...] = number
+    made.run[...] = 0.0
+    made.run[USUAL] = 2.0
+    return made
+
+
+def learned(made: Scale, labels: Any, said: float = 0.0, t: int = 100) -> list[float]:
+    """Return what is to be learned of labels, one after another."""
+    return [tame(made, y - float(made.origin), t + k, said) for k, y in enumerate(labels)]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize(
+    ("at", "by"), [(20, 1e6), (60, -1e3), (1000, 8.0), (6000, -8.0), (6000, 1e5)]
+)
+def test_a_new_level_costs_some_events(loss: Any, at: int, by: float) -> None:
+    """However far, however late: answers are then as good as if it had not changed."""
+    X, y = stream(at + 1500)
+    same = errors(build(loss), X, y, 500)[at + SETTLED :]
+    after = errors(build(loss), X, changed(y, (at, by)), 500)[at + SETTLED :]
+
+    assert after[:480].mean() < 1.15 * same[:480].mean()
+    assert after[480:].mean() < 1.15 * same[480:].mean()
+
+
+def test_batches_do_not_matter() -> None:
+    """The origin is moved at the same event wherever a batch ends, and what is said is the same."""
+    X, y = stream(600)
+    y = changed(y, (100, 300.0), (400, 30.0))
+    found = []
+    for batch in (1, 7, 43, 600):
+        booster = build("squared")
+        said = errors(booster, X, y, batch)
+        found.append((digest(booster), said.tobytes()))
+
+    assert float(booster.scale.origin) == pytest.approx(330.0, abs=5.0)
+    assert found == [found[0]] * len(found)
+
+
+def test_a_checkpoint_in_mid_run_goes_on() -> None:
+    """What is known of a run that has not come to its end is part of the state."""
+    X, y = stream(400)
+    y = changed(y, (200, 100.0))
+    whole = build("squared")
+    models.learn_many(whole, X, y)
+    part = build("squared")
+    models.learn_many(part, X[:204], y[:204])
+    assert 1.0 < part.scale.run[COUNT] < RUN
+    arrays = {name: array.copy() for name, array in models.to_arrays(part).items()}
+    again = models.from_arrays({"bank": "reboosted_trees", "loss": "squared", "seed": 1}, arrays)
+    models.learn_many(again, X[204:], y[204:])
+
+    assert digest(again) == digest(whole)
+
+
+def test_to_and_fro_is_left_to_the_features() -> None:
+    """Who comes back is followed once, and then the trees learn what tells the levels apart."""
+    X, y = stream(8000)
+    X[:, 7] = np.arange(8000) // 200 % 2
+    there = y + 100.0 * X[:, 7]
+    booster = build("squared")
+    off = errors(booster, X, there, 500)
+
+    assert booster.scale.run[BARRED] > 8000
+    assert abs(float(booster.scale.origin)) < 5.0
+    assert off[6000:].mean() < 1.8 * errors(build("squared"), X, y, 500)[6000:].mean()
+
+
+def test_one_rare_label_is_learned() -> None:
+    """Alone it says nothing of a level; the labels of rare events must not be lost."""
+    made = scale()
+
+    assert learned(made, [0.5, 30.0, 0.5, -30.0, 30.0, 0.1]) == [0.5, 30.0, 0.5, -30.0, 30.0, 0.1]
+    assert made.origin == 0.0
+
+
+def test_the_next_are_kept_back_until_the_level_is_sure() -> None:
+    """From the second on what was said is learned, and at last the label less the level."""
+    made = scale()
+    labels = [30.0, 31.0, 29.0, 31.0, 29.0, 31.0, 29.0, 30.0]
+    assert len(labels) == RUN
+
+    assert learned(made, labels) == [30.0, *[0.0] * 6, 0.0]
+    assert made.origin == 30.0
+    assert made.spread == pytest.approx(2.0)
+
+
+def test_labels_that_are_off_by_different_numbers_are_no_level() -> None:
+    """A rule that changes is learned: of such labels one in fifty events is kept back at most."""
+    made = scale()
+    labels = [30.0, 31.0, 9.0, 30.0, 31.0, 29.0, 30.0, 31.0, 29.0, 30.0, 31.0]
+
+    assert learned(made, labels) == [30.0, 0.0, *labels[2:]]
+    assert made.origin == 0.0
+
+
+def test_usual_residuals_are_no_part_of_a_level() -> None:
+    """Of a quantile of 0.9 answers are usually off to one side."""
+    made = scale()
+    learned(made, np.full(5000, -1.5))
+    learned(made, np.full(8, 98.5), t=5100)
+
+    assert float(made.origin) == pytest.approx(100.0, abs=0.1)
+
+
+def test_moves_bar_further_ones() -> None:
+    """The first is free; a second within half the life of the stream, or back, is the last for
+    long.
+    """
+    made = scale()
+    learned(made, [30.0] * 8)
+    assert made.run[BARRED] == 0.0
+    learned(made, [60.0] * 8, t=150)
+    assert made.run[BARRED] == BAR * 157
+    learned(made, [90.0] * 20, t=200)
+    assert made.origin == 60.0
+
+    back = scale()
+    learned(back, [30.0] * 8)
+    learned(back, [0.0] * 8, t=1000)
+    assert back.run[BARRED] == BAR * 1007
+    assert back.origin == 0.0
+
+
+def test_a_level_that_leaves_no_digits_is_none() -> None:
+    """Labels less 10^30 would be multiples of 10^14: such ones are cut, as single ones are."""
+    made = scale()
+
+    assert learned(made, [1e30] * 12) == [0.0] * 12
+    assert made.origin == 0.0
+    assert made.spread > 100.0
