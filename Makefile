@@ -15,6 +15,8 @@ ARITHMETIC := tests/models tests/contracts
 PLAIN := $(patsubst %,tests/models/test_%.py,averaged ogb oza adaboost_ol gentle one_vs_rest adwin bbm fit latent \
 		conv hoeffding sgb_residual trees) \
 	tests/e2e/test_systems.py
+# With the contracts, so that both processes of arithmetic end at about one time.
+LATE := $(patsubst %,tests/models/test_%.py,losses reference_ogb)
 
 .PHONY: setup demo test check lint types image bench dashboards java tools lock
 
@@ -29,10 +31,10 @@ demo: setup
 # Three processes, for two cores: the arithmetic compiles while the service waits for brokers. It gives
 # way to the service, whose learners give way to others themselves.
 test: java tools setup
-	@nice -n 19 $(BIN)/python -m pytest models tests/models $(PLAIN:%=--ignore=%) \
+	@nice -n 19 $(BIN)/python -m pytest models tests/models $(PLAIN:%=--ignore=%) $(LATE:%=--ignore=%) \
 		>$(VENV)/arithmetic.log 2>&1 & beside=$$!; \
 	{ NUMBA_DISABLE_JIT=1 nice -n 19 $(BIN)/python -m pytest $(PLAIN) && \
-		nice -n 19 $(BIN)/python -m pytest tests/contracts; } \
+		nice -n 19 $(BIN)/python -m pytest tests/contracts $(LATE); } \
 		>$(VENV)/contracts.log 2>&1 & third=$$!; \
 	$(BIN)/python -m pytest tests $(ARITHMETIC:%=--ignore=%) $(PLAIN:%=--ignore=%); \
 	code=$$?; \
