@@ -1,0 +1,92 @@
+"""How soon the default model is back where it was after an abrupt drift, early and late.
+
+Of every drift: the loss of the 2,000 events before it; as shares of that the loss of 500 events, 0,
+500, 1,500 and 3,000 events after it; and from 1,500 on the share of the loss of a model that begins
+at the drift. Log-loss of classes, of which a tenth or none is flipped; absolute error of numbers,
+with noise of .5 or none.
+
+    python -m bench.recovery --seeds 5
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import numpy as np
+
+import models
+
+D = 12
+AFTER = 3_500  # events
+SINCE, WINDOW = (0, 500, 1_500, 3_000), 500
+DRIFTS = ("none", "turned", "lifted", "tenfold", "columns")
+
+
+def rule(X: np.ndarray) -> np.ndarray:
+    """Return what labels follow, of deviation 2.3."""
+    return np.asarray(1.5 * X[:, 0] + X[:, 1] * X[:, 2] + np.sin(3.0 * X[:, 3]))
+
+
+def drawn(drift: str, at: int, noise: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw events (n, D) and numbers (n,) whose rule is another from event `at` on."""
+    r = np.random.default_rng(seed)
+    X = r.standard_normal((at + AFTER, D))
+    z, new = rule(X), slice(at, None)
+    if drift == "columns":
+        z[new] = rule(np.roll(X[new], 4, axis=1))
+    z += noise * r.standard_normal(len(z))
+    if drift == "turned":
+        z[new] *= -1.0
+    if drift == "lifted":
+        z[new] += 10.0
+    if drift == "tenfold":
+        z[new] *= 10.0
+    return X, z
+
+
+def losses(X: np.ndarray, y: np.ndarray, classes: bool, seed: int) -> np.ndarray:
+    """Return the loss of every event, predicted before it was learned."""
+    spec = {"bank": "reboosted_trees", "loss": "logistic" if classes else "squared", "seed": seed}
+    s = models.learn_many(models.build(spec, D), X, y)[:, 0]
+    return np.logaddexp(0.0, np.where(y > 0.0, -s, s)) if classes else abs(s - y)
+
+
+def shares(drift: str, at: int, noise: float, classes: bool, seed: int) -> list[float]:
+    """Return the loss before, its shares since, and the share of a new model's."""
+    X, y = drawn(drift, at, 0.0 if classes else noise, seed)
+    if classes:
+        y = ((y > 0.0) ^ (np.random.default_rng(1_000 + seed).random(len(y)) < noise)) * 1.0
+    lost, new = losses(X, y, classes, seed), losses(X[at:], y[at:], classes, seed)
+    before, units = lost[at - 2_000 : at].mean(), 10.0 if drift == "tenfold" else 1.0
+    windows = [lost[at + k : at + k + WINDOW].mean() / units for k in SINCE]
+    fresh = new[SINCE[2] : SINCE[2] + WINDOW].mean() / units
+    return [before, *(each / before for each in windows), windows[2] / fresh]
+
+
+def main() -> None:
+    """Print a row of means over the seeds for every drift, task, noise and time."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--at", type=int, nargs="+", default=[4_000, 20_000, 100_000])
+    told = parser.parse_args()
+    print("| drift | labels | at | before | 0 | 500 | 1,500 | 3,000 | of a new model's |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for classes, noise in ((True, 0.1), (True, 0.0), (False, 0.5), (False, 0.0)):
+        for drift in DRIFTS[: 2 if classes else 4] + DRIFTS[4:]:
+            for at in told.at:
+                row = cells(drift, at, noise, classes, told.seeds)
+                kind = "classes" if classes else "numbers"
+                print(f"| {drift} | {kind}, {noise:g} | {at:,} | {' | '.join(row)} |")
+                sys.stdout.flush()
+
+
+def cells(drift: str, at: int, noise: float, classes: bool, seeds: int) -> list[Any]:
+    """Return the row's means as text."""
+    found = np.mean([shares(drift, at, noise, classes, seed) for seed in range(seeds)], axis=0)
+    return [f"{found[0]:.3f}", *(f"{each:.2f}" for each in found[1:])]
+
+
+if __name__ == "__main__":
+    main()
