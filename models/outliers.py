@@ -21,13 +21,11 @@ REST = 50.0  # events without runs after one that came to nothing
 BAR = 64.0  # times its age that a stream is without moves which was moved to and fro
 BIAS_RATE = 2e-3  # of the usual residual: of a quantile it is not 0
 PRECISE = 1e9  # usual spreads that a level may be away, for what is left of labels less the origin
-RUNS = (
-    7  # numbers of `Scale.run`: how many answers in turn were off, by what, what is usual of both,
-)
-COUNT, LEVEL, BIAS, USUAL, MOVED, LAST, BARRED = range(
-    RUNS
-)  # when and by what the origin was moved
 FAR_EARLY = 100.0  # typical distances from the median of so few
+# What `Scale.run` knows: how many answers in turn were off, and by what; what a residual and a
+# label's distance are otherwise; when and by what the origin was last moved; until when it is not.
+COUNT, LEVEL, BIAS, USUAL, MOVED, LAST, BARRED = range(7)
+RUNS = 7
 
 
 @kernel

@@ -114,7 +114,7 @@ def test_the_next_are_kept_back_until_the_level_is_sure() -> None:
 
 
 def test_labels_that_are_off_by_different_numbers_are_no_level() -> None:
-    """A rule that changes is learned: of such labels one in fifty events is kept back at most."""
+    """A rule that changes is learned: a run that ends so is the last for fifty events."""
     made = scale()
     labels = [30.0, 31.0, 9.0, 30.0, 31.0, 29.0, 30.0, 31.0, 29.0, 30.0, 31.0]
 
