@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from models.linear_filters import FLAT
 from models.types import Vec
 from models.verbs import kernel
 
+ROUNDED = 1e-9  # of the mean: labels that are nearer to each other may differ by rounding alone
 FIRST_LABELS = 20  # that are looked at together; none is far before
 FAR = 30.0  # typical distances from the mean: of Gaussian labels none in 10^100 is as far
 OFFSET = 10.0  # typical distances of the first labels' mean from 0 from which on labels are offset
@@ -44,7 +44,7 @@ def tame(scale: Any, y: float, t: int, said: float) -> float:
     """
     run, mean = scale.run, float(scale.mean[()])
     off, early = y - mean, t < FIRST_LABELS
-    typical = max(float(scale.spread[()]), FLAT * abs(mean), 1e-12)
+    typical = max(float(scale.spread[()]), ROUNDED * abs(mean), 1e-12)
     again = not early and _again(run, y - said - run[BIAS], float(scale.unit[()]), t)
     if again and run[COUNT] >= RUN:
         return y - _move(scale, t)
@@ -122,4 +122,4 @@ def offset(labels: Vec) -> float:
     """
     mean = float(labels.mean())
     typical = float(abs(labels - mean).mean())
-    return mean if FLAT * abs(mean) < typical < abs(mean) / OFFSET else 0.0
+    return mean if ROUNDED * abs(mean) < typical < abs(mean) / OFFSET else 0.0
