@@ -68,7 +68,7 @@ def test_after_a_crash_the_state_is_that_of_an_uninterrupted_run(
     run = settings.checkpoints.directory / "run-0001"
     with learning(settings) as running:
         send(topic, events(stream[:200]))
-        until(lambda: saved(settings) == {0: 200})
+        until(lambda: committed(settings) == 200)  # the file has its name earlier
         run.rename(run.with_name("aside"))
         run.touch()  # a file where the folder was: as full a disk as root can have
         send(topic, events(stream[200:400]))
