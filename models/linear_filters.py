@@ -33,6 +33,7 @@ FARTHEST = 10.0  # deviations from its mean that count, in a score
 OUTLYING, SETTLED = 30.0, 100.0  # deviations that move the running means, after so many values
 LEAST = 1e-300  # so that nothing is divided by 0
 FRESHEST = 1e100  # from which on sums that fade are written in a larger unit
+STRIKING, NEW = 5.0, 1.0 / 64.0  # deviations, and variance of what it adds, that tell it is new
 FLAT = 1e-6  # a deviation smaller than this share of the mean is rounding
 
 
@@ -215,6 +216,25 @@ def said(filters: LinearFilters, row: Row) -> tuple[float, float]:
         slow -= filters.weights[0, row.places[i]]
         bold -= filters.weights[1, row.places[i]]
     return slow, bold
+
+
+@kernel
+def has_news(filters: LinearFilters, row: Row) -> bool:
+    """Return whether little is known of an input: a name met some sixty times at most, or never; a
+    column that was missing, or one and the same number, until then.
+    """
+    d, variance, i = PLACE(row.values.shape[0]), filters.spread[0], 0
+    for n in range(row.active[0]):
+        j, x = row.places[n], float(row.inputs[n])
+        if j != d + d and (j >= d or abs(x) >= STRIKING) and variance[j] * x * x > NEW:
+            return True
+    while row.runs[i] < d:
+        for j in range(row.runs[i], row.runs[i + 1]):
+            first = filters.names[j] > 0.0 and row.values[j] < 0.0
+            if first and _is_known(filters, _own(filters, j, 0.0)):  # others have come again
+                return True
+        i += 2
+    return bool(row.active[2] > 0)
 
 
 @kernel

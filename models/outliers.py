@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from models.linear_filters import has_news
 from models.types import Vec
 from models.verbs import kernel
 
@@ -29,9 +30,9 @@ RUNS = 7
 
 
 @kernel
-def tame(scale: Any, y: float, t: int, said: float) -> float:
+def tame(scale: Any, y: float, t: int, said: float, lines: Any, row: Any) -> float:
     """Return the label to learn: y, or what was `said` of it where it is not to be learned. All are
-    less the origin.
+    less the origin. `has_news` tells what is new of its features.
 
     One label a million times too large would spoil lags, window and filters for thousands of
     events, and for ever what no other event tells of; cut short it would still do that. Where
@@ -45,7 +46,7 @@ def tame(scale: Any, y: float, t: int, said: float) -> float:
     run, mean = scale.run, float(scale.mean[()])
     off, early = y - mean, t < FIRST_LABELS
     typical = max(float(scale.spread[()]), ROUNDED * abs(mean), 1e-12)
-    again = not early and _again(run, y - said - run[BIAS], float(scale.unit[()]), t)
+    again = not early and _again(run, y - said - run[BIAS], (float(scale.unit[()]), t, lines, row))
     if again and run[COUNT] >= RUN:
         return y - _move(scale, t)
     if not again and run[COUNT] <= 1.0:
@@ -61,8 +62,12 @@ def tame(scale: Any, y: float, t: int, said: float) -> float:
 
 
 @kernel
-def _again(run: Vec, off: float, unit: float, t: int) -> bool:
+def _again(run: Vec, off: float, known: Any) -> bool:
     """Return whether an answer that was `off`, beside what is usual, goes on with a run of such."""
+    unit, t, lines, row = known
+    if (run[COUNT] > 0.0 or abs(off) > SURPRISE * unit) and has_news(lines, row):
+        run[COUNT] = run[COUNT] if run[COUNT] > 1.0 else 0.0
+        return False
     surprise = SURPRISE * unit < abs(off) <= PRECISE * run[USUAL] and t >= run[BARRED]
     if run[COUNT] > 1.0 and abs(off - run[LEVEL]) <= 0.5 * abs(run[LEVEL]):
         run[LEVEL] += (off - run[LEVEL]) / run[COUNT]  # of one that was learned from, and of others

@@ -359,7 +359,7 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat, how: Any) -> None:
             foretold = Y[k, 0] - up
             if t % SEEN_EVERY == SEEN_EVERY - 1:
                 observe_structures(plan.eta, loss, (foretold, w), seen, a)
-            y = tame(scale, foretold, t, mixed) if kind == NUMBERS else foretold
+            y = tame(scale, foretold, t, mixed, lines, a) if kind == NUMBERS else foretold
             last = last if y == foretold else k + 1  # other lags follow than were reckoned with
             assess_scores(loss, y, scale, kind, a)
             if watch(pace, lost_of(loss, mixed, y, scale, kind), t):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import models
+from models.linear_filters import blank_row, linear_filters
 from models.outliers import BAR, BARRED, COUNT, RUN, RUNS, USUAL, tame
 from models.reboosted_event import Scale
 from tests.models.test_reboosted import digest
@@ -34,7 +35,9 @@ def scale(**known: float) -> Scale:
 
 def learned(made: Scale, labels: Any, said: float = 0.0, t: int = 100) -> list[float]:
     """Return what is to be learned of labels, one after another."""
-    return [tame(made, y - float(made.origin), t + k, said) for k, y in enumerate(labels)]
+    lines, row = linear_filters(1), blank_row(1)
+    row.runs[:] = 1  # nothing is there
+    return [tame(made, y - made.origin[()], t + k, said, lines, row) for k, y in enumerate(labels)]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
@@ -82,16 +85,44 @@ def test_a_checkpoint_in_mid_run_goes_on() -> None:
 
 
 def test_to_and_fro_is_left_to_the_features() -> None:
-    """Who comes back is followed once, and then the trees learn what tells the levels apart."""
+    """The origin stays where a feature tells the levels apart, and lines and trees learn it."""
     X, y = stream(8000)
     X[:, 7] = np.arange(8000) // 200 % 2
     there = y + 100.0 * X[:, 7]
     booster = build("squared")
     off = errors(booster, X, there, 500)
 
-    assert booster.scale.run[BARRED] > 8000
-    assert abs(float(booster.scale.origin)) < 5.0
-    assert off[6000:].mean() < 1.8 * errors(build("squared"), X, y, 500)[6000:].mean()
+    assert booster.scale.origin == 0.0
+    assert off[6000:].mean() < 1.5 * errors(build("squared"), X, y, 500)[6000:].mean()
+
+
+@pytest.mark.parametrize("kind", ["category", "number", "missing"])
+def test_a_level_that_comes_with_a_new_value_is_told_by_it(kind: str) -> None:
+    """A history sorted by shop, then all shops mixed: the origin stays, the first shop's labels in
+    the window go on being right.
+    """
+    r = np.random.default_rng(5)
+    shop = np.where(np.arange(2500) < 1600, np.arange(2500) // 800, r.integers(0, 2, 2500))
+    X = r.normal(size=2500)
+    y = 200.0 * shop + 2.0 * X + r.normal(0.0, 0.5, 2500)
+    written = {"category": ["a", "b"], "number": [3, 4], "missing": [None, 1]}[kind]
+    rows = [{"x": float(x), "shop": written[k]} for x, k in zip(X, shop, strict=True)]
+    columns = {"x": "number", "shop": "category" if kind == "category" else "number"}
+    model = models.Model("regression", features=columns)
+    off = abs(np.asarray(model.learn_many(rows, y)) - y)
+
+    assert model.booster.scale.origin == 0.0
+    assert off[1600:].mean() < 3.0
+
+
+def test_names_that_come_but_once_tell_nothing() -> None:
+    """Every event has a new one: a level is told by none of them."""
+    X, y = stream(600)
+    rows = [{"x": float(x[0]), "id": f"n{k}"} for k, x in enumerate(X)]
+    model = models.Model("regression", features={"x": "number", "id": "category"})
+    model.learn_many(rows, changed(y, (500, 100.0)))
+
+    assert model.booster.scale.origin == pytest.approx(100.0, abs=10.0)
 
 
 def test_one_rare_label_is_learned() -> None:
