@@ -76,13 +76,15 @@ class Follower:
     def current(self) -> Served | None:
         """Give what to answer from: no older than what another worker has answered from.
 
-        Each worker looks by itself; a caller of two would see the version step back.
+        Each worker looks by itself: a caller of two would see the version step back, or one of
+        them, begun a moment ago, say that there is none.
         """
         served, newest = self.served, self._versions.newest
-        if served and newest > max(served.snapshot.version, self._missed):
+        above = served.snapshot.version if served else 0
+        if newest > max(above, self._missed):
             self._attempt()
-            served = self.served or served
-            if newest > served.snapshot.version:
+            served = self.served
+            if served is None or newest > served.snapshot.version:
                 self._missed = newest
         return served
 

@@ -328,6 +328,21 @@ def test_versions_only_grow_whichever_worker_answers(tmp_path: Path) -> None:
     assert told[-1] - told[0] > 20
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_worker_that_comes_back_has_an_answer_at_once(tmp_path: Path, workers: int) -> None:
+    """A caller who was answered is not told, by a worker begun anew, that there is no snapshot."""
+    wanted = settings(tmp_path, api={"workers": workers})
+    publish(wanted, taught(wanted))
+    with running("api", wanted) as program:
+        program.ready()
+        until(lambda: len(program.events("snapshot served")) == workers)
+        program.child("api-0").kill()
+        until(lambda: program.events("process restarting", role="api-0"))
+        while len(program.events("snapshot served")) == workers:
+            program.reconnect()
+            assert 1 == program.predict()["model"]["version"]
+
+
 @contextmanager
 def publishing(wanted: Settings, model: Model) -> Iterator[None]:
     """Publish a snapshot every 20 ms."""
