@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -209,6 +210,13 @@ def _kind(name: Any, value: Any, place: str) -> str:
             f"features.{name}{place}: {shown(value)} has no kind; pass a number, true, false or "
             "a text"
         )
+    if kind == "category" and is_moment(str(value)):
+        warnings.warn(
+            f"features.{name}{place}: {shown(value)} looks like a date and is read as a category; "
+            f'for hour, weekday and month begin anew with features={{"{name}": "datetime", '
+            '"*": "auto"}',
+            stacklevel=2,
+        )
     return kind
 
 
@@ -319,7 +327,8 @@ def _moment(value: Any) -> str | None:
     if written is not None and not (isinstance(written, str) and is_moment(written)):
         raise ValueError(
             f"{shown(value)} is not a date and time; pass a datetime, or a text such as "
-            "'2026-11-20T10:00:00+01:00', or None where it is missing"
+            "'2026-11-20T10:00:00+01:00' (seconds are needed) or '2026-11-20', or None where it is "
+            "missing"
         )
     return written
 

@@ -277,7 +277,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "category": (lambda value: isinstance(value, str), "a string"),
     "datetime": (
         lambda value: isinstance(value, str) and is_moment(value),
-        'a date and time such as "2026-11-20T10:00:00+01:00"',
+        'a date and time such as "2026-11-20T10:00:00+01:00" (seconds are needed), a date',
     ),
     "text": (lambda value: isinstance(value, str), "a string"),
 }

@@ -1,14 +1,21 @@
 """What a record says of features that nobody declared: names that can be, and kinds."""
 
+import logging
 from collections.abc import Iterator, Mapping
 
 from models.schema import check_name, infer
+from models.times import is_moment
 from service.errors import EventError
 from service.faults import CODES, LIMIT, Fault, parse, shorten, show
 
+DATED = "declare it as datetime in features.schema and begin anew, for hour, weekday and month"
+
+log = logging.getLogger(__name__)
+
 
 def newcomers(value: bytes, known: Mapping[str, str]) -> dict[str, str]:
-    """Return the kinds of an event's features that are not known; null stands for none.
+    """Return the kinds of an event's features that are not known; null stands for none. A category
+    that begins with a date is logged: as a datetime it would tell more.
 
     Parameters
     ----------
@@ -35,6 +42,10 @@ def newcomers(value: bytes, known: Mapping[str, str]) -> dict[str, str]:
     if faults:
         code, where, detail = min(faults, key=lambda fault: CODES.index(fault.code))
         raise EventError(code, f"{shorten(where)}: {detail}")
+    for name, each in dict(event)["features"]:
+        if kinds.get(name) == "category" and isinstance(each, str) and is_moment(each):
+            told = {"feature": name, "value": each, "remedy": DATED}
+            log.warning("a date is read as a category", extra=told)
     return kinds
 
 

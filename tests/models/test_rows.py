@@ -105,6 +105,16 @@ def test_what_cannot_join_is_refused(row, message):
         discover({"age": "number"}, [row], [1.0])
 
 
+def test_a_date_that_becomes_a_category_is_warned_of():
+    """The remedy names the feature; other texts are left alone."""
+    remedy = r'^features\.when: .* features={"when": "datetime",'
+    with pytest.warns(UserWarning, match=remedy) as told:
+        found = discover({}, [{"when": "2026-11-20", "zip": "1000"}], [1.0])
+
+    assert found == [(0, {"when": "category", "zip": "category"})]
+    assert len(told) == 1
+
+
 def test_no_rows_make_an_empty_table():
     """Shapes say how many features there are even when there is no event."""
     table = tabulate(SCHEMA, [])

@@ -56,6 +56,20 @@ def test_features_join_by_their_first_values() -> None:
     assert list(map(list, table.categories)) == [["PT"]]
 
 
+def test_a_date_that_becomes_a_category_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """What it would tell as a datetime is worth a new beginning; other strings are left alone."""
+    one = Decoder("auto", LABELS)
+    values = [encoded({"when": "2026-11-20T10:00:00", "zip": "1000", "note": "2026-11-20 or so"})]
+    one.decode_many(values)
+    one.join(one.joining)
+    one.decode_many(values)
+
+    (record,) = caplog.records
+    told = record.__dict__
+    assert (told["feature"], told["value"]) == ("when", "2026-11-20T10:00:00")
+    assert "declare it as datetime" in told["remedy"]
+
+
 def test_features_without_room_are_passed_over() -> None:
     """What cannot join is ignored and counted from then on, and holds nothing up."""
     one = Decoder({"age": "number", "*": "auto"}, LABELS)
