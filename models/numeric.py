@@ -67,6 +67,12 @@ def exp_negative(a: float) -> float:
 
 
 @kernel
+def bits_of(number: float) -> int:
+    """Return the bits of a float as a whole number: those of positive ones are in their order."""
+    return int(np.float64(number).view(np.int64))
+
+
+@kernel
 def log1p_unit(t: float) -> float:
     """Return ln(1 + t) for t in [0, 1], to three units in the last place; nan stays nan.
 

@@ -23,7 +23,9 @@ Ints = NDArray[np.int64]
 
 SQUARE, LINEAR, LOGISTIC = 0, 1, 2  # what a weak learner is asked for: specification, section 7
 TARGET_LIMIT = 1e6  # targets are clipped to this as a last resort (section 0, Dtype)
-PLACE = np.uint64  # of what cannot be negative; a kernel that names NumPy counts references
+# By these names: a kernel that names NumPy counts references to every array it is given.
+PLACE = np.uint64  # of what cannot be negative
+WHOLE = np.int64
 LOSS_LIMIT = 1e12  # one event adds at most this to a loss sum
 WEIGHT_LIMIT = 1e15  # a larger importance counts as this: sums over 10^12 such events stay finite
 SHOWN = 60  # characters of a faulty value that a message quotes

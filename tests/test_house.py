@@ -209,6 +209,34 @@ def test_kernels_are_cached_and_free_of_the_lock() -> None:
     assert all(each.get("cache") == each.get("nogil") == "True" for each in flagged)
 
 
+def test_kernels_that_make_no_arrays_count_no_references() -> None:
+    """A kernel that names NumPy counts references to every array it is given: one that only casts a
+    number spent half of its time on that. It takes no arrays, or makes some.
+    """
+    kernels = [
+        (f"{module.name}.{each.name}", each)
+        for module in SOURCES.values()
+        for each in module.functions
+        if {"kernel", "inlined"} & {ast.unparse(mark) for mark in each.decorator_list}
+    ]
+    named = [(name, each, set(re.findall(r"\bnp\.(\w+)", body(each)))) for name, each in kernels]
+    takes = {"float", "int", "bool"}
+    guilty = [
+        name
+        for name, each, words in named
+        if words and not words & {"empty", "zeros", "ones", "arange"}
+        if not {ast.unparse(one.annotation) for one in each.args.args if one.annotation} <= takes
+    ]
+
+    assert len(kernels) > 100
+    assert [] == guilty
+
+
+def body(function: Function) -> str:
+    """Return the statements of a function as text."""
+    return "\n".join(map(ast.unparse, function.body))
+
+
 def jitted(node: ast.Call | ast.Name) -> bool:
     name = node.func if isinstance(node, ast.Call) else node
     return isinstance(name, ast.Name) and name.id in ("njit", "jit", "vectorize", "guvectorize")

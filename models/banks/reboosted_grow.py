@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from models.banks.reboosted_hist import (
     LOW,
     best_cut,
@@ -23,6 +21,7 @@ from models.banks.reboosted_hist import (
     total,
 )
 from models.banks.reboosted_state import CODES
+from models.types import WHOLE
 from models.verbs import kernel
 
 # Places in Work.at from 8 on, while a tree grows.
@@ -278,7 +277,7 @@ def finish(work: Any, lam: float, eta: float, edges: Any) -> None:
             leaf += 1
             work.cuts[i] = (127 << 40) + i
         else:
-            j = np.int64(work.columns[node[i, COLUMN]])
+            j = WHOLE(work.columns[node[i, COLUMN]])
             b = int(node[i, BIN])
             b = 2 * b + 1 if work.narrow[node[i, COLUMN]] > 0 else b
             b = min(b, 62)

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from models.types import Ints
+from models.numeric import bits_of
+from models.types import PLACE, Ints
 from models.verbs import kernel
 
 LOW = 0xFFFFFFFF
 HALF = 30  # bits that the sum over all rows may fill in either half
 FEW = 8  # codes up to which each is looked at by itself
+WIDE, HALF_WIDE = 64, 32  # places of most columns' histograms
 INDEX = 127  # the low bits of a gain hold the place it was found at
 
 
@@ -38,13 +40,20 @@ def pack(work: Any, n: int) -> None:
 @kernel
 def count_rows(table: Any, work: Any, span: Any, columns: int) -> None:
     """Add the rows order[first:last] to a histogram, a table (cells,) of all columns."""
-    first, last = span
-    starts = work.starts
+    (first, last), starts = span, work.starts
+    same = int(starts[columns])
     for i in range(first, last):
         r = work.order[i]
         codes, packed = work.codes[r * columns : (r + 1) * columns], work.packed[r]
-        for j in range(columns):
-            table[starts[j] + codes[j]] += packed
+        if same == columns * WIDE:  # nothing to look up: a quarter faster
+            for j in range(columns):
+                table[PLACE(WIDE) * PLACE(j) + codes[j]] += packed
+        elif same == columns * HALF_WIDE:
+            for j in range(columns):
+                table[PLACE(HALF_WIDE) * PLACE(j) + codes[j]] += packed
+        else:
+            for j in range(columns):
+                table[starts[j] + codes[j]] += packed
 
 
 @kernel
@@ -141,7 +150,7 @@ def _rank(left_sum: int, G: float, H: float, how: Any) -> int:
     left, right = h + lam, rest_h + lam
     gain = (g * g * right + rest_g * rest_g * left) / (left * right)
     gain = gain if h >= least and rest_h >= least else 0.0
-    return int(np.float64(gain).view(np.int64)) & ~INDEX
+    return int(bits_of(gain)) & ~INDEX
 
 
 @kernel

@@ -12,8 +12,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from models.banks.reboosted_grow import (
     BINS,
     NARROW,
@@ -27,7 +25,7 @@ from models.banks.reboosted_hist import FEW, pack
 from models.banks.reboosted_state import CODES, NUMBERS, ahead
 from models.banks.reboosted_walk import raise_prefix
 from models.draws import reseed, uniform
-from models.types import Vec
+from models.types import WHOLE, Vec
 from models.verbs import bend, kernel, point
 
 # Places in Work.at: the step, rows drawn of n, columns, where the window begins and how far it is
@@ -402,8 +400,8 @@ def copy_codes(codes: Any, work: Any, shift: int, row: Any) -> None:
     else:
         for j in range(row.shape[0]):
             # as int64: numba takes signed and unsigned numbers together for floats
-            code = np.int64(codes[chosen[j]]) >> narrow[j]
-            row[j] = min(code, np.int64(starts[j + 1] - starts[j]) - 1)
+            code = WHOLE(codes[chosen[j]]) >> narrow[j]
+            row[j] = min(code, WHOLE(starts[j + 1] - starts[j]) - 1)
 
 
 @kernel

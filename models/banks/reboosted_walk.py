@@ -85,10 +85,28 @@ def raise_prefix(work: Any, D: int, codes: Any, prefix: Vec) -> None:
 
 @kernel
 def _descend(cuts: Ints, D: int, codes: Any, places: Any) -> None:
-    for i in range(codes.shape[0]):
-        places[i] = 0
-    for _ in range(D):
-        for i in range(codes.shape[0]):
-            node = cuts[places[i] & 0xFFFF]
-            code = (int(codes[i, (node >> 16) & 0xFFFF]) + ((node >> 32) & 1)) & 63
-            places[i] = (node & 0xFFFF) + (code > (node >> 40))
+    n = codes.shape[0]
+    whole = n - n % SIDE_BY_SIDE
+    for b in range(0, whole, SIDE_BY_SIDE):
+        root = PLACE(0)
+        c, d, e, f, g, h, i, j = root, root, root, root, root, root, root, root
+        for _ in range(D):
+            c, d = _down(cuts, codes[b], c), _down(cuts, codes[b + 1], d)
+            e, f = _down(cuts, codes[b + 2], e), _down(cuts, codes[b + 3], f)
+            g, h = _down(cuts, codes[b + 4], g), _down(cuts, codes[b + 5], h)
+            i, j = _down(cuts, codes[b + 6], i), _down(cuts, codes[b + 7], j)
+        for lane, at in enumerate((c, d, e, f, g, h, i, j)):
+            places[b + lane] = at
+    for b in range(whole, n):
+        at = PLACE(0)
+        for _ in range(D):
+            at = _down(cuts, codes[b], at)
+        places[b] = at
+
+
+@kernel
+def _down(cuts: Ints, codes: Any, at: Any) -> Any:
+    """Return the child of the node `at` that an event of codes (d,) goes to."""
+    node = PLACE(cuts[at])
+    code = (PLACE(codes[(node >> PLACE(16)) & LOW]) + ((node >> PLACE(32)) & PLACE(1))) & PLACE(63)
+    return (node & LOW) + PLACE(code > (node >> PLACE(40)))

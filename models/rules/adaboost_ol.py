@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from models.draws import State, generator, uniform
-from models.numeric import fill, sigmoid
+from models.numeric import bits_of, fill, sigmoid
 from models.rules.votes import DISCRETE, cast_vote, classifying, judge_votes, say_vote, vote_loss
 from models.types import Ints, Mat, Param, Part, Setting, Vec
 from models.verbs import (
@@ -186,10 +186,9 @@ def hashed(x: Vec, salt: float) -> float:
 
     Modulo the prime 2^31 - 1, so that no product leaves 64 bits.
     """
-    found = 1 + int(np.float64(salt).view(np.int64)) % PRIME
+    found = 1 + bits_of(salt) % PRIME
     for j in range(x.shape[0]):
-        bits = int(np.float64(x[j] + 0.0).view(np.int64))  # -0 is 0
-        found = (found * MULTIPLIER + bits % PRIME) % PRIME
+        found = (found * MULTIPLIER + bits_of(x[j] + 0.0) % PRIME) % PRIME  # -0 is 0
     for _ in range(3):  # neighbours in x must not be neighbours here
         found = (found * MULTIPLIER) % PRIME
     return found / PRIME
