@@ -362,7 +362,7 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat, how: Any) -> None:
             y = tame(scale, foretold, t, mixed, lines, a) if kind == NUMBERS else foretold
             last = last if y == foretold else k + 1  # other lags follow than were reckoned with
             assess_scores(loss, y, scale, kind, a)
-            if watch(pace, lost_of(loss, mixed, y, scale, kind), t):
+            if watch(pace, lost_of(loss, mixed, y, scale, kind), t, kind):
                 unsettle(stack)
             if helped and pace.alarm[()] == t:  # trees have become due sooner
                 until = next_due(pace)

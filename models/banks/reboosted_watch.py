@@ -10,28 +10,32 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from models.banks.reboosted_state import NUMBERS
 from models.verbs import kernel
 
 FAST, SLOW = 0.01, 0.0005  # rates of the means that watch the loss
 # Deviations of the fast mean, part of the slow one, and events until the next time.
 DOUBT = (5.0, 0.35, 1000)
 ALARM = (5.5, 0.5, 2000)
+ONE = 10.0  # deviations: a loss of numbers farther above the mean tells no more by itself
 SOON = (
     100  # events after an alarm in which trees that were begun before it take their places, at best
 )
 
 
 @kernel
-def watch(pace: Any, lost: float, t: int) -> bool:
+def watch(pace: Any, lost: float, t: int, link: int) -> bool:
     """Learn what event t lost; sound the alarm where the served loss of late is clearly above that
-    of long, and return whether to doubt.
+    of long, and return whether to doubt. A single number that is far off is neither sign.
     """
     seen = pace.watch
     fast, slow = max(1.0 / (t + 1.0), FAST), max(1.0 / (t + 1.0), SLOW)
     off = lost - seen[1]
-    seen[0] += fast * (lost - seen[0])
-    seen[1] += slow * off
     seen[2] += slow * (off * off - seen[2])
+    if link == NUMBERS:
+        lost = min(lost, seen[1] + ONE * math.sqrt(seen[2]))
+    seen[0] += fast * (lost - seen[0])
+    seen[1] += slow * (lost - seen[1])
     doubt = _rises(seen, DOUBT, t - int(pace.doubt[()]))
     if doubt:
         pace.doubt[()] = t

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import models
 from models import Model
 from models.outliers import FIRST_LABELS, cut_first
 
@@ -60,6 +61,24 @@ def test_one_wrong_label_costs_little(errors: Any, wrong: float, at: int) -> Non
     assert whole < 1.3 * right[0]
     assert part < 1.3 * right[1]
     assert right[2] - 0.15 < held
+
+
+def test_one_far_label_changes_no_mind() -> None:
+    """Where there is no noise, a label off by 150 usual errors neither sounds the alarm nor throws
+    the stack: the next answers are off by two or three times the usual, not by twenty.
+    """
+    n, off = 20_000, {0.0: [], 20.0: []}
+    for seed in range(4):
+        X = np.random.default_rng(seed).standard_normal((n + 21, 4))
+        y = 2.0 * X[:, 0] + X[:, 1] * X[:, 2]
+        for far, errors in off.items():
+            booster = models.build({"bank": "reboosted_trees", "loss": "squared", "seed": seed}, 4)
+            given = y + far * (np.arange(len(y)) == n)
+            errors.append(abs(models.learn_many(booster, X, given)[:, 0] - given)[n + 1 :])
+
+            assert booster.bank.pace.alarm == booster.bank.pace.doubt == 0
+
+    assert np.mean(off[20.0]) < 4.0 * np.mean(off[0.0])
 
 
 @pytest.mark.parametrize("loss", ["squared", "absolute", "poisson"])

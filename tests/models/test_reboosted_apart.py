@@ -228,7 +228,7 @@ def test_alarm_hastens():
     pace.watch[:] = 0.1, 0.1, 0.01
     t = 3_000
     while pace.alarm == 0:
-        watch(pace, 3.0, t)
+        watch(pace, 3.0, t, 0)
         t += 1
 
     assert 3_000 < t < 3_030
