@@ -182,13 +182,13 @@ def add_pages(app: FastAPI) -> None:
 
 
 async def wrong_method(request: Request, error: Exception) -> Response:
-    """Name HEAD where the framework allows GET: `FastLane` lets it in."""
+    """Name what the path takes, and HEAD where the framework allows GET: `FastLane` lets it in."""
     named = getattr(error, "headers", None) or {}
     allowed = set(named.get("Allow", "").split(", "))
     right = sorted(allowed | {"HEAD"} if "GET" in allowed else allowed)
-    return problems.problem(
-        HTTPException(405, headers={"allow": ", ".join(right)}), request.url.path
-    )
+    told = f"the path does not take {request.method}, but {' and '.join(right)}"
+    refused = HTTPException(405, told, headers={"allow": ", ".join(right)})
+    return problems.problem(refused, request.url.path)
 
 
 def current(follower: Follower) -> Served:

@@ -154,21 +154,22 @@ def keep_to_grammar(text: str) -> None:
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except msgspec.DecodeError as err:
-        if HALF.search(text) and _is_json(text):  # "truncated", it says
+        constants = _constants(text)
+        if constants:  # "invalid character", it says
+            raise msgspec.DecodeError(f"{constants[0]} is none; send null for missing") from err
+        if HALF.search(text) and constants is not None:  # "truncated", it says
             raise msgspec.DecodeError("half of a surrogate pair in a string") from err
         raise
 
 
-def _is_json(text: str) -> bool:
+def _constants(text: str) -> list[str] | None:
+    """Return what stands in a text, NaN or Infinity, that else is JSON; None where it is not."""
+    found: list[str] = []
     try:
-        json.loads(text, parse_constant=_refuse)
+        json.loads(text, parse_constant=found.append)
     except ValueError:
-        return False
-    return True
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
+        return None
+    return found
 
 
 def read_int(digits: str) -> int | float:

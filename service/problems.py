@@ -28,7 +28,6 @@ TYPES = {
 # Where the framework says no more than the title.
 DETAILS = {
     404: "there is no such path; /docs lists those there are",
-    405: "the path does not know this method; the Allow header and /docs name those it knows",
 }
 
 

@@ -145,6 +145,14 @@ def test_half_a_surrogate_pair_is_called_that(api: Program, text: str) -> None:
     assert "surrogate" not in post(api, body[:-3]).json()["detail"]
 
 
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_nan_is_called_that(api: Program, constant: str) -> None:
+    """Many a program writes what is missing so: the answer names it, and what to send instead."""
+    told = refusal(post(api, f'{{"features": {{"age": {constant}}}}}'.encode())).detail
+
+    assert f"not JSON: {constant} is none; send null for missing" == told
+
+
 def test_an_empty_body_is_called_that(api: Program) -> None:
     """Rather than broken JSON."""
     for body in (b"", b" \n"):
@@ -297,6 +305,8 @@ def test_allow_names_what_works(api: Program, method: str, path: str, allowed: s
     answer = api.client.request(method, path)
 
     assert 405 == answer.status_code
+    told = f"the path does not take {method}, but {' and '.join(sorted(allowed))}"
+    assert method == "HEAD" or told == refusal(answer).detail
     assert sorted(allowed) == sorted(answer.headers["allow"].split(", "))
 
 
