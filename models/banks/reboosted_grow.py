@@ -114,7 +114,7 @@ def _count(work: Any, columns: int, room: float) -> float:
     each = _adding(int(work.starts[columns])) * columns + 8.0
     first = int(at[REACHED]) + int(node[small, START])
     last = min(int(node[small, STOP]), first + LEAST_ROWS + int(room / each))
-    count_rows(work.tables[at[TABLE]], work, (first, last), columns)
+    count_rows(work.tables[at[TABLE]], work, (first, last), columns, int(at[BINS]))
     at[REACHED] += last - first
     if last == node[small, STOP]:
         at[TASK], at[REACHED] = LOOKING, 0

@@ -38,17 +38,19 @@ def pack(work: Any, n: int) -> None:
 
 
 @kernel
-def count_rows(table: Any, work: Any, span: Any, columns: int) -> None:
-    """Add the rows order[first:last] to a histogram, a table (cells,) of all columns."""
+def count_rows(table: Any, work: Any, span: Any, columns: int, bins: int) -> None:
+    """Add the rows order[first:last] to a histogram, a table (cells,) of all columns, none of which
+    has more places than `bins`.
+    """
     (first, last), starts = span, work.starts
-    same = int(starts[columns])
+    same = bins if int(starts[columns]) == columns * bins else 0
     for i in range(first, last):
         r = work.order[i]
         codes, packed = work.codes[r * columns : (r + 1) * columns], work.packed[r]
-        if same == columns * WIDE:  # nothing to look up: a quarter faster
+        if same == WIDE:  # nothing to look up: a quarter faster
             for j in range(columns):
                 table[PLACE(WIDE) * PLACE(j) + codes[j]] += packed
-        elif same == columns * HALF_WIDE:
+        elif same == HALF_WIDE:
             for j in range(columns):
                 table[PLACE(HALF_WIDE) * PLACE(j) + codes[j]] += packed
         else:

@@ -26,11 +26,13 @@ SOON = (
 @kernel
 def watch(pace: Any, lost: float, t: int, link: int) -> bool:
     """Learn what event t lost; sound the alarm where the served loss of late is clearly above that
-    of long, and return whether to doubt. A single number that is far off is neither sign.
+    of long, and return whether to doubt. A single number that is far off is neither sign, but of
+    counts (poisson).
     """
     seen = pace.watch
     fast, slow = max(1.0 / (t + 1.0), FAST), max(1.0 / (t + 1.0), SLOW)
     off = lost - seen[1]
+    # The variance hears of the whole loss first: who has heard but one loss would else be deaf.
     seen[2] += slow * (off * off - seen[2])
     if link == NUMBERS:
         lost = min(lost, seen[1] + ONE * math.sqrt(seen[2]))

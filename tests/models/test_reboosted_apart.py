@@ -16,6 +16,7 @@ import pytest
 import models
 from models import reboosted, reboosted_apart
 from models.banks.reboosted_regrow import APART, WAITING
+from models.banks.reboosted_state import NUMBERS
 from models.banks.reboosted_watch import SOON, watch
 from models.reboosted_apart import MANY
 
@@ -228,11 +229,22 @@ def test_alarm_hastens():
     pace.watch[:] = 0.1, 0.1, 0.01
     t = 3_000
     while pace.alarm == 0:
-        watch(pace, 3.0, t, 0)
+        watch(pace, 3.0, t, NUMBERS)
         t += 1
 
     assert 3_000 < t < 3_030
     assert pace.due.tolist() == [3_030, t - 1 + SOON, 5_000, 2_000]
+
+
+def test_alarm_after_a_constant() -> None:
+    """Losses that were all one have no spread: the first others are heard all the same."""
+    pace = fresh().bank.pace
+    for t in range(3_000):
+        watch(pace, 0.0, t, NUMBERS)
+    for t in range(3_000, 3_010):
+        watch(pace, 0.5, t, NUMBERS)
+
+    assert 3_000 < pace.alarm < 3_010
 
 
 def test_learning_nothing_runs_the_kernel(monkeypatch):

@@ -57,7 +57,11 @@ def data(n, d, gone, most):
     r = np.random.default_rng(n + d)
     codes = r.integers(0, most, size=(n, d)).astype(np.uint8)
     codes[r.random((n, d)) < gone] = naive.MISSING
-    g = r.normal(size=n) + 0.3 * (codes[:, 0] > most // 2) - 0.5 * (codes[:, 1] == naive.MISSING)
+    g = (
+        r.normal(size=n)
+        + 0.3 * (codes[:, 0] > np.max(most) // 2)
+        - 0.5 * (codes[:, 1] == naive.MISSING)
+    )
     return codes, g, r.uniform(0.5, 1.5, size=n)
 
 
@@ -83,11 +87,34 @@ def test_tree_is_its_twin(leaves, depth, gone, room, most, bins_):
     """Best-first growth on histograms, in one go or in pieces, of many codes, of few or halved,
     finds the cuts that trying all finds; what stood in the histograms before does not matter.
     """
-    n, d = 120, 3
-    codes, g, h = data(n, d, gone, most)
+    codes, g, h = data(120, 3, gone, most)
+    said = grown(codes, g, h, (most, bins_), (leaves, depth), room)
+
+    halved = np.where(codes < naive.MISSING, codes >> (most > bins_ - 1), naive.MISSING)
+    expected = naive.grow(halved, g, h, leaves, depth, (1.5, 2.0), 0.12)
+    assert said == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("most", "bins_"),
+    [([61] * 3 + [7] * 4, 64), ([61] * 3 + [7, 6, 6, 5, 8], 64), ([20] * 3 + [1, 2, 3], 32)],
+)
+def test_columns_of_several_widths_keep_apart(most, bins_):
+    """Also where their places come to as many as those of columns that are all as wide: 3 times 64
+    and 4 times 8 are 7 times 32.
+    """
+    codes, g, h = data(160, len(most), 0.1, np.array(most))
+    said = grown(codes, g, h, (np.array(most), bins_), (12, 6), 1e9)
+
+    assert said == pytest.approx(naive.grow(codes, g, h, 12, 6, (1.5, 2.0), 0.12), abs=1e-6)
+
+
+def grown(codes, g, h, bins_, limit, room):
+    """Grow a tree on these rows, of so many codes and bins, and return what it says of them."""
+    (n, d), (leaves, depth) = codes.shape, limit
     empty, work = made(leaves, depth, n, d)
     work.tables[:] = (7 << 32) + 7
-    copy(codes, most, bins_, empty, work)
+    copy(codes, *bins_, empty, work)
     work.slopes[:n], work.bends[:n] = g, h
     work.scale[0], work.scale[1] = abs(g).max(), h.max()
     pack(work, n)
@@ -97,10 +124,7 @@ def test_tree_is_its_twin(leaves, depth, gone, room, most, bins_):
     finish(work, empty.plan.lam[0], empty.plan.eta[0], empty.bins.edges)
     said = np.zeros(n)
     raise_prefix(work, depth, np.hstack([codes, np.zeros((n, 5), np.uint8)]), said)
-
-    halved = np.where(codes < naive.MISSING, codes >> (most > bins_ - 1), naive.MISSING)
-    expected = naive.grow(halved, g, h, leaves, depth, (1.5, 2.0), 0.12)
-    assert said == pytest.approx(expected, abs=1e-6)
+    return said
 
 
 def test_pieces_of_many_columns():
