@@ -19,9 +19,8 @@ from models.types import Mat, ModelError, plain, shown
 
 MOST_COMPARED = 100  # names that an unknown one is compared with, letter by letter
 VALUE_LIMIT = 1e308  # of a number, on every door
-INFERRED = (
-    "; its kind was inferred from its first value: begin anew with it declared if that is wrong"
-)
+INFERRED = "; its kind was inferred from its first value"
+DECLARE = f"{INFERRED}: begin anew with it declared if that is wrong"
 TEXTS = ("category", "datetime", "text")  # kinds of values that are texts
 
 
@@ -133,7 +132,7 @@ def _fill(sheet: _Sheet, known: Layout, k: int, what: tuple[Mapping[str, Any], b
             read = READ[kind](value if kind == "datetime" else plain(value))
         except ValueError as error:
             amount = kind == "number" and _is_amount(plain(value))  # its kind is right
-            why = INFERRED if name in known.inferred and not amount else ""
+            why = DECLARE if name in known.inferred and not amount else ""
             raise ModelError(
                 f"features.{name}{part.place(part.first + k)}: {error}{why}"
             ) from error

@@ -36,6 +36,7 @@ SHOWN = 60  # characters of a faulty value that a message quotes
 MESSAGE = 300  # characters of a message: it stands in a header, the whole value in the dead letter
 REMEDY = "leave it out, or set features.unknown: ignore"
 UNKNOWN = f"not in features.schema; {REMEDY}"
+DECLARE = "{}: if that is wrong, declare features.schema.{} and begin anew with --cold-start"
 MOST_COMPARED = 100  # names that an unknown one is compared with: that takes a millisecond or three
 HALF = re.compile(r"\\u[dD][89aAbB]")  # how a surrogate pair begins
 
@@ -110,7 +111,7 @@ def feature_faults(features: Iterable[tuple[str, object]], rules: Rules) -> Iter
     for name, value in features:
         kind = rules.schema.get(name)
         if kind is not None:
-            why = INFERRED if name in rules.inferred else ""
+            why = DECLARE.format(INFERRED, name) if name in rules.inferred else ""
             yield from _value_faults(name, kind, value, why)
         elif not rules.ignore_unknown:
             yield Fault("feature_unknown", name, UNKNOWN)

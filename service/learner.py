@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager
@@ -28,6 +29,8 @@ from service.replay import Replay
 from service.room import Rejected, Room, State
 
 BEAT = 1.0  # seconds between two signs of life
+# A dead letter is logged where it is this of its code since the start: the first, then ever fewer.
+TOLD_AT = frozenset({1, *(10**power for power in range(2, 16))})
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +99,7 @@ class Learner:
         self._stop = stop
         self._paused = False
         self._beaten = 0.0
-        self._told: set[str] = set()  # codes of dead letters that were logged
+        self._refused: Counter[str] = Counter()  # dead letters of each code, since the start
         self._unwritten: set[str] = set()  # kinds of files that could not be written last time
 
     def begin(self, *, cold_start: bool) -> bool:
@@ -241,10 +244,12 @@ class Learner:
                 f"internal error at {where}: {err!r}; {kept}, please report the event"
             ) from err
         for message, error in rejected:
-            if error.code not in self._told:
-                self._told.add(error.code)
+            self._refused[error.code] += 1
+            count = self._refused[error.code]
+            if count in TOLD_AT:
                 told = {"code": error.code, "at": _name(message), "reason": error.message}
-                log.warning("dead letter, the first of its code", extra=told)
+                which = f"number {count:,}" if count > 1 else "the first"
+                log.warning(f"dead letter, {which} of its code", extra=told)
         return rejected
 
     def _pause_or_resume(self) -> None:

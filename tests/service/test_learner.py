@@ -119,6 +119,17 @@ def test_unusable_events_are_dead_letters_and_teach_nothing(
     expect_state(settings, stream)
 
 
+def test_many_dead_letters_are_told_again(
+    topic: str, make_settings: Make, send: Send, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stream of which nothing can be used is no quiet one: the hundredth says so."""
+    send(topic, [b"{"] * 120 + events(rows(1)))
+    learn_all(make_settings(topic), 1)
+    told = [one.message for one in caplog.records if one.message.startswith("dead letter")]
+
+    assert ["dead letter, the first of its code", "dead letter, number 100 of its code"] == told
+
+
 def test_learning_pauses_until_dead_letters_can_be_written(
     topic: str,
     make_settings: Make,
