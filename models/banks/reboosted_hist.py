@@ -47,7 +47,7 @@ def count_rows(table: Any, work: Any, span: Any, columns: int, bins: int) -> Non
     for i in range(first, last):
         r = work.order[i]
         codes, packed = work.codes[r * columns : (r + 1) * columns], work.packed[r]
-        if same == WIDE:  # nothing to look up: a quarter faster
+        if same == WIDE:  # no places to look up: a sixth faster
             for j in range(columns):
                 table[PLACE(WIDE) * PLACE(j) + codes[j]] += packed
         elif same == HALF_WIDE:
