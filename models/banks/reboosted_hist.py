@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from models.banks.reboosted_state import CODES
 from models.numeric import bits_of
 from models.types import PLACE, Ints
 from models.verbs import kernel
@@ -18,7 +19,6 @@ from models.verbs import kernel
 LOW = 0xFFFFFFFF
 HALF = 30  # bits that the sum over all rows may fill in either half
 FEW = 8  # codes up to which each is looked at by itself
-WIDE, HALF_WIDE = 64, 32  # places of most columns' histograms
 INDEX = 127  # the low bits of a gain hold the place it was found at
 
 
@@ -47,12 +47,12 @@ def count_rows(table: Any, work: Any, span: Any, columns: int, bins: int) -> Non
     for i in range(first, last):
         r = work.order[i]
         codes, packed = work.codes[r * columns : (r + 1) * columns], work.packed[r]
-        if same == WIDE:  # no places to look up: a sixth faster
+        if same == CODES:  # no places to look up: a sixth faster
             for j in range(columns):
-                table[PLACE(WIDE) * PLACE(j) + codes[j]] += packed
-        elif same == HALF_WIDE:
+                table[PLACE(CODES) * PLACE(j) + codes[j]] += packed
+        elif same == CODES // 2:
             for j in range(columns):
-                table[PLACE(HALF_WIDE) * PLACE(j) + codes[j]] += packed
+                table[PLACE(CODES // 2) * PLACE(j) + codes[j]] += packed
         else:
             for j in range(columns):
                 table[starts[j] + codes[j]] += packed

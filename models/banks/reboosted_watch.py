@@ -26,8 +26,8 @@ SOON = (
 @kernel
 def watch(pace: Any, lost: float, t: int, link: int) -> bool:
     """Learn what event t lost; sound the alarm where the served loss of late is clearly above that
-    of long, and return whether to doubt. A single number that is far off is neither sign, but of
-    counts (poisson).
+    of long, and return whether to doubt. A single number that is far off is neither sign; of
+    counts (poisson) it may be one.
     """
     seen = pace.watch
     fast, slow = max(1.0 / (t + 1.0), FAST), max(1.0 / (t + 1.0), SLOW)
