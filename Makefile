@@ -31,7 +31,7 @@ demo: setup
 # Three processes, for two cores: the arithmetic compiles while the service waits for brokers. It gives
 # way to the service, whose learners give way to others themselves.
 test: java tools setup
-	@nice -n 19 $(BIN)/python -m pytest models tests/models $(PLAIN:%=--ignore=%) $(LATE:%=--ignore=%) \
+	@nice -n 19 $(BIN)/python -m pytest tests/models $(PLAIN:%=--ignore=%) $(LATE:%=--ignore=%) \
 		>$(VENV)/arithmetic.log 2>&1 & beside=$$!; \
 	{ NUMBA_DISABLE_JIT=1 nice -n 19 $(BIN)/python -m pytest $(PLAIN) && \
 		nice -n 19 $(BIN)/python -m pytest tests/contracts $(LATE); } \
@@ -48,7 +48,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 
 types: setup
-	$(BIN)/mypy --strict service models
+	MYPYPATH=$(VENV)/typing $(BIN)/mypy -p kaboost
 
 image: java setup
 	@sh deploy/image/build.sh

@@ -16,9 +16,9 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from bench.quality import figure, kaboost
+from bench.quality import figure, ours
 from bench.streams import STREAMS, Stream
-from models.banks.reboosted_state import STRUCTURES
+from kaboost.models.reboosted.state import STRUCTURES
 
 ALL: list[dict[str, Any]] = [one._asdict() | {"lags": bool(one.lags)} for one in STRUCTURES]
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -63,7 +63,7 @@ def main() -> None:
         found: dict[tuple[str, str], list[list[float]]] = {}
         for whole in STREAMS[name](given.data):
             stream = first(whole, given.events)
-            scores = [kaboost(stream, 0, VARIANTS[part])[0] for part in given.parts]
+            scores = [ours(stream, 0, VARIANTS[part])[0] for part in given.parts]
             for kind in given.figures or whole.figures[:1]:
                 said = [figure(kind, each, stream.y) for each in scores]
                 found.setdefault((stream.name, kind), []).append(said)

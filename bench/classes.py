@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.peers import DOUBLING
-from models import Model
-from models.encoding import Table
+from kaboost import Model
+from kaboost.models.features.onehot import Table
 
 STREAMS = ("covtype", "poker", "shuttle")  # all are shuffled
 MOST = 100_000
@@ -29,7 +29,7 @@ def stream(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     return kept["X"][order].astype(float), np.unique(kept["y"][order], return_inverse=True)[1]
 
 
-def kaboost(X: np.ndarray, y: np.ndarray, megabytes: float) -> np.ndarray:
+def ours(X: np.ndarray, y: np.ndarray, megabytes: float) -> np.ndarray:
     """Return whether each event was foretold."""
     spec = {"multiclass": "one_vs_rest", "bank": {"max_memory": megabytes}}
     spec["bank"]["kind"] = "reboosted_trees"
@@ -75,8 +75,8 @@ def batches(X: np.ndarray, y: np.ndarray, seconds: float) -> np.ndarray:
 
 def contest(X: np.ndarray, y: np.ndarray, seconds: float) -> Iterator[tuple[str, np.ndarray]]:
     """Yield who foretold what."""
-    yield "Kaboost", kaboost(X, y, 128.0)
-    yield "Kaboost, max_memory 1000", kaboost(X, y, 1000.0)
+    yield "Kaboost", ours(X, y, 128.0)
+    yield "Kaboost, max_memory 1000", ours(X, y, 1000.0)
     yield "last label", np.r_[False, y[1:] == y[:-1]]
     yield "LightGBM at doubling sizes", batches(X, y, seconds)
     yield "River ARF(10)", forest(X, y, seconds)

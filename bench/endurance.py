@@ -21,8 +21,8 @@ import numpy as np
 
 from bench.quality import figure
 from bench.streams import draw_bin
-from models.booster import learn_many
-from models.build import build
+from kaboost.models.booster import learn_many
+from kaboost.models.build import build
 
 D, PART, BATCH = 54, 1_000_000, 1000
 

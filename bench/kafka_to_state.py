@@ -26,14 +26,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client import CollectorRegistry
 
-from models.labels import labels
-from service import config
-from service.app import collect_seldom
-from service.consumer import FIXED, TUNING, Source
-from service.deadletters import DeadLetters
-from service.events import Decoder
-from service.learner import Learner
-from service.metrics import learner_metrics
+from kaboost.models.features.labels import labels
+from kaboost.service.config import settings as config
+from kaboost.service.events.decoder import Decoder
+from kaboost.service.kafka.consumer import FIXED, TUNING, Source
+from kaboost.service.kafka.dead_letters import DeadLetters
+from kaboost.service.learner.loop import Learner
+from kaboost.service.metrics import learner_metrics
+from kaboost.service.processes.roles import collect_seldom
 from tests.kafka.broker import Broker
 
 MODEL = {"rule": "sgb", "bank": {"kind": "linear", "n": 20, "step": "sgd", "lr": 0.005}}

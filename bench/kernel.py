@@ -19,7 +19,7 @@ import vowpalwabbit
 from river.ensemble import AdaBoostClassifier
 from river.linear_model import LogisticRegression
 
-import models
+import kaboost
 
 FEATURES, EVENTS = 54, 4_000
 SIZES = (10, 20, 50, 100)
@@ -46,16 +46,16 @@ def stream(events: int) -> tuple[Any, Any]:
     return X, np.where(X[:, 0] - X[:, 1] + 0.5 * r.standard_normal(events) > 0.0, 1, -1)
 
 
-def kaboost(bank: dict[str, Any]) -> Callable[[Any, Any], Ready]:
+def ours(bank: dict[str, Any]) -> Callable[[Any, Any], Ready]:
     """Make ready `learn_many` with Algorithm 1 and logistic loss; compiled before the clock."""
 
     def ready(X: Any, u: Any) -> Ready:
         spec = {"rule": "sgb", "bank": bank, "loss": "logistic"}
-        models.learn_many(models.build(spec, d=FEATURES), X[:2], u[:2])
-        booster = models.build(spec, d=FEATURES)
+        kaboost.learn_many(kaboost.build(spec, d=FEATURES), X[:2], u[:2])
+        booster = kaboost.build(spec, d=FEATURES)
 
         def run() -> None:
-            models.learn_many(booster, X, u)
+            kaboost.learn_many(booster, X, u)
 
         return run
 
@@ -133,9 +133,7 @@ def contestants() -> list[Contestant]:
     found = []
     for word, bank in (("sgd", SGD), ("nag", NAG), ("nets 2, sgd", NETS), ("nets 2, adam", ADAM)):
         for n in SIZES:
-            found.append(
-                Contestant(f"Kaboost {word}, N {n}", EVENTS, 20, kaboost({**bank, "n": n}))
-            )
+            found.append(Contestant(f"Kaboost {word}, N {n}", EVENTS, 20, ours({**bank, "n": n})))
     for nn in ("", " --nn 2"):
         for algorithm in ("BBM", "logistic", "adaptive"):
             for n in SIZES:

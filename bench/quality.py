@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import models
+import kaboost
 from bench import peers
 from bench.held import HELD
 from bench.streams import STREAMS, Stream
-from models.encoding import Table
+from kaboost.models.features.onehot import Table
 
 BINS = 15  # of the expected calibration error, over the last half
 BATCH = 2000  # as the service learns them: kafka.batch_events
@@ -40,7 +40,7 @@ class Speed(NamedTuple):
         return f"{self.clock:,.0f} events/s ({self.processor:,.0f} a CPU-second)"
 
 
-def kaboost(stream: Stream, seed: int, bank: dict[str, Any]) -> tuple[np.ndarray, Speed]:
+def ours(stream: Stream, seed: int, bank: dict[str, Any]) -> tuple[np.ndarray, Speed]:
     """Return the scores made before each event was learned, and the events per second."""
     groups = [
         [n for n, kind in stream.kinds.items() if kind == of] for of in ("number", "category")
@@ -49,7 +49,7 @@ def kaboost(stream: Stream, seed: int, bank: dict[str, Any]) -> tuple[np.ndarray
     texts = [stream.columns[n].tolist() for n in groups[1]]
     scores = np.empty(len(stream.y))
 
-    def learn(model: models.Model, k: int) -> None:
+    def learn(model: kaboost.Model, k: int) -> None:
         part = slice(k, k + BATCH)
         numbers, y = np.ascontiguousarray(X[part]), stream.y[part]
         table = Table(numbers, np.empty((len(y), 0)), [column[part] for column in texts])
@@ -57,7 +57,7 @@ def kaboost(stream: Stream, seed: int, bank: dict[str, Any]) -> tuple[np.ndarray
 
     spec = {"bank": {"kind": "reboosted_trees", **bank}, "seed": seed}
     spare, model = (
-        models.Model("regression" if stream.regression else "binary", spec, stream.kinds)
+        kaboost.Model("regression" if stream.regression else "binary", spec, stream.kinds)
         for _ in range(2)
     )
     learn(spare, 0)  # kernels are loaded before the clock starts, as the peers' libraries are
@@ -119,7 +119,7 @@ def report(name: str, folder: Path, seeds: range, given: argparse.Namespace) -> 
     for stream in EVERY[name](folder):
         streams[stream.name] = stream
         for seed in seeds:
-            scores, speed = kaboost(stream, seed, bank)
+            scores, speed = ours(stream, seed, bank)
             said = [figure(each, scores, stream.y) for each in stream.figures]
             numbers = stream.regression
             honest = np.nan if numbers else calibration_error(scores, stream.y)
@@ -177,8 +177,8 @@ def main() -> None:
     given = parser.parse_args()
     # Compile off the clock.
     for loss in ("squared", "logistic"):
-        booster = models.build({"bank": "reboosted_trees", "loss": loss}, 1)
-        models.learn_many(booster, np.zeros((3, 1)), [0.0, 1.0, 0.0])
+        booster = kaboost.build({"bank": "reboosted_trees", "loss": loss}, 1)
+        kaboost.learn_many(booster, np.zeros((3, 1)), [0.0, 1.0, 0.0])
     for name in given.streams:
         report(name, given.data, range(given.seeds), given)
 

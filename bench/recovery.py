@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-import models
+import kaboost
 
 D = 12
 AFTER = 3_500  # events
@@ -49,7 +49,7 @@ def drawn(drift: str, at: int, noise: float, seed: int) -> tuple[np.ndarray, np.
 def losses(X: np.ndarray, y: np.ndarray, classes: bool, seed: int) -> np.ndarray:
     """Return the loss of every event, predicted before it was learned."""
     spec = {"bank": "reboosted_trees", "loss": "logistic" if classes else "squared", "seed": seed}
-    s = models.learn_many(models.build(spec, D), X, y)[:, 0]
+    s = kaboost.learn_many(kaboost.build(spec, D), X, y)[:, 0]
     return np.logaddexp(0.0, np.where(y > 0.0, -s, s)) if classes else abs(s - y)
 
 

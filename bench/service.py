@@ -81,7 +81,14 @@ class Service:
         self, command: str, *flags: str, env: Mapping[str, str] | None = None
     ) -> Iterator[subprocess.Popen[bytes]]:
         """Run one command; it is told to stop at the end."""
-        words = [sys.executable, "-m", "service.cli", command, "--config", str(self._config)]
+        words = [
+            sys.executable,
+            "-m",
+            "kaboost.service.cli",
+            command,
+            "--config",
+            str(self._config),
+        ]
         with open(self._folder / f"{command}.log", "ab") as log:
             process = subprocess.Popen(
                 [*words, *flags],

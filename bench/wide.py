@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from models import Model
-from service.events import Decoder
+from kaboost import Model
+from kaboost.service.events.decoder import Decoder
 
 WIDTHS = (12, 100, 300, 1000)
 VALUES = 12  # of an event that is mostly empty

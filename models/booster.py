@@ -12,10 +12,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from models.numeric import fill, finite
-from models.progressive import Progress, measure, observe
-from models.types import TARGET_LIMIT, WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, floats
-from models.verbs import (
+from kaboost.models.evaluation.progress import Progress, measure, observe
+from kaboost.models.kernels.jit import inlined, kernel
+from kaboost.models.kernels.numeric import fill, finite
+from kaboost.models.types import (
+    TARGET_LIMIT,
+    WEIGHT_LIMIT,
+    Ints,
+    Mat,
+    Mat3,
+    ModelError,
+    Vec,
+    floats,
+)
+from kaboost.models.verbs import (
     adapt,
     answer,
     boost,
@@ -23,9 +33,7 @@ from models.verbs import (
     desks,
     encode_labels,
     forward,
-    inlined,
     judge,
-    kernel,
     link,
     predict,
     prepare,
@@ -112,10 +120,10 @@ def learn_many(booster: Any, X: ArrayLike, y: ArrayLike, w: ArrayLike | None = N
 
     Examples
     --------
-    >>> import models
+    >>> import kaboost
     >>> spec = {"bank": {"kind": "linear", "n": 3}, "loss": "squared"}
-    >>> booster = models.build(spec, d=1)
-    >>> models.learn_many(booster, [[1.0], [1.0]], [2.0, 2.0])[0].tolist()
+    >>> booster = kaboost.build(spec, d=1)
+    >>> kaboost.learn_many(booster, [[1.0], [1.0]], [2.0, 2.0])[0].tolist()
     [0.0]
     """
     if not booster.progress.events.flags.writeable:

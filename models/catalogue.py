@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from models.build import PARTS, TASK_FITS
-from models.types import Param, Part
+from kaboost.models.parts import PARTS
+from kaboost.models.spec import TASK_FITS
+from kaboost.models.types import Param, Part
 
 INTRODUCTION = """# Algorithms
 
-What `model:` in `kaboost.yaml`, and `models.build` in Python, can be made of: a rule, a bank of
+What `model:` in `kaboost.yaml`, and `kaboost.build` in Python, can be made of: a rule, a bank of
 weak learners and a loss. Made by `kaboost models --docs` from the code; a test holds this page
 against it. Every part names its paper; "specification" is the text that the code was built from,
 which restores and corrects what papers leave out.

@@ -14,24 +14,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models import intervals as residual_intervals
-from models import labels as task_labels
-from models.banks.reboosted import rates
-from models.booster import learn_many, losses, predictions, score_many, tell_names, widen
-from models.build import BANKS, build, check, from_arrays, normalise_spec, serving_arrays, to_arrays
-from models.columns import WIDTHS, Columns, roomy
-from models.encoding import Encoder, Table, some
-from models.explain import REFUSAL, explain_many, gains
-from models.format import Arrays, FormatError, pack, unpack
-from models.intervals import Intervals, watch_many
-from models.labels import Label
-from models.losses import has_probability
-from models.outliers import FAR
-from models.reasons import Reason, Share, reasons, shares
-from models.rows import Part, check_frame, check_rows, discover, tabulate
-from models.schema import AUTO, Schema, described, from_description
-from models.types import Ints, Mat, ModelError, Vec, floats, plain
-from models.verbs import cost, reveal
+from kaboost.models.booster import learn_many, losses, predictions, score_many, tell_names, widen
+from kaboost.models.build import build, check, from_arrays, serving_arrays, to_arrays
+from kaboost.models.evaluation import intervals as residual_intervals
+from kaboost.models.evaluation.intervals import Intervals, watch_many
+from kaboost.models.explain.interface import REFUSAL, explain_many, gains
+from kaboost.models.explain.reasons import Reason, Share, reasons, shares
+from kaboost.models.features import labels as task_labels
+from kaboost.models.features.columns import WIDTHS, Columns, roomy
+from kaboost.models.features.label_outliers import OUTLIER_SPREADS
+from kaboost.models.features.labels import Label
+from kaboost.models.features.onehot import Encoder, Table, some
+from kaboost.models.features.rows import Part, check_frame, check_rows, discover, tabulate
+from kaboost.models.features.schema import AUTO, Schema, described, from_description
+from kaboost.models.losses import has_probability
+from kaboost.models.parts import BANKS
+from kaboost.models.reboosted.config import rates
+from kaboost.models.spec import normalise_spec
+from kaboost.models.state.format import Arrays, FormatError, pack, unpack
+from kaboost.models.types import Ints, Mat, ModelError, Vec, floats, plain
+from kaboost.models.verbs import cost, reveal
 
 LOG_LOSSES = ("logistic", "logistic2", "softmax")  # log-losses themselves, exact in the tails
 TOGETHER = 1 << 17  # numbers of events that are predicted at once: they stay in a cache
@@ -149,7 +151,7 @@ class Model:
             raise ModelError(
                 "model: its arrays only serve; load a checkpoint or a saved model to learn"
             )
-        far = FAR if self.task == "regression" else math.inf
+        far = OUTLIER_SPREADS if self.task == "regression" else math.inf
         scores = learn_many(self.booster, self.encoder.learn_many(table, w, y, far), y, w)
         if self.intervals is not None:
             watch_many(self.intervals, self.predictions(scores), y, w)

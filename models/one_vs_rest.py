@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from models.booster import (
+from kaboost.models.booster import (
     features,
     learn_many,
     losses,
@@ -21,11 +21,11 @@ from models.booster import (
     tell_names,
     widen,
 )
-from models.explain import Explanation, explain_many, gains
-from models.losses import Softmax, has_probability
-from models.progressive import Progress
-from models.types import Ints, Mat, Mat3, ModelError, Vec, floats
-from models.verbs import encode_labels
+from kaboost.models.evaluation.progress import Progress
+from kaboost.models.explain.interface import Explanation, explain_many, gains
+from kaboost.models.losses import Softmax, has_probability
+from kaboost.models.types import Ints, Mat, Mat3, ModelError, Vec, floats
+from kaboost.models.verbs import encode_labels
 
 WORD = "one_vs_rest"
 SHARED = ("events", "weight_sum", "recent_weight")  # the same for every class

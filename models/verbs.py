@@ -1,90 +1,17 @@
-"""The verbs that banks, rules and losses share: one dispatch table for Python and for numba.
+"""The verbs that banks, rules and losses share: what each means, and its default.
 
-A verb is a standard-library single-dispatch function over the NamedTuple type of its first
-argument. Numba resolves the same table while it compiles, so one batch loop serves every
-combination and still inlines to straight code.
+A verb is dispatched by the type of its first argument, in Python and in compiled code alike
+(`kaboost.models.kernels.jit.verb`); a part registers its own implementation in its file.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable
 from functools import partial, singledispatch
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple
 
-from numba import njit
-from numba.extending import overload
-
-from models.compiling import collect_seldom
-from models.linking import link_into_callers
-from models.types import Mat, Vec
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-# The numpy error model: a division by zero gives inf as in NumPy instead of a branch that stops
-# vectorisation. No C program calls what is compiled here.
-FLAGS: Any = {"error_model": "numpy", "no_cfunc_wrapper": True}
-JIT: Any = {**FLAGS, "nogil": True}
-
-collect_seldom()
-
-
-def kernel(function: Function) -> Function:
-    """Compile `function` without the GIL, cached on disk; plain Python when numba's JIT is off.
-
-    Only a kernel that names NumPy can make arrays; every other one borrows its caller's, and counts
-    no references: counting those of a state cost half of an event.
-    """
-    options: Any = {**FLAGS, "_nrt": "np" in function.__code__.co_names}
-    compiled = njit(cache=True, nogil=True, **options)(function)
-    link_into_callers(compiled)
-    return cast(Function, compiled)
-
-
-def inlined(function: Function) -> Function:
-    """Like `kernel`, but put whole into its callers before types are known: handing over a state
-    array by array cost more than many a kernel does.
-    """
-    options: Any = {**FLAGS, "_nrt": False}
-    compiled = njit(cache=True, nogil=True, inline="always", **options)(function)
-    return cast(Function, compiled)
-
-
-class Verb(Protocol):
-    """A verb as type checkers see it: called like a function, registered per type of its first
-    argument.
-    """
-
-    def __call__(self, *args: Any) -> Any: ...
-
-    def register(self, function: Function) -> Function: ...
-
-    def dispatch(self, kind: type) -> Callable[..., Any]: ...
-
-
-def verb(default: Callable[..., Any], inline: Literal["always", "never"] = "always") -> Verb:
-    """Make a kernel verb: dispatched by the type of its first argument, in Python and numba.
-
-    A default that raises stands for "every type registers its own"; any other default serves all
-    types that register none. A verb over numbers alone need not be inlined, which compiles sooner.
-    """
-    table = singledispatch(default)
-    required = "unregistered" in default.__code__.co_names
-
-    def resolve(*types: Any) -> Callable[..., Any] | None:
-        found = table.dispatch(getattr(types[0], "instance_class", object))
-        return None if found is default and required else found
-
-    resolve.__signature__ = inspect.signature(default)  # type: ignore[attr-defined]
-    # Inlined before types are lowered: a call would count references to every array of its state.
-    overload(table, strict=False, jit_options=JIT, inline=inline)(resolve)
-    return cast(Verb, table)
-
-
-def unregistered(verb_name: str, subject: object) -> TypeError:
-    """Name the verb and the type that has no implementation of it."""
-    return TypeError(f"{type(subject).__name__} has no {verb_name!r}: register one in its file")
+from kaboost.models.kernels.jit import kernel, unregistered, verb
+from kaboost.models.types import Mat, Vec
 
 
 @partial(verb, inline="never")

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.errors import ConfigError, Exit, KaboostError
+from kaboost.service.errors import ConfigError, Exit, KaboostError
 
 if TYPE_CHECKING:
-    from service.config import Settings
+    from kaboost.service.config.settings import Settings
 
 Rows = Sequence[Mapping[str, Any]]
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def program(
 @app.command(epilog="Example: kaboost serve --config kaboost.yaml")
 def serve(file: File = None, set_: Set = None, cold_start: ColdStart = False) -> None:
     """Learn and serve: one learner and the API processes, supervised."""
-    from service.app import run_serve
+    from kaboost.service.processes.roles import run_serve
 
     _run(_load(file, set_), lambda settings: run_serve(settings, cold_start=cold_start))
 
@@ -75,7 +75,7 @@ def serve(file: File = None, set_: Set = None, cold_start: ColdStart = False) ->
 @app.command(epilog="Example: kaboost learner --config kaboost.yaml")
 def learner(file: File = None, set_: Set = None, cold_start: ColdStart = False) -> None:
     """Learn: consume labelled events, publish snapshots, write checkpoints."""
-    from service.app import run_learner
+    from kaboost.service.processes.roles import run_learner
 
     _run(_load(file, set_), lambda settings: run_learner(settings, cold_start=cold_start))
 
@@ -83,7 +83,7 @@ def learner(file: File = None, set_: Set = None, cold_start: ColdStart = False) 
 @app.command(epilog="Example: kaboost api --config kaboost.yaml --set api.port=8080")
 def api(file: File = None, set_: Set = None) -> None:
     """Serve: answer POST /predict from the newest snapshot."""
-    from service.app import run_api
+    from kaboost.service.processes.roles import run_api
 
     _run(_load(file, set_), run_api)
 
@@ -96,7 +96,7 @@ def demo(
     ] = False,
 ) -> None:
     """Play the whole job on an embedded broker with real data, and check every claim."""
-    from service.demo import run
+    from kaboost.service.demo import run
 
     raise typer.Exit(run(keep=keep, sabotage=sabotage))
 
@@ -107,8 +107,8 @@ def models(
     docs: Annotated[bool, typer.Option("--docs", help="Print docs/algorithms.md.")] = False,
 ) -> None:
     """List rules, banks and losses with their parameters, defaults and papers."""
-    from models.catalogue import page
-    from service.listings import part_rows
+    from kaboost.models.catalogue import page
+    from kaboost.service.listings import part_rows
 
     if docs:
         typer.echo(page(), nl=False)
@@ -119,7 +119,7 @@ def models(
 @config_app.command("show", epilog="Example: kaboost config show --config kaboost.yaml --json")
 def config_show(file: File = None, set_: Set = None, as_json: Json = False) -> None:
     """Print every effective value and where it came from, secrets hidden."""
-    from service.listings import setting_rows
+    from kaboost.service.listings import setting_rows
 
     _print(setting_rows(_load(file, set_)), as_json)
 
@@ -127,7 +127,7 @@ def config_show(file: File = None, set_: Set = None, as_json: Json = False) -> N
 @config_app.command("schema", epilog="Example: kaboost config schema > kaboost.schema.json")
 def config_schema(as_json: Json = False) -> None:
     """Print the JSON Schema of the configuration file; it is JSON anyhow."""
-    from service.config import Settings
+    from kaboost.service.config.settings import Settings
 
     typer.echo(json.dumps(Settings.model_json_schema(), indent=2))
 
@@ -135,7 +135,7 @@ def config_schema(as_json: Json = False) -> None:
 @config_app.command("check", epilog="Example: kaboost config check --config kaboost.yaml")
 def config_check(file: File = None, set_: Set = None, as_json: Json = False) -> None:
     """Check the configuration; nothing is started, no broker is asked."""
-    from service.listings import check_client
+    from kaboost.service.listings import check_client
 
     try:
         check_client(_load(file, set_))
@@ -150,7 +150,7 @@ def config_check(file: File = None, set_: Set = None, as_json: Json = False) -> 
 @config_app.command("docs", epilog="Example: kaboost config docs > docs/settings.md")
 def config_docs() -> None:
     """Print docs/settings.md."""
-    from service.reference import page
+    from kaboost.service.config.docs import page
 
     typer.echo(page(), nl=False)
 
@@ -158,7 +158,7 @@ def config_docs() -> None:
 @checkpoints_app.command("list", epilog="Example: kaboost checkpoints list --config kaboost.yaml")
 def checkpoints_list(file: File = None, set_: Set = None, as_json: Json = False) -> None:
     """List all checkpoints, the newest first."""
-    from service.listings import checkpoint_rows
+    from kaboost.service.listings import checkpoint_rows
 
     _print(checkpoint_rows(_load(file, set_).checkpoints.directory), as_json)
 
@@ -171,7 +171,7 @@ def checkpoints_show(
     as_json: Json = False,
 ) -> None:
     """Show the header and the arrays of one checkpoint."""
-    from service.listings import checkpoint_details, newest_checkpoint
+    from kaboost.service.listings import checkpoint_details, newest_checkpoint
 
     chosen = path or newest_checkpoint(_load(file, set_).checkpoints.directory)
     _print(checkpoint_details(chosen), as_json)
@@ -180,7 +180,7 @@ def checkpoints_show(
 @checkpoints_app.command("verify", epilog="Example: kaboost checkpoints verify --config k.yaml")
 def checkpoints_verify(file: File = None, set_: Set = None, as_json: Json = False) -> None:
     """Read every checkpoint wholly; exit 1 if one is damaged or there is none."""
-    from service.listings import checkpoint_rows
+    from kaboost.service.listings import checkpoint_rows
 
     rows = checkpoint_rows(_load(file, set_).checkpoints.directory)
     _print(rows, as_json)
@@ -198,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _load(file: Path | None, set_: list[str] | None) -> "Settings":
-    from service.config import load
+    from kaboost.service.config.settings import load
 
     flags: dict[str, object] = {}
     for pair in set_ or []:
@@ -222,7 +222,7 @@ def _load(file: Path | None, set_: list[str] | None) -> "Settings":
 
 def _run(settings: "Settings", role: Callable[["Settings"], int]) -> None:
     """Run one role with its logs; what stops it is a log line like all others."""
-    from service.logs import setup
+    from kaboost.service.logs import setup
 
     setup(settings.log)
     try:

@@ -6,11 +6,11 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from models import catalogue
-from models.types import Part
-from service import checkpoints, files
-from service.config import Settings, origins, values
-from service.errors import CheckpointError, ConfigError, Incompatible
+from kaboost.models import catalogue
+from kaboost.models.types import Part
+from kaboost.service.config.settings import Settings, origins, values
+from kaboost.service.errors import CheckpointError, ConfigError, Incompatible
+from kaboost.service.storage import checkpoints, files
 
 Row = dict[str, Any]
 START = b'{"__metadata__":{"kaboost":'  # of every file of ours, after its eight bytes of length

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from service.config import Log
+from kaboost.service.config.settings import Log
 
 # What a record carries by itself; whatever else it has was given with `extra=`.
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

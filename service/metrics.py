@@ -9,11 +9,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from models.baselines import PREDICTORS, Baselines
-from models.intervals import LEVELS, Intervals
-from models.progressive import Progress
-from models.reliability import Reliability
-from models.types import Vec
+from kaboost.models.evaluation.baselines import PREDICTORS, Baselines
+from kaboost.models.evaluation.intervals import LEVELS, Intervals
+from kaboost.models.evaluation.progress import Progress
+from kaboost.models.evaluation.reliability import Reliability
+from kaboost.models.types import Vec
 
 SHOWN = 32  # prefixes and weak learners at most, spread evenly
 QUICK = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 1.0)

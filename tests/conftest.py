@@ -8,7 +8,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from service.config import Settings
+from kaboost.service.config.settings import Settings
 from tests.kafka.broker import Broker, BrokerUnavailable, Given, Reachable
 from tests.kafka.client import Letter, create_topic, produce, read_letters
 from tests.service.learning import settings_for

@@ -11,12 +11,12 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 from starlette.routing import Route
 
-from models import Model
-from models.baselines import baselines
-from service import cli
-from service.app import create_api
-from service.config import Settings
-from service.metrics import api_metrics, learner_metrics
+from kaboost import Model
+from kaboost.models.evaluation.baselines import baselines
+from kaboost.service import cli
+from kaboost.service.config.settings import Settings
+from kaboost.service.metrics import api_metrics, learner_metrics
+from kaboost.service.processes.roles import create_api
 from tests.specs import LINEAR
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,15 +12,15 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from models import BANKS
-from models.baselines import baselines
-from models.model import Model
-from models.types import ModelError
-from service import checkpoints
-from service.config import Settings
-from service.follower import Follower
-from service.metrics import learner_metrics
-from service.room import Room, State
+from kaboost import BANKS
+from kaboost.models.evaluation.baselines import baselines
+from kaboost.models.model import Model
+from kaboost.models.types import ModelError
+from kaboost.service.config.settings import Settings
+from kaboost.service.http.follower import Follower
+from kaboost.service.learner.trainer import Room, State
+from kaboost.service.metrics import learner_metrics
+from kaboost.service.storage import checkpoints
 
 SCHEMA = {"number": "number", "category": "category", "boolean": "boolean"}
 TASKS: list[dict[str, Any]] = [

@@ -23,7 +23,7 @@ import psutil
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from service import producer  # noqa: E402 (the checkout is found first)
+from kaboost.service.demo import producer  # noqa: E402 (the checkout is found first)
 from tests.kafka.broker import Broker, BrokerUnavailable  # noqa: E402
 from tests.kafka.client import create_topic, produce  # noqa: E402
 from tests.service.learning import free_port  # noqa: E402

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from models.types import ModelError
+from kaboost.models.types import ModelError
 
 # Nothing but these is ever imported. `base` and `utils` hold no parts; `active` answers in pairs;
 # what `compose` and `multioutput` make is said by `steps`, or is no answer to one label.

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from models.columns import Columns
-from models.encoding import Encoder, Table
-from models.rows import READ
-from models.types import Mat, ModelError, plain
+from kaboost.models.features.columns import Columns
+from kaboost.models.features.onehot import Encoder, Table
+from kaboost.models.features.rows import READ
+from kaboost.models.types import Mat, ModelError, plain
 
 BRIEF = 128  # longer texts are remembered by their hash: what is kept stays small
 

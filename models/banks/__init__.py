@@ -1,15 +1,14 @@
 """Banks: N weak learners of one kind as one struct of arrays."""
 
-from models.banks.conv import CONV
-from models.banks.coordinate_ftl import COORDINATE_FTL
-from models.banks.hedge import HEDGE
-from models.banks.hoeffding import HOEFFDING
-from models.banks.linear import LINEAR_BANK
-from models.banks.nets import NETS
-from models.banks.reboosted import REBOOSTED_TREES
-from models.banks.refit_trees import REFIT_TREES
-from models.banks.stumps import STUMPS
-from models.banks.trees import TREES
+from kaboost.models.banks.conv import CONV
+from kaboost.models.banks.coordinate_ftl import COORDINATE_FTL
+from kaboost.models.banks.hedge import HEDGE
+from kaboost.models.banks.hoeffding import HOEFFDING
+from kaboost.models.banks.linear.bank import LINEAR_BANK
+from kaboost.models.banks.nets import NETS
+from kaboost.models.banks.refit_trees import REFIT_TREES
+from kaboost.models.banks.stumps import STUMPS
+from kaboost.models.banks.trees import TREES
 
 # in the order of the public list
 ALL = (
@@ -22,5 +21,4 @@ ALL = (
     REFIT_TREES,
     TREES,
     HOEFFDING,
-    REBOOSTED_TREES,
 )

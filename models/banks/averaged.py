@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.banks.linear_sgd import Sgd
-from models.types import Mat, Mat3, Vec
-from models.verbs import (
+from kaboost.models.banks.linear.sgd import Sgd
+from kaboost.models.types import Mat, Mat3, Vec
+from kaboost.models.verbs import (
     answer,
     cost,
     forward,

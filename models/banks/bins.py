@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from models.draws import uniform
-from models.types import Ints, Mat, Vec
-from models.verbs import kernel
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.random import uniform
+from kaboost.models.types import Ints, Mat, Vec
 
 LIMIT = 2 * 2**30  # bytes: a larger state is refused
 

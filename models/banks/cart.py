@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.types import Ints, Mat, Vec
-from models.verbs import kernel
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.types import Ints, Mat, Vec
 
 # Cuts that part the pairs alike differ in the last bits of their sums: the first of them counts.
 MARGIN = 1e-9

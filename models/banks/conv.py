@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.banks.linear_walk import clear
-from models.banks.nets import adam, draw, redraw, tick
-from models.numeric import add, fill, residual, sigmoid
-from models.types import Mat, Mat3, Param, Part, Vec
-from models.verbs import kernel, learning_only, one, predict, renew, rooms, update
+from kaboost.models.banks.linear.walk import clear
+from kaboost.models.banks.nets import adam, draw, redraw, tick
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.numeric import add, fill, residual, sigmoid
+from kaboost.models.types import Mat, Mat3, Param, Part, Vec
+from kaboost.models.verbs import learning_only, one, predict, renew, rooms, update
 
 SIDE, KERNEL, STRIDE = 28, 5, 2
 OUT = (SIDE - KERNEL) // STRIDE + 1  # 12: no padding

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.banks.linear_walk import clear
-from models.numeric import fill
-from models.types import SQUARE, Mat, Mat3, Param, Part, Vec
-from models.verbs import one, predict, renew, rooms, update
+from kaboost.models.banks.linear.walk import clear
+from kaboost.models.kernels.numeric import fill
+from kaboost.models.types import SQUARE, Mat, Mat3, Param, Part, Vec
+from kaboost.models.verbs import one, predict, renew, rooms, update
 
 
 class CoordinateFtl(NamedTuple):

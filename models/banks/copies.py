@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from models.types import Mat, Vec
-from models.verbs import one, predict, prepare, renew, rooms, update
+from kaboost.models.types import Mat, Vec
+from kaboost.models.verbs import one, predict, prepare, renew, rooms, update
 
 
 class Copies(NamedTuple):

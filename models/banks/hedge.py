@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.numeric import exp_negative, fill, residual
-from models.types import Mat, Mat3, Param, Part, Vec
-from models.verbs import one, predict, renew, rooms, update
+from kaboost.models.kernels.numeric import exp_negative, fill, residual
+from kaboost.models.types import Mat, Mat3, Param, Part, Vec
+from kaboost.models.verbs import one, predict, renew, rooms, update
 
 LIMIT = 1e300  # of a sum of losses: differences stay finite
 

@@ -14,12 +14,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.banks.bins import choose, note, seen_features, too_large
-from models.banks.hoeffding_leaves import ADAPTIVE, BAYES, MAJORITY, asked, bayes, majority, said
-from models.banks.hoeffding_split import GAIN, GINI, add_bins, best_cut, is_ahead, weight_of
-from models.draws import generator
-from models.types import LOGISTIC, SQUARE, Ints, Mat, Mat3, Param, Part, Vec
-from models.verbs import kernel, learning_only, one, predict, prepare, renew, rooms, update
+from kaboost.models.banks.bins import choose, note, seen_features, too_large
+from kaboost.models.banks.hoeffding_leaves import (
+    ADAPTIVE,
+    BAYES,
+    MAJORITY,
+    asked,
+    bayes,
+    majority,
+    said,
+)
+from kaboost.models.banks.hoeffding_split import GAIN, GINI, add_bins, best_cut, is_ahead, weight_of
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.random import generator
+from kaboost.models.types import LOGISTIC, SQUARE, Ints, Mat, Mat3, Param, Part, Vec
+from kaboost.models.verbs import learning_only, one, predict, prepare, renew, rooms, update
 
 LEAVES = {"adaptive": ADAPTIVE, "majority": MAJORITY, "bayes": BAYES}
 MEASURES = {"gain": GAIN, "gini": GINI}

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from models.banks.bins import bin_of
-from models.types import Mat, Vec
-from models.verbs import kernel
+from kaboost.models.banks.bins import bin_of
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.types import Mat, Vec
 
 MAJORITY, BAYES, ADAPTIVE = 0, 1, 2
 TINY = 1e-200  # products below are lifted by its inverse

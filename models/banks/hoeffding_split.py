@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from models.types import Ints, Mat3, Vec
-from models.verbs import kernel
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.types import Ints, Mat3, Vec
 
 GAIN, GINI = 0, 1
 PER_BIT = 1.0 / math.log(2.0)

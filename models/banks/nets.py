@@ -13,13 +13,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.banks.linear_walk import clear
-from models.draws import uniform
-from models.lanes import Dense, Lane, NewLane, NewRow, Number, Row, Sum, aligned, sqrt, sweep, where
-from models.numeric import dot, fill, residual, retreat, sigmoid
-from models.rng import uniforms
-from models.types import Mat, Mat3, Param, Part, Vec
-from models.verbs import kernel, learning_only, one, predict, renew, rooms, update
+from kaboost.models.banks.linear.walk import clear
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.numeric import dot, fill, residual, retreat, sigmoid
+from kaboost.models.kernels.random import uniform, uniforms
+from kaboost.models.kernels.simd import (
+    Dense,
+    Lane,
+    NewLane,
+    NewRow,
+    Number,
+    Row,
+    Sum,
+    aligned,
+    over_learners,
+    sqrt,
+    where,
+)
+from kaboost.models.types import Mat, Mat3, Param, Part, Vec
+from kaboost.models.verbs import learning_only, one, predict, renew, rooms, update
 
 SIGMOID, LEAKY, TANH = 0, 1, 2
 ACTIVATIONS = {"sigmoid": SIGMOID, "leaky_relu": LEAKY, "tanh": TANH}
@@ -106,19 +118,19 @@ def derivative(z: float, activation: int) -> float:
     return 1.0 - z * z
 
 
-@sweep
+@over_learners
 def combine(total: Sum, w: Row, z: Row) -> Sum:
     """Sum weights times hidden units."""
     return total + w * z
 
 
-@sweep
+@over_learners
 def carry_back(slope: NewLane, w: Lane, e: Lane) -> NewLane:
     """Add what one output says of the slope in a hidden unit."""
     return slope + w * e
 
 
-@sweep
+@over_learners
 def descend(w: NewRow, z: Row, e: Lane, lr: Number) -> NewRow:
     """Move weights of the second layer by SGD."""
     return w - e * z * lr
@@ -213,7 +225,7 @@ def adapted(w: Any, M: Any, V: Any, g: Any, rate: Any, root: Any) -> tuple[Any, 
     return w - rate * M / (sqrt(V) * root + EPSILON), M, V
 
 
-@sweep
+@over_learners
 def adam_rows(
     w: NewRow, M: NewRow, V: NewRow, x: Dense, slope: Lane, rate: Lane, root: Lane
 ) -> tuple[NewRow, NewRow, NewRow]:
@@ -221,7 +233,7 @@ def adam_rows(
     return adapted(w, M, V, slope * x, rate, root)
 
 
-@sweep
+@over_learners
 def adam_units(
     w: NewRow, M: NewRow, V: NewRow, z: Row, e: Lane, rate: Lane, root: Lane
 ) -> tuple[NewRow, NewRow, NewRow]:

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.banks.bins import too_large
-from models.banks.cart import fit_cart
-from models.types import LOGISTIC, SQUARE, Ints, Mat, Mat3, Param, Part, Vec
-from models.verbs import kernel, learning_only, one, predict, renew, update
+from kaboost.models.banks.bins import too_large
+from kaboost.models.banks.cart import fit_cart
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.types import LOGISTIC, SQUARE, Ints, Mat, Mat3, Param, Part, Vec
+from kaboost.models.verbs import learning_only, one, predict, renew, update
 
 
 class RefitTrees(NamedTuple):

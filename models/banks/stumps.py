@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.banks.linear_walk import clear
-from models.numeric import fill
-from models.types import LINEAR, Mat, Mat3, Param, Part, Vec
-from models.verbs import kernel, one, predict, renew, rooms, update
+from kaboost.models.banks.linear.walk import clear
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.numeric import fill
+from kaboost.models.types import LINEAR, Mat, Mat3, Param, Part, Vec
+from kaboost.models.verbs import one, predict, renew, rooms, update
 
 
 class Stumps(NamedTuple):

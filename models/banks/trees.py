@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.banks.bins import choose, note, seen_features, too_large
-from models.banks.trees_grow import fill_histograms, grow, settle
-from models.banks.trees_split import BEYOND, HOEFFDING, NORMAL
-from models.draws import generator
-from models.types import LINEAR, Ints, Mat, Mat3, Param, Part, Vec
-from models.verbs import kernel, learning_only, one, predict, prepare, renew, rooms, update
+from kaboost.models.banks.bins import choose, note, seen_features, too_large
+from kaboost.models.banks.trees_grow import fill_histograms, grow, settle
+from kaboost.models.banks.trees_split import BEYOND, HOEFFDING, NORMAL
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.random import generator
+from kaboost.models.types import LINEAR, Ints, Mat, Mat3, Param, Part, Vec
+from kaboost.models.verbs import learning_only, one, predict, prepare, renew, rooms, update
 
 TESTS = {"normal": NORMAL, "hoeffding": HOEFFDING}
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from models.banks.trees_split import BEYOND, HOEFFDING, add_bins, best_cut, is_ahead, is_sure
-from models.types import LINEAR, Mat, Mat3, Vec
-from models.verbs import kernel
+from kaboost.models.banks.trees_split import (
+    BEYOND,
+    HOEFFDING,
+    add_bins,
+    best_cut,
+    is_ahead,
+    is_sure,
+)
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.types import LINEAR, Mat, Mat3, Vec
 
 
 @kernel

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from models.types import Ints, Mat3, Vec
-from models.verbs import kernel
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.types import Ints, Mat3, Vec
 
 NORMAL, HOEFFDING = 0, 1
 BEYOND = 3  # statistics before those of the outputs: w, w^2, w|r|^2

@@ -11,10 +11,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from models.losses.counts import POISSON, Poisson
-from models.losses.margins import HINGE, LINEAR, MLS, Hinge, Linear, Mls
-from models.losses.robust import ABSOLUTE, HUBER, PNORM, QUANTILE, Absolute, Huber, PNorm, Quantile
-from models.losses.smooth_margins import (
+from kaboost.models.losses.counts import POISSON, Poisson
+from kaboost.models.losses.margins import HINGE, LINEAR, MLS, Hinge, Linear, Mls
+from kaboost.models.losses.robust import (
+    ABSOLUTE,
+    HUBER,
+    PNORM,
+    QUANTILE,
+    Absolute,
+    Huber,
+    PNorm,
+    Quantile,
+)
+from kaboost.models.losses.smooth_margins import (
     EXPONENTIAL,
     LOGISTIC,
     LOGISTIC2,
@@ -22,8 +31,8 @@ from models.losses.smooth_margins import (
     Logistic,
     Logistic2,
 )
-from models.losses.softmax import SOFTMAX, Softmax
-from models.losses.squared import SQUARED, SQUARED_FULL, Squared, SquaredFull
+from kaboost.models.losses.softmax import SOFTMAX, Softmax
+from kaboost.models.losses.squared import SQUARED, SQUARED_FULL, Squared, SquaredFull
 
 NUMBERS = (SQUARED, SQUARED_FULL, ABSOLUTE, QUANTILE, HUBER, POISSON, PNORM)
 CLASSES = (LOGISTIC, LOGISTIC2, HINGE, EXPONENTIAL, LINEAR, MLS, SOFTMAX)

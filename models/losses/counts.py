@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.losses.labels import L2, numbers
-from models.losses.summed import STEEPEST, growth, summed
-from models.losses.theory import bounds, smallest_radius
-from models.types import Mat, ModelError, Part, Vec
-from models.verbs import (
+from kaboost.models.losses.labels import L2, numbers
+from kaboost.models.losses.summed import STEEPEST, growth, summed
+from kaboost.models.losses.theory import bounds, smallest_radius
+from kaboost.models.types import Mat, ModelError, Part, Vec
+from kaboost.models.verbs import (
     Constants,
     constants,
     convexity,

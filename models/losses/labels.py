@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from models.types import LABEL_LIMIT, Mat, ModelError, Param, Vec
-from models.verbs import kernel
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.types import LABEL_LIMIT, Mat, ModelError, Param, Vec
 
 L2 = Param("l2", 0.0, "weight r of the term r |score|^2", low=0.0, high=1e6)
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from models.losses.labels import L2, margins, needs_one_output
-from models.losses.summed import summed
-from models.losses.theory import bounds, smallest_radius
-from models.numeric import fill
-from models.types import Mat, Part, Vec
-from models.verbs import (
+from kaboost.models.kernels.numeric import fill
+from kaboost.models.losses.labels import L2, margins, needs_one_output
+from kaboost.models.losses.summed import summed
+from kaboost.models.losses.theory import bounds, smallest_radius
+from kaboost.models.types import Mat, Part, Vec
+from kaboost.models.verbs import (
     Constants,
     constants,
     convexity,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from models.losses.labels import L2, copy, mean, numbers
-from models.losses.summed import power, summed
-from models.losses.theory import bounds, smallest_radius
-from models.numeric import fill
-from models.types import Mat, Param, Part, Vec
-from models.verbs import (
+from kaboost.models.kernels.numeric import fill
+from kaboost.models.losses.labels import L2, copy, mean, numbers
+from kaboost.models.losses.summed import power, summed
+from kaboost.models.losses.theory import bounds, smallest_radius
+from kaboost.models.types import Mat, Param, Part, Vec
+from kaboost.models.verbs import (
     Constants,
     bend,
     constants,

@@ -7,17 +7,17 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from models.losses.labels import L2, margins, needs_one_output
-from models.losses.summed import STEEPEST, growth, summed
-from models.losses.theory import bounds, smallest_radius
-from models.numeric import exp_negative, log1p_unit, sigmoid
-from models.types import Mat, Part, Vec
-from models.verbs import (
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.numeric import exp_negative, log1p_unit, sigmoid
+from kaboost.models.losses.labels import L2, margins, needs_one_output
+from kaboost.models.losses.summed import STEEPEST, growth, summed
+from kaboost.models.losses.theory import bounds, smallest_radius
+from kaboost.models.types import Mat, Part, Vec
+from kaboost.models.verbs import (
     Constants,
     constants,
     convexity,
     encode_labels,
-    kernel,
     link,
     point,
     radius,

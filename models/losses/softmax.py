@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.losses.labels import L2, columns
-from models.numeric import exp_negative
-from models.types import Mat, ModelError, Part, Vec
-from models.verbs import (
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.numeric import exp_negative
+from kaboost.models.losses.labels import L2, columns
+from kaboost.models.types import Mat, ModelError, Part, Vec
+from kaboost.models.verbs import (
     Constants,
     assess,
     constants,
@@ -19,7 +20,6 @@ from models.verbs import (
     curvature,
     encode_labels,
     gradient,
-    kernel,
     link,
     radius,
     smoothness,

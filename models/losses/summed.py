@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from typing import Any, TypeVar, cast
 
-from models.numeric import exp_negative
-from models.types import Mat, Vec
-from models.verbs import assess, curvature, gradient, kernel, point, value
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.numeric import exp_negative
+from kaboost.models.types import Mat, Vec
+from kaboost.models.verbs import assess, curvature, gradient, point, value
 
 Kind = TypeVar("Kind", bound=type)
 

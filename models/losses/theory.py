@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from models.verbs import Constants, constants
+from kaboost.models.verbs import Constants, constants
 
 
 def bounds(loss: Any, b: float, lipschitz: float, beta: float | None, eps: float) -> Constants:

@@ -1,17 +1,17 @@
 """Rules: from what weak learners say to what they should learn; one paper, one file."""
 
-from models.rules.adaboost_ol import ADABOOST_OL, ADABOOST_OL_W
-from models.rules.adwin_bag import ADWIN_BAG
-from models.rules.bbm import BBM
-from models.rules.gb import GB
-from models.rules.gentle import GENTLE
-from models.rules.hull import OGB_HULL
-from models.rules.latent import LATENT
-from models.rules.ogb import OGB_SPAN
-from models.rules.ogb_batch import OGB_BATCH
-from models.rules.oza import OZA_BAG, OZA_BOOST
-from models.rules.sgb import SGB
-from models.rules.sgb_residual import SGB_RESIDUAL
+from kaboost.models.rules.adaboost_ol import ADABOOST_OL, ADABOOST_OL_W
+from kaboost.models.rules.adwin_bag import ADWIN_BAG
+from kaboost.models.rules.bbm import BBM
+from kaboost.models.rules.gb import GB
+from kaboost.models.rules.gentle import GENTLE
+from kaboost.models.rules.hull import OGB_HULL
+from kaboost.models.rules.latent import LATENT
+from kaboost.models.rules.ogb import OGB_SPAN
+from kaboost.models.rules.ogb_batch import OGB_BATCH
+from kaboost.models.rules.oza import OZA_BAG, OZA_BOOST
+from kaboost.models.rules.sgb import SGB
+from kaboost.models.rules.sgb_residual import SGB_RESIDUAL
 
 # In the order of the public list.
 ALL = (

@@ -13,18 +13,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.draws import State, generator, uniform
-from models.numeric import bits_of, fill, sigmoid
-from models.rules.votes import DISCRETE, cast_vote, classifying, judge_votes, say_vote, vote_loss
-from models.types import Ints, Mat, Param, Part, Setting, Vec
-from models.verbs import (
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.numeric import bits_of, fill, sigmoid
+from kaboost.models.kernels.random import State, generator, uniform
+from kaboost.models.rules.votes import (
+    DISCRETE,
+    cast_vote,
+    classifying,
+    judge_votes,
+    say_vote,
+    vote_loss,
+)
+from kaboost.models.types import Ints, Mat, Param, Part, Setting, Vec
+from kaboost.models.verbs import (
     adapt,
     assess,
     cost,
     desks,
     forward,
     judge,
-    kernel,
     learning_only,
     link,
     regard,

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.adwin import Adwin, adwin, clear, detect, estimate
-from models.numeric import chosen
-from models.rules.oza import (
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.numeric import chosen
+from kaboost.models.rules.adwin import Adwin, adwin, clear, detect, estimate
+from kaboost.models.rules.oza import (
     CLASSES,
     FEED,
     RATE,
@@ -24,9 +25,9 @@ from models.rules.oza import (
     teach,
     unused_rate,
 )
-from models.rules.votes import classifying, votes
-from models.types import Ints, Mat, Param, Part, Setting, Vec
-from models.verbs import boost, forward, kernel, learning_only, predict_one, renew, sequential
+from kaboost.models.rules.votes import classifying, votes
+from kaboost.models.types import Ints, Mat, Param, Part, Setting, Vec
+from kaboost.models.verbs import boost, forward, learning_only, predict_one, renew, sequential
 
 
 @votes

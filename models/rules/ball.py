@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from models.types import Mat
-from models.verbs import kernel
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.types import Mat
 
 
 @kernel

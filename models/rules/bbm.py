@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.rules.votes import DISCRETE, cast_vote, classifying, votes
-from models.types import Mat, Param, Part, Setting, Vec
-from models.verbs import adapt, forward, kernel, learning_only, targets
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.rules.votes import DISCRETE, cast_vote, classifying, votes
+from kaboost.models.types import Mat, Param, Part, Setting, Vec
+from kaboost.models.verbs import adapt, forward, learning_only, targets
 
 
 @votes

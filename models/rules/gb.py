@@ -2,7 +2,7 @@
 Streaming Gradient Boosting.
 
 Friedman, Greedy Function Approximation: a Gradient Boosting Machine, 2001; Hu et al. 2017, section
-6; specification, 8.2. It learns by `models.fit`.
+6; specification, 8.2. It learns by `kaboost.models.batch`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.rules.sgb import step
-from models.types import SQUARE, Mat, ModelError, Param, Part, Setting, Vec
-from models.verbs import forward, sequential
+from kaboost.models.rules.sgb import step
+from kaboost.models.types import SQUARE, Mat, ModelError, Param, Part, Setting, Vec
+from kaboost.models.verbs import forward, sequential
 
 
 class Gb(NamedTuple):
@@ -22,7 +22,7 @@ class Gb(NamedTuple):
 
     mode: int
     eta: float
-    best: bool  # y0 is the statistic of the sample's labels, found by `models.fit`
+    best: bool  # y0 is the statistic of the sample's labels, found by `kaboost.models.batch`
     y0: Vec  # (m,)
 
 
@@ -44,7 +44,8 @@ def _(rule: Gb) -> bool:
 def offline(kind: str, online: str) -> ModelError:
     """Say that a rule learns no events, and which one does."""
     return ModelError(
-        f"rule: {kind} learns a whole sample at once; call models.fit(spec, X, y), or take {online}"
+        f"rule: {kind} learns a whole sample at once; call kaboost.fit(spec, X, y), or "
+        f"take {online}"
     )
 
 
@@ -64,7 +65,7 @@ def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
 
 GB = Part(
     "gb",
-    "classic gradient boosting of a whole sample, one learner after the other; by models.fit",
+    "classic gradient boosting of a whole sample, one learner after the other; by kaboost.fit",
     "Friedman 2001; Hu et al. 2017, section 6",
     (
         Param("eta", None, "step size; min(1, .3/beta)", 1e-12, 1e6),

@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from models.rules.votes import classifying
-from models.types import SQUARE, Mat, Param, Part, Setting, Vec
-from models.verbs import boost, forward, learn_one, predict_one, sequential
+from kaboost.models.rules.votes import classifying
+from kaboost.models.types import SQUARE, Mat, Param, Part, Setting, Vec
+from kaboost.models.verbs import boost, forward, learn_one, predict_one, sequential
 
 LEAST = 1e-3  # of an event's weight, in its importance
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.rules.ball import project
-from models.rules.label_map import (
+from kaboost.models.rules.ball import project
+from kaboost.models.rules.label_map import (
     LabelMap,
     collect,
     hush,
@@ -22,7 +22,7 @@ from models.rules.label_map import (
     to_labels,
     to_sums,
 )
-from models.rules.ogb_words import (
+from kaboost.models.rules.ogb_words import (
     GREEDY,
     REDUCED,
     WEIGHED,
@@ -33,8 +33,8 @@ from models.rules.ogb_words import (
     mode_of,
     refuse,
 )
-from models.types import SQUARE, Mat, Part, Setting, Vec
-from models.verbs import adapt, constants, desks, forward, reach, targets
+from kaboost.models.types import SQUARE, Mat, Part, Setting, Vec
+from kaboost.models.verbs import adapt, constants, desks, forward, reach, targets
 
 
 class Hull(NamedTuple):

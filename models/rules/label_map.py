@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.numeric import fill
-from models.types import LABEL_LIMIT, Mat, Vec
-from models.verbs import assess, kernel
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.numeric import fill
+from kaboost.models.types import LABEL_LIMIT, Mat, Vec
+from kaboost.models.verbs import assess
 
 FIRST = 500
 MAPPABLE = ("squared", "squared_full", "absolute", "quantile", "huber", "pnorm")

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.draws import State, generator, uniform
-from models.numeric import sigmoid
-from models.rng import uniforms
-from models.types import SQUARE, TARGET_LIMIT, Mat, Param, Part, Setting, Vec
-from models.verbs import adapt, desks, forward, kernel, reveal, targets
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.numeric import sigmoid
+from kaboost.models.kernels.random import State, generator, uniform, uniforms
+from kaboost.models.types import SQUARE, TARGET_LIMIT, Mat, Param, Part, Setting, Vec
+from kaboost.models.verbs import adapt, desks, forward, reveal, targets
 
 GUARD = 10.0  # of A and a when they are guarded
 

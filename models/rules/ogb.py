@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.rules.ball import project
-from models.rules.label_map import (
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.rules.ball import project
+from kaboost.models.rules.label_map import (
     LabelMap,
     collect,
     hush,
@@ -23,7 +24,7 @@ from models.rules.label_map import (
     to_labels,
     to_sums,
 )
-from models.rules.ogb_words import (
+from kaboost.models.rules.ogb_words import (
     ETA,
     GREEDY,
     RADIUS,
@@ -37,18 +38,8 @@ from models.rules.ogb_words import (
     mode_of,
     refuse,
 )
-from models.types import SQUARE, Mat, Part, Setting, Vec
-from models.verbs import (
-    adapt,
-    assess,
-    constants,
-    desks,
-    forward,
-    kernel,
-    radius,
-    reach,
-    targets,
-)
+from kaboost.models.types import SQUARE, Mat, Part, Setting, Vec
+from kaboost.models.verbs import adapt, assess, constants, desks, forward, radius, reach, targets
 
 
 class Span(NamedTuple):

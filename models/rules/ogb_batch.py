@@ -2,7 +2,7 @@
 gradients, with exact shrinkage.
 
 Beygelzimer, Hazan, Kale, Luo, Online Gradient Boosting, NIPS 2015, appendix A.3; specification,
-3.6. It learns by `models.fit`.
+3.6. It learns by `kaboost.models.batch`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.rules.gb import offline
-from models.rules.ogb import ball, climb, step_size
-from models.rules.ogb_words import BOUND, ETA, LABEL_BOUND, RADIUS, SCALE, has_kink
-from models.types import LINEAR, Mat, ModelError, Param, Part, Setting, Vec
-from models.verbs import forward, reach, sequential
+from kaboost.models.rules.gb import offline
+from kaboost.models.rules.ogb import ball, climb, step_size
+from kaboost.models.rules.ogb_words import BOUND, ETA, LABEL_BOUND, RADIUS, SCALE, has_kink
+from kaboost.models.types import LINEAR, Mat, ModelError, Param, Part, Setting, Vec
+from kaboost.models.verbs import forward, reach, sequential
 
 
 class Batch(NamedTuple):
@@ -75,7 +75,7 @@ def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
 
 OGB_BATCH = Part(
     "ogb_batch",
-    "boosting of a whole sample against the span of the weak learners; by models.fit",
+    "boosting of a whole sample against the span of the weak learners; by kaboost.models.batch",
     "Beygelzimer et al. 2015, A.3",
     (
         ETA,

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from models.rules.label_map import MAPPABLE
-from models.types import LINEAR, SQUARE, ModelError, Param, Setting
-from models.verbs import constants, smoothness
+from kaboost.models.rules.label_map import MAPPABLE
+from kaboost.models.types import LINEAR, SQUARE, ModelError, Param, Setting
+from kaboost.models.verbs import constants, smoothness
 
 # What a learner is fed: the theorem's slope; the gradient where its own step leads to; a scaled
 # residual; the same with the weight that makes its gradient that of the loss; the slope at the

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.draws import RATE_LIMIT, State, generator, poisson
-from models.numeric import chosen
-from models.rules.votes import classifying, votes
-from models.types import SQUARE, TARGET_LIMIT, Ints, Mat, Param, Part, Setting, Vec
-from models.verbs import boost, forward, kernel, learn_one, learning_only, predict_one, sequential
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.numeric import chosen
+from kaboost.models.kernels.random import RATE_LIMIT, State, generator, poisson
+from kaboost.models.rules.votes import classifying, votes
+from kaboost.models.types import SQUARE, TARGET_LIMIT, Ints, Mat, Param, Part, Setting, Vec
+from kaboost.models.verbs import boost, forward, learn_one, learning_only, predict_one, sequential
 
 SURE = 1e-10  # no learner counts as nearer to error 0 than this
 CLASSES = ("logistic", "softmax")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from models.rules.starting import Y0, Y0_FREEZE, follow, starting
-from models.types import SQUARE, Mat, ModelError, Param, Part, Setting, Vec
-from models.verbs import adapt, forward, smoothness, targets
+from kaboost.models.rules.starting import Y0, Y0_FREEZE, follow, starting
+from kaboost.models.types import SQUARE, Mat, ModelError, Param, Part, Setting, Vec
+from kaboost.models.verbs import adapt, forward, smoothness, targets
 
 
 class Sgb(NamedTuple):

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.rules.starting import Y0, Y0_FREEZE, follow, starting
-from models.types import LABEL_LIMIT, SQUARE, Mat, ModelError, Param, Part, Setting, Vec
-from models.verbs import adapt, convexity, desks, forward, gradient, kernel, targets
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.rules.starting import Y0, Y0_FREEZE, follow, starting
+from kaboost.models.types import LABEL_LIMIT, SQUARE, Mat, ModelError, Param, Part, Setting, Vec
+from kaboost.models.verbs import adapt, convexity, desks, forward, gradient, targets
 
 THEORY, SHIFTED, LAST = 0, 1, 2
 AVERAGES = {"theory": THEORY, "shifted": SHIFTED, "last": LAST}

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from models.types import Param
-from models.verbs import kernel, start, tally
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.types import Param
+from kaboost.models.verbs import start, tally
 
 Y0 = Param("y0", "running", "start: 'running' or a number", -1e6, 1e6, choices=("running",))
 Y0_FREEZE = Param(

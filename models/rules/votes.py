@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any, TypeVar, cast
 
-from models.types import LOGISTIC, Mat, ModelError, Param, Setting, Vec
-from models.verbs import cost, judge, kernel, say
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.types import LOGISTIC, Mat, ModelError, Param, Setting, Vec
+from kaboost.models.verbs import cost, judge, say
 
 Kind = TypeVar("Kind", bound=type)
 

@@ -8,14 +8,14 @@ import time
 
 from rich.console import Console
 
-from service import producer
-from service.demo.claims import Claim, check, headline, in_time
-from service.demo.play import Play
-from service.demo.reference import uninterrupted
-from service.demo.sabotage import rewind
-from service.demo.screen import Screen, verdict
-from service.demo.stage import TOPIC, Stage
-from service.errors import Exit, KaboostError
+from kaboost.service.demo import producer
+from kaboost.service.demo.claims import Claim, check, headline, in_time
+from kaboost.service.demo.play import Play
+from kaboost.service.demo.reference import uninterrupted
+from kaboost.service.demo.sabotage import rewind
+from kaboost.service.demo.screen import Screen, verdict
+from kaboost.service.demo.stage import TOPIC, Stage
+from kaboost.service.errors import Exit, KaboostError
 
 
 def run(*, keep: bool, sabotage: bool) -> int:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.baselines import PREDICTORS, to_arrays
-from service.checkpoints import Checkpoint
-from service.demo.letters import DeadLetter
+from kaboost.models.evaluation.baselines import PREDICTORS, to_arrays
+from kaboost.service.demo.letters import DeadLetter
+from kaboost.service.storage.checkpoints import Checkpoint
 
 Arrays = Mapping[str, NDArray[np.generic]]
 LIMIT = 90.0  # seconds

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from service.config import Kafka
+from kaboost.service.config.settings import Kafka
 
 
 class DeadLetter(NamedTuple):

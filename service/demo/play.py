@@ -8,14 +8,14 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from service import checkpoints, producer
-from service.checkpoints import Checkpoint
-from service.demo import gauges, letters
-from service.demo.claims import Crash, Facts, Poison
-from service.demo.screen import Screen, View
-from service.demo.stage import PARTITION, TOPIC, Stage, kill
-from service.demo.traffic import Traffic
-from service.errors import KaboostError
+from kaboost.service.demo import gauges, letters, producer
+from kaboost.service.demo.claims import Crash, Facts, Poison
+from kaboost.service.demo.screen import Screen, View
+from kaboost.service.demo.stage import PARTITION, TOPIC, Stage, kill
+from kaboost.service.demo.traffic import Traffic
+from kaboost.service.errors import KaboostError
+from kaboost.service.storage import checkpoints
+from kaboost.service.storage.checkpoints import Checkpoint
 
 WHOLE = 82.0  # seconds; the checks and the end need the rest of ninety
 START = 35.0  # of them for the start; what a first compile takes beyond is added, up to LONGEST

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from models import Model
-from models.baselines import baselines, compare_many
-from models.baselines import to_arrays as baseline_arrays
-from models.rows import tabulate
-from service import producer
-from service.demo.claims import Arrays
-from service.demo.stage import LABELS
+from kaboost.models.evaluation.baselines import baselines, compare_many
+from kaboost.models.evaluation.baselines import to_arrays as baseline_arrays
+from kaboost.models.features.rows import tabulate
+from kaboost.models.model import Model
+from kaboost.service.demo import producer
+from kaboost.service.demo.claims import Arrays
+from kaboost.service.demo.stage import LABELS
 
 
 def uninterrupted(events: Sequence[tuple[producer.Row, str]]) -> Arrays:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from service import checkpoints, files
+from kaboost.service.storage import checkpoints, files
 
 REWOUND = 250  # events
 

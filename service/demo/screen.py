@@ -11,9 +11,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from service.demo.claims import Claim
-from service.demo.gauges import Gauges
-from service.demo.traffic import Glance
+from kaboost.service.demo.claims import Claim
+from kaboost.service.demo.gauges import Gauges
+from kaboost.service.demo.traffic import Glance
 
 SPAN = 2.0  # seconds over which events per second are counted
 LINE_EVERY = 3.0  # seconds between two lines where there is no terminal

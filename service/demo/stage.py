@@ -13,10 +13,11 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from service import mockbroker, producer
-from service.app import environment
-from service.config import Settings, load
-from service.layers import PREFIX
+from kaboost.service.config.settings import Settings, load
+from kaboost.service.config.sources import PREFIX
+from kaboost.service.demo import mock_broker as mockbroker
+from kaboost.service.demo import producer
+from kaboost.service.processes.roles import environment
 
 TOPIC = "kaboost.demo.v1"
 PARTITION = 0  # a mock topic has four; the order of one is what "bit for bit" is promised for
@@ -45,13 +46,13 @@ class Stage:
         path.write_text(json.dumps(self._configuration(broker), indent=2))
         self.settings = load(path)
         Producer({"bootstrap.servers": broker}).list_topics(TOPIC, timeout=10)  # makes the topic
-        self._launch("serve", "service.cli", "serve", "--config", str(path))
+        self._launch("serve", "kaboost.service.cli", "serve", "--config", str(path))
 
     def feed(self, rate: float) -> None:
         """Let the producer stream Elec2 at so many events a second."""
         servers = self.settings.kafka.bootstrap_servers
         where = ("--bootstrap-servers", servers, "--topic", TOPIC, "--partition", str(PARTITION))
-        self._launch("producer", "service.producer", *where, "--rate", str(rate))
+        self._launch("producer", "kaboost.service.demo.producer", *where, "--rate", str(rate))
 
     @property
     def fed(self) -> bool:
@@ -104,7 +105,7 @@ class Stage:
     def _launch(self, name: str, module: str, *arguments: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "service.demo.tied", module, *arguments],
+                [sys.executable, "-P", "-m", "kaboost.service.demo.tied", module, *arguments],
                 stdin=subprocess.PIPE,  # the lifeline: closed when the demo is gone
                 stdout=log,
                 stderr=log,

@@ -4,7 +4,7 @@ import runpy
 import sys
 import threading
 
-from service.child import end_with_parent
+from kaboost.service.processes.child import end_with_parent
 
 
 def main() -> None:

@@ -7,22 +7,23 @@ import hashlib
 import numpy as np
 import pytest
 
-import models
-from models import verbs
-from models.booster import Turn
-from models.format import pack, unpack
-from models.types import SQUARE
+import kaboost
+from kaboost.models import verbs
+from kaboost.models.booster import Turn
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.state.format import pack, unpack
+from kaboost.models.types import SQUARE
 from tests.contracts import subjects
 from tests.naive import NaiveBooster
 
 
 def fresh(subject):
-    return models.build(subject.spec, d=subjects.FEATURES, m=subject.m)
+    return kaboost.build(subject.spec, d=subjects.FEATURES, m=subject.m)
 
 
 def learned(subject):
     booster = fresh(subject)
-    models.learn_many(booster, subject.X, subject.y, subject.w)
+    kaboost.learn_many(booster, subject.X, subject.y, subject.w)
     return booster
 
 
@@ -32,7 +33,7 @@ def part(subject, twentieths):
 
 
 def same(a, b):
-    left, right = models.to_arrays(a), models.to_arrays(b)
+    left, right = kaboost.to_arrays(a), kaboost.to_arrays(b)
     assert left.keys() == right.keys()
     for name in left:
         assert left[name].tobytes() == right[name].tobytes(), name
@@ -41,7 +42,7 @@ def same(a, b):
 def check_twin(subject):
     """Scores, prefix losses and edges are those of the naive twin."""
     booster, twin = fresh(subject), NaiveBooster(subject.spec, subjects.FEATURES, subject.m)
-    scores = models.learn_many(booster, subject.X, subject.y, subject.w)
+    scores = kaboost.learn_many(booster, subject.X, subject.y, subject.w)
     margin = subject.spec["loss"]["kind"] in subjects.MARGIN
     labels = 2 * subject.y - 1 if margin else subject.y
     expected = [
@@ -60,14 +61,14 @@ def check_twin(subject):
 def check_batching(subject):
     """Any batching gives the same scores and the same bytes."""
     whole, single, parts = fresh(subject), fresh(subject), fresh(subject)
-    scores = models.learn_many(whole, subject.X, subject.y, subject.w)
+    scores = kaboost.learn_many(whole, subject.X, subject.y, subject.w)
     one_by_one = [
-        models.learn_many(single, subject.X[k : k + 1], subject.y[k : k + 1], subject.w[k : k + 1])
+        kaboost.learn_many(single, subject.X[k : k + 1], subject.y[k : k + 1], subject.w[k : k + 1])
         for k in range(len(subject.X))
     ]
     a, b = part(subject, 17), part(subject, 18)
     for cut in (slice(0, a), slice(a, b), slice(b, b), slice(b, None)):
-        models.learn_many(parts, subject.X[cut], subject.y[cut], subject.w[cut])
+        kaboost.learn_many(parts, subject.X[cut], subject.y[cut], subject.w[cut])
 
     assert scores.tobytes() == np.concatenate(one_by_one).tobytes()
     same(whole, single)
@@ -77,12 +78,12 @@ def check_batching(subject):
 def check_predict_is_pure(subject):
     """Predicting changes nothing, answers before any event, and says what learning says."""
     booster, n = fresh(subject), part(subject, 14)
-    assert np.isfinite(models.predict_many(booster, subject.X)).all()
-    models.learn_many(booster, subject.X[:n], subject.y[:n])
-    before = {name: a.tobytes() for name, a in models.to_arrays(booster).items()}
-    said = models.predict_many(booster, subject.X[n : n + 1])
-    prefixes = models.prefixes_many(booster, subject.X[n : n + 1])
-    after = {name: a.tobytes() for name, a in models.to_arrays(booster).items()}
+    assert np.isfinite(kaboost.predict_many(booster, subject.X)).all()
+    kaboost.learn_many(booster, subject.X[:n], subject.y[:n])
+    before = {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
+    said = kaboost.predict_many(booster, subject.X[n : n + 1])
+    prefixes = kaboost.prefixes_many(booster, subject.X[n : n + 1])
+    after = {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
 
     assert before == after
     if reboosted(subject):  # a column is a structure, and what they say is stacked
@@ -90,18 +91,18 @@ def check_predict_is_pure(subject):
     else:
         assert prefixes.shape == (1, subject.spec["bank"]["n"] + 1, subject.m)
         np.testing.assert_array_equal(prefixes[:, -1], said)
-    taught = models.learn_many(booster, subject.X[n : n + 1], subject.y[n : n + 1])
+    taught = kaboost.learn_many(booster, subject.X[n : n + 1], subject.y[n : n + 1])
     np.testing.assert_array_equal(said, taught)
 
 
 def check_save_load_continue(subject):
     """Arrays out to a file, arrays in, go on: bit for bit as if never stopped."""
     straight, first, n = learned(subject), fresh(subject), part(subject, 11)
-    models.learn_many(first, subject.X[:n], subject.y[:n], subject.w[:n])
-    _, kept = unpack(pack(models.to_arrays(first), {}))
+    kaboost.learn_many(first, subject.X[:n], subject.y[:n], subject.w[:n])
+    _, kept = unpack(pack(kaboost.to_arrays(first), {}))
     copies = {name: a.copy() for name, a in kept.items()}
-    second = models.from_arrays(subject.spec, copies)
-    models.learn_many(second, subject.X[n:], subject.y[n:], subject.w[n:])
+    second = kaboost.from_arrays(subject.spec, copies)
+    kaboost.learn_many(second, subject.X[n:], subject.y[n:], subject.w[n:])
 
     same(straight, second)
 
@@ -109,26 +110,26 @@ def check_save_load_continue(subject):
 def check_read_only_serving(subject):
     """The serving arrays alone, mapped read-only, predict the same; learning on them is refused."""
     booster = learned(subject)
-    frozen = {name: a.copy() for name, a in models.serving_arrays(booster).items()}
+    frozen = {name: a.copy() for name, a in kaboost.serving_arrays(booster).items()}
     for array in frozen.values():
         array.flags.writeable = False
-    reader = models.from_arrays(subject.spec, frozen)
+    reader = kaboost.from_arrays(subject.spec, frozen)
 
     np.testing.assert_array_equal(
-        models.predict_many(reader, subject.X), models.predict_many(booster, subject.X)
+        kaboost.predict_many(reader, subject.X), kaboost.predict_many(booster, subject.X)
     )
-    with pytest.raises(models.ModelError, match="read-only"):
-        models.learn_many(reader, subject.X, subject.y)
+    with pytest.raises(kaboost.ModelError, match="read-only"):
+        kaboost.learn_many(reader, subject.X, subject.y)
 
 
 def check_weight_zero(subject):
     """An event of weight 0 is predicted and moves nothing."""
     booster = learned(subject)
-    before = {name: a.tobytes() for name, a in models.to_arrays(booster).items()}
-    said = models.learn_many(booster, subject.X * 9, subject.y, np.zeros(len(subject.X)))
+    before = {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
+    said = kaboost.learn_many(booster, subject.X * 9, subject.y, np.zeros(len(subject.X)))
 
-    np.testing.assert_array_equal(said, models.predict_many(booster, subject.X * 9))
-    assert before == {name: a.tobytes() for name, a in models.to_arrays(booster).items()}
+    np.testing.assert_array_equal(said, kaboost.predict_many(booster, subject.X * 9))
+    assert before == {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
 
 
 def check_inputs_untouched(subject):
@@ -136,12 +137,12 @@ def check_inputs_untouched(subject):
     X, y, w = subject.X.copy(), subject.y.copy(), subject.w.copy()
     for array in (X, y, w):
         array.flags.writeable = False
-    models.learn_many(fresh(subject), X, y, w)
-    single = models.learn_many(fresh(subject), X.astype(np.float32), y, w)
+    kaboost.learn_many(fresh(subject), X, y, w)
+    single = kaboost.learn_many(fresh(subject), X.astype(np.float32), y, w)
 
     np.testing.assert_array_equal(X, subject.X)
     np.testing.assert_allclose(
-        single, models.learn_many(fresh(subject), X.tolist(), y.tolist(), w.tolist()), atol=1e-2
+        single, kaboost.learn_many(fresh(subject), X.tolist(), y.tolist(), w.tolist()), atol=1e-2
     )
 
 
@@ -151,7 +152,7 @@ def check_one_learner_pair(subject):
     But for the last bits: what they share (the scales of nag) moves before the first one learns.
     """
     m, params = subject.m, subject.spec["bank"]
-    make, N = models.BANKS[params["kind"]].make, params["n"]
+    make, N = kaboost.BANKS[params["kind"]].make, params["n"]
     whole, pair = (make(params, subjects.FEATURES, m, 7) for _ in range(2))
     r = np.random.default_rng(2)
     rows = verbs.rooms(whole)
@@ -166,13 +167,13 @@ def check_one_learner_pair(subject):
         np.testing.assert_allclose(array, getattr(pair, field), 1e-12, err_msg=field)
 
 
-@models.verbs.kernel
+@kernel
 def teach(bank, x, h, task, room):
     verbs.predict(bank, x, h, room)
     verbs.update(bank, x, h, task[0], task[1], SQUARE, room)
 
 
-@models.verbs.kernel
+@kernel
 def teach_in_turn(bank, x, target, weight, turn):
     said = np.empty(target.shape)
     for i in range(target.shape[1]):
@@ -188,8 +189,8 @@ def teach_in_turn(bank, x, target, weight, turn):
 
 def check_size_is_constant(subject):
     """The state never grows."""
-    assert {n: a.nbytes for n, a in models.to_arrays(learned(subject)).items()} == {
-        n: a.nbytes for n, a in models.to_arrays(fresh(subject)).items()
+    assert {n: a.nbytes for n, a in kaboost.to_arrays(learned(subject)).items()} == {
+        n: a.nbytes for n, a in kaboost.to_arrays(fresh(subject)).items()
     }
 
 
@@ -201,11 +202,11 @@ def check_survives_extremes(subject):
     if subject.spec["loss"]["kind"] not in (*subjects.MARGIN, "softmax"):
         y[::5] = 1e308
         y[1::5] = 0.0 if subject.spec["loss"]["kind"] == "poisson" else -1e308
-    scores = models.learn_many(booster, X, y, w)
-    models.learn_many(booster, subject.X, subject.y)
+    scores = kaboost.learn_many(booster, X, y, w)
+    kaboost.learn_many(booster, subject.X, subject.y)
 
     assert np.isfinite(scores).all()
-    assert np.isfinite(models.predict_many(booster, subject.X)).all()
+    assert np.isfinite(kaboost.predict_many(booster, subject.X)).all()
     assert np.isfinite(booster.progress.mean_loss)
     assert np.isfinite(booster.progress.prefix_losses).all()
     fed = booster.progress.edge_total > 0  # boost-by-majority may leave a learner out for long
@@ -247,7 +248,7 @@ def digest(subject, asked=True):
     """Everything that a stream left in the state, and what it predicts then, if `asked`."""
     with np.errstate(all="ignore"):
         booster = learned(subject)
-        found = [*models.to_arrays(booster).values()]
+        found = [*kaboost.to_arrays(booster).values()]
         if asked:
-            found.append(models.predict_many(booster, subject.X))
+            found.append(kaboost.predict_many(booster, subject.X))
     return hashlib.sha256(b"".join(array.tobytes() for array in found)).hexdigest()

@@ -7,8 +7,8 @@ import os
 import numpy as np
 import pytest
 
-import models
-from models import verbs
+import kaboost
+from kaboost.models import verbs
 from tests.contracts import checks, subjects
 
 HALF = slice(int(os.environ["PRODUCT_HALF"]), None, 2)
@@ -22,7 +22,7 @@ HALF = slice(int(os.environ["PRODUCT_HALF"]), None, 2)
 def test_pair(rule, bank, loss, m):
     """Every check holds for a pair that can be; the others are refused with reason and remedy."""
     if subjects.forbidden(rule, bank, loss, m):
-        with pytest.raises(models.ModelError, match="; "):
+        with pytest.raises(kaboost.ModelError, match="; "):
             subjects.make(rule, bank, loss, m)
     else:
         checks.keeps(subjects.make(rule, bank, loss, m))
@@ -44,8 +44,8 @@ def test_a_bank_of_n_is_n_banks_of_one(bank):
     moves alike.
     """
     r = np.random.default_rng(3)
-    params = models.normalise_spec({"bank": bank, "loss": "squared"})["bank"]
-    make = models.BANKS[params["kind"]].make
+    params = kaboost.normalise_spec({"bank": bank, "loss": "squared"})["bank"]
+    make = kaboost.BANKS[params["kind"]].make
     N, m, d = params["n"], 2, 4
     whole = make(params, d, m, 9)
     # A learner i of cyclic banks sees feature i mod d: a bank of one is that of learner 0.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-import models
+import kaboost
 
 # The first of a kind stands for it in the product of everything; the others run with one partner.
 BANKS = (
@@ -154,9 +154,9 @@ def firsts(parts):
 def make(rule, bank, loss, m):
     """The subject of one combination; ModelError where it is refused."""
     given = {"rule": rule, "bank": bank, "loss": loss, "seed": 7}
-    models.build(given, FEATURES, m)
+    kaboost.build(given, FEATURES, m)
     n = GROWN if bank["kind"] == "reboosted_trees" else EVENTS
-    return Subject(models.normalise_spec(given), m, *stream(loss["kind"], m, n))
+    return Subject(kaboost.normalise_spec(given), m, *stream(loss["kind"], m, n))
 
 
 def product():

@@ -225,7 +225,7 @@ class Started:
         if self.service.image.startswith("prom/prometheus:"):
             return ["prometheus", *argv]
         if argv[:2] == dockerfile.command("ENTRYPOINT"):
-            return [sys.executable, "-P", "-m", "service.cli", *argv[2:]]
+            return [sys.executable, "-P", "-m", "kaboost.service.cli", *argv[2:]]
         return argv
 
     def _kafka(self) -> list[str]:

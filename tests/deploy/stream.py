@@ -7,7 +7,7 @@ import time
 import httpx
 from confluent_kafka import Producer
 
-from service import producer
+from kaboost.service.demo import producer
 
 TICK = 0.05  # seconds between two bursts
 POISON = b"this is no event"

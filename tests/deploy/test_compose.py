@@ -13,7 +13,8 @@ import pytest
 import yaml
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from service import config, producer
+from kaboost.service.config import settings as config
+from kaboost.service.demo import producer
 from tests.deploy import dockerfile
 from tests.deploy.composition import FILE, ROOT, Outside, Service, Started, order, services
 from tests.kafka.broker import VERSION, BrokerUnavailable

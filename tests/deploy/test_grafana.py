@@ -11,9 +11,9 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from deploy.grafana import generate
-from models import Model
-from models.baselines import baselines
-from service.metrics import api_metrics, learner_metrics
+from kaboost import Model
+from kaboost.models.evaluation.baselines import baselines
+from kaboost.service.metrics import api_metrics, learner_metrics
 from tests.deploy.prometheus import rules
 from tests.specs import LINEAR
 

@@ -12,8 +12,8 @@ import pytest
 
 from deploy.image import kernels
 from deploy.image.kernels import configurations
-from models.build import TASK_LOSS
-from service.config import Settings, load
+from kaboost.models.spec import TASK_LOSS
+from kaboost.service.config.settings import Settings, load
 from tests.deploy.dockerfile import FILE, ROOT, command, environment, instructions, last
 
 FOLDER = ROOT / "deploy" / "image"

@@ -16,9 +16,11 @@ import pytest
 import typer
 import yaml
 
-from service import cli, config, snapshots
-from service.app import create_api
-from service.config import Settings
+from kaboost.service import cli
+from kaboost.service.config import settings as config
+from kaboost.service.config.settings import Settings
+from kaboost.service.processes.roles import create_api
+from kaboost.service.storage import snapshots
 from tests.deploy.restricted import RULES, Pod, broken
 from tests.kafka.broker import Reachable
 from tests.ports import free_port

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from service import producer
+from kaboost.service.demo import producer
 from tests.deploy.prometheus import (
     CONFIGURATION,
     FOLDER,

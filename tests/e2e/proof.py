@@ -20,7 +20,8 @@ import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from service import files, producer
+from kaboost.service.demo import producer
+from kaboost.service.storage import files
 from tests.e2e.malformed import malformed
 from tests.ports import free_port
 from tests.specs import LINEAR
@@ -131,7 +132,7 @@ class Run:
         return self
 
     def start(self, role: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "service.cli", role, "--config", str(self.config)]
+        command = [sys.executable, "-m", "kaboost.service.cli", role, "--config", str(self.config)]
         with open(self.folder / f"{role}.log", "ab") as log:
             process = subprocess.Popen(
                 command, stdout=log, stderr=log, cwd=self.folder, env=environment()

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from models.model import Model
-from service import checkpoints, snapshots
-from service.events import Decoder
+from kaboost.models.model import Model
+from kaboost.service.events.decoder import Decoder
+from kaboost.service.storage import checkpoints, snapshots
 from tests.contracts import subjects
 from tests.kafka.client import encode
 from tests.service.learning import saved, settings_for, until
@@ -78,7 +78,7 @@ def start(settings):
     path = settings.snapshots.directory.parent / "kaboost.json"
     with path.with_name("learner.log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "service.cli", "learner", "--config", str(path)],
+            [sys.executable, "-P", "-m", "kaboost.service.cli", "learner", "--config", str(path)],
             cwd=path.parent, env=os.environ | {"PYTHONPATH": str(ROOT)}, start_new_session=True,
             stderr=log,
         )  # fmt: skip

@@ -21,7 +21,7 @@ def demo(*flags: str, folder: Path) -> subprocess.Popen[str]:
     the tests in the background may have handed down that it is ignored.
     """
     return subprocess.Popen(
-        [sys.executable, "-m", "service.cli", "demo", *flags],
+        [sys.executable, "-m", "kaboost.service.cli", "demo", *flags],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(folder), "COLUMNS": "200"},
         stdout=subprocess.PIPE,

@@ -10,10 +10,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from models.baselines import PREDICTORS, baselines, compare_many, to_arrays
-from models.model import Model
-from service import checkpoints, files, producer, snapshots
-from service.events import Decoder
+from kaboost.models.evaluation.baselines import PREDICTORS, baselines, compare_many, to_arrays
+from kaboost.models.model import Model
+from kaboost.service.demo import producer
+from kaboost.service.events.decoder import Decoder
+from kaboost.service.storage import checkpoints, files, snapshots
 from tests.e2e import proof
 from tests.models.naive_encoding import NaiveEncoder
 from tests.naive import NaiveBooster

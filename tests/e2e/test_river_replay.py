@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from service import producer
-from service.config import Settings
+from kaboost.service.config.settings import Settings
+from kaboost.service.demo import producer
 from tests.kafka.client import Letter, encode
 from tests.service.learning import committed, until
 from tests.service.serving import Program, metric, running, settings

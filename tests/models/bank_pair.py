@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-import models
-from models.booster import Turn
-from models.verbs import kernel, learn_one, predict, prepare, rooms, update
+import kaboost
+from kaboost.models.booster import Turn
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.verbs import learn_one, predict, prepare, rooms, update
 from tests.naive.booster import BANKS
 
 
 def params_of(bank):
     """The bank's words with every default."""
-    return models.normalise_spec({"bank": bank, "loss": "squared"})["bank"]
+    return kaboost.normalise_spec({"bank": bank, "loss": "squared"})["bank"]
 
 
 def make(bank, d, m, seed=7):
-    return models.BANKS[bank["kind"]].make(params_of(bank), d, m, seed)
+    return kaboost.BANKS[bank["kind"]].make(params_of(bank), d, m, seed)
 
 
 def twin_of(bank, d, m, seed=7):

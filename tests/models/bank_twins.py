@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-import models
-from models import verbs
-from models.types import SQUARE
+import kaboost
+from kaboost.models import verbs
+from kaboost.models.types import SQUARE
 from tests.naive.booster import BANKS
 
 FEATURES = 4
@@ -14,9 +14,9 @@ FEATURES = 4
 
 def made(m=1, d=FEATURES, **bank):
     """A bank of the specification, and its parameters."""
-    full = models.normalise_spec({"bank": bank, "loss": "squared"})
-    models.build(full, d, m)  # refuses what cannot be
-    return models.BANKS[bank["kind"]].make(full["bank"], d, m, 7), full["bank"]
+    full = kaboost.normalise_spec({"bank": bank, "loss": "squared"})
+    kaboost.build(full, d, m)  # refuses what cannot be
+    return kaboost.BANKS[bank["kind"]].make(full["bank"], d, m, 7), full["bank"]
 
 
 def say(bank, x):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-import models
-from models.booster import Turn
-from models.verbs import adapt, boost, forward, targets
+import kaboost
+from kaboost.models.booster import Turn
+from kaboost.models.verbs import adapt, boost, forward, targets
 
 
 def made(rule, n=3, loss=None, m=1, **bank):
     """A booster over linear learners of a bias that hardly learn."""
     full = {"kind": "linear", "n": n, "step": "sgd", "lr": 1e-12, **bank}
-    return models.build({"rule": rule, "bank": full} | ({"loss": loss} if loss else {}), 1, m)
+    return kaboost.build({"rule": rule, "bank": full} | ({"loss": loss} if loss else {}), 1, m)
 
 
 def at_once(booster, h, u, w=1.0):

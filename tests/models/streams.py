@@ -10,12 +10,12 @@ import sys
 
 import numpy as np
 
-from models import Model
-from models.baselines import baselines, compare_many
-from models.baselines import to_arrays as baseline_arrays
-from models.encoding import Encoder
-from models.labels import labels
-from models.rows import tabulate
+from kaboost import Model
+from kaboost.models.evaluation.baselines import baselines, compare_many
+from kaboost.models.evaluation.baselines import to_arrays as baseline_arrays
+from kaboost.models.features.labels import labels
+from kaboost.models.features.onehot import Encoder
+from kaboost.models.features.rows import tabulate
 from tests.specs import LINEAR
 
 SCHEMA = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import models
-from models.verbs import forward, serve
+import kaboost
+from kaboost.models.verbs import forward, serve
 from tests.contracts import checks, subjects
 from tests.models.reference_streams import stream_c
 from tests.models.rule_micro import at_once, made
@@ -93,7 +93,7 @@ def test_full_vote():
 
     np.testing.assert_allclose(F, [0, 0.5, 0.7, -1.2])
     assert s == F[-1]
-    said = models.predictions(booster, np.array([[-1.2]]))[0, 0]
+    said = kaboost.predictions(booster, np.array([[-1.2]]))[0, 0]
     assert said == pytest.approx(1 / (1 + np.exp(1.2)), rel=1e-14)
 
 
@@ -101,13 +101,13 @@ def test_full_vote():
 def test_prefixes_are_smaller_boosters(kind):
     """Specification, 9.7: prefix k of N learners is what k learners alone say."""
     X, u = stream_c()
-    whole = models.build({"rule": kind, "bank": {**CYCLIC, "n": 6}}, d=6)
-    models.learn_many(whole, X[:500], u[:500])
-    prefixes = models.prefixes_many(whole, X[500:600])
+    whole = kaboost.build({"rule": kind, "bank": {**CYCLIC, "n": 6}}, d=6)
+    kaboost.learn_many(whole, X[:500], u[:500])
+    prefixes = kaboost.prefixes_many(whole, X[500:600])
     for n in (1, 3, 6):
-        alone = models.build({"rule": kind, "bank": {**CYCLIC, "n": n}}, d=6)
-        models.learn_many(alone, X[:500], u[:500])
-        said = models.predict_many(alone, X[500:600])
+        alone = kaboost.build({"rule": kind, "bank": {**CYCLIC, "n": n}}, d=6)
+        kaboost.learn_many(alone, X[:500], u[:500])
+        said = kaboost.predict_many(alone, X[500:600])
         np.testing.assert_allclose(prefixes[:, n], said, rtol=1e-9, atol=1e-12)
 
 
@@ -143,18 +143,18 @@ def test_serving_draws_nothing():
     """A pure prediction takes its draw from the event: twice the same, the state as it was, and
     over many events every expert answers as often as its weight says.
     """
-    booster = models.build({"rule": SAMPLED, "bank": {**CYCLIC, "n": 6}, "seed": 5}, d=6)
+    booster = kaboost.build({"rule": SAMPLED, "bank": {**CYCLIC, "n": 6}, "seed": 5}, d=6)
     X, u = stream_c()
-    models.learn_many(booster, X[:1000], u[:1000])
+    kaboost.learn_many(booster, X[:1000], u[:1000])
     booster.rule.v[:] = 1 / 6  # one expert would answer nearly always
-    before = {name: a.tobytes() for name, a in models.to_arrays(booster).items()}
-    said = models.predict_many(booster, X)
-    again = models.predict_many(booster, X)
-    expected = models.prefixes_many(booster, X)[:, -1]
+    before = {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
+    said = kaboost.predict_many(booster, X)
+    again = kaboost.predict_many(booster, X)
+    expected = kaboost.prefixes_many(booster, X)[:, -1]
 
     assert set(np.unique(said)) == {-1.0, 1.0}
     np.testing.assert_array_equal(said, again)
-    assert before == {name: a.tobytes() for name, a in models.to_arrays(booster).items()}
+    assert before == {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
     assert abs((said - expected).mean()) < 0.03
     split = abs(expected[:, 0]) < 0.9
     assert split.sum() > 300
@@ -169,7 +169,7 @@ def test_the_event_itself_draws_the_expert():
     booster.rule.v[:] = 0.2, 0.3, 0.5  # they say +1, +1 (a sum of 0), -1
     X = np.random.default_rng(1).normal(size=(4_000, booster.shape[0]))
 
-    assert models.predict_many(booster, X).mean() == pytest.approx(0.0, abs=0.05)
+    assert kaboost.predict_many(booster, X).mean() == pytest.approx(0.0, abs=0.05)
 
 
 def test_learning_draws_from_the_generator():

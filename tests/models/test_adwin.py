@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from river.drift import ADWIN
 
-import models
-from models.adwin import adwin, clear, detect, estimate
+import kaboost
+from kaboost.models.rules.adwin import adwin, clear, detect, estimate
 from tests.naive.adwin_bag import Adwin as Naive
 
 
@@ -74,7 +74,7 @@ def test_clear_is_fresh():
 
 def bag(n=3, lr=0.005, **bank):
     bank = {"kind": "linear", "n": n, "step": "sgd", "lr": lr, **bank}
-    return models.build({"rule": "adwin_bag", "bank": bank, "seed": 4}, d=3)
+    return kaboost.build({"rule": "adwin_bag", "bank": bank, "seed": 4}, d=3)
 
 
 def turning(seed=0, half=800):
@@ -89,11 +89,11 @@ def test_a_turned_concept_is_met_with_fresh_learners():
     """Slow learners are replaced after the turn, so the bag recovers before plain bagging does."""
     X, u = turning()
     booster = bag()
-    wrong = (models.learn_many(booster, X, u)[:, 0] >= 0) != (u > 0)
-    plain = models.build(
+    wrong = (kaboost.learn_many(booster, X, u)[:, 0] >= 0) != (u > 0)
+    plain = kaboost.build(
         {"rule": "oza_bag", "bank": {"kind": "linear", "n": 3, "step": "sgd", "lr": 0.005}}, d=3
     )
-    slow = (models.learn_many(plain, X, u)[:, 0] >= 0) != (u > 0)
+    slow = (kaboost.learn_many(plain, X, u)[:, 0] >= 0) != (u > 0)
 
     assert booster.rule.renewed > 0
     assert wrong[800:].sum() < 0.92 * slow[800:].sum()
@@ -107,7 +107,7 @@ def test_the_worst_learner_is_the_one_replaced():
     u = np.concatenate([np.ones(320), -np.ones(320)])
     u[:320:4] = -1
     for k in range(640):
-        models.learn_many(booster, X[k : k + 1], u[k : k + 1])
+        kaboost.learn_many(booster, X[k : k + 1], u[k : k + 1])
         if booster.rule.renewed > 0:
             break
 
@@ -130,12 +130,12 @@ def test_the_worst_learner_is_the_one_replaced():
 def test_renewed_learners_are_fresh(bank):
     """Every array of a renewed learner is that of a new one, random weights within their bounds."""
     spec = {"rule": "adwin_bag", "bank": {**bank, "n": 5}}
-    booster, fresh = models.build(spec, d=3), models.build(spec, d=3)
+    booster, fresh = kaboost.build(spec, d=3), kaboost.build(spec, d=3)
     for array in booster.bank:
         if isinstance(array, np.ndarray):
             array[...] = 7  # as no fresh learner has it
     before = {field: np.copy(a) for field, a in booster.bank._asdict().items()}
-    models.verbs.renew(booster.bank, 2, booster.rule.feed.state)
+    kaboost.models.verbs.renew(booster.bank, 2, booster.rule.feed.state)
 
     for field, was in before.items():
         now, new = getattr(booster.bank, field), getattr(fresh.bank, field)

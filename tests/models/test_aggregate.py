@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models import aggregate
-from models.calibrate import calibrate, calibration, mapped, served
-from models.losses import Logistic, Quantile, Squared
-from models.reboosted_desk import Desk
-from models.reboosted_event import Scale, answer, assess_scores, learn_stack, sharpness
-from models.verbs import kernel
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.losses import Logistic, Quantile, Squared
+from kaboost.models.reboosted import stacking as aggregate
+from kaboost.models.reboosted.calibration import calibrate, calibration, mapped, served
+from kaboost.models.reboosted.learn import Scale, answer, assess_scores, learn_stack, sharpness
+from kaboost.models.reboosted.scratch import Desk
 from tests.naive.aggregate import Calibration, Stack, sigma
 
 

@@ -12,10 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models import ModelError
-from models import baselines as module
-from models.baselines import PREDICTORS, baselines, compare_many, from_arrays, to_arrays
-from models.labels import labels
+from kaboost import ModelError
+from kaboost.models.evaluation import baselines as module
+from kaboost.models.evaluation.baselines import (
+    PREDICTORS,
+    baselines,
+    compare_many,
+    from_arrays,
+    to_arrays,
+)
+from kaboost.models.features.labels import labels
 from tests.models import streams
 
 ELEC2 = Path(__file__).parents[2] / "data" / "elec2.csv.gz"

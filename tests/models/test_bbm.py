@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-import models
-from models.rules.bbm import chances, weigh
+import kaboost
+from kaboost.models.rules.bbm import chances, weigh
 from tests.models.rule_micro import at_once, made
 
 
@@ -93,21 +93,23 @@ def test_votes_of_scores():
 def test_probability_of_a_vote():
     """(1 + v) / 2, never nearer to 0 and 1 than a millionth; its log-loss is recorded."""
     booster = made("bbm")
-    said = models.predictions(booster, np.array([[-1.0], [0.0], [1 / 3], [1.0]]))[:, 0]
+    said = kaboost.predictions(booster, np.array([[-1.0], [0.0], [1 / 3], [1.0]]))[:, 0]
     np.testing.assert_allclose(said, [1e-6, 0.5, 2 / 3, 1 - 1e-6], rtol=1e-12)
 
-    models.learn_many(booster, [[0.0]], [0])
+    kaboost.learn_many(booster, [[0.0]], [0])
     assert booster.progress.mean_loss == pytest.approx(-math.log(1e-6))
 
 
 def test_another_loss_is_refused():
     """The loss is fixed, and is known without being named."""
-    with pytest.raises(models.ModelError, match="bbm fixes its own loss; take logistic, not hinge"):
+    with pytest.raises(
+        kaboost.ModelError, match="bbm fixes its own loss; take logistic, not hinge"
+    ):
         made("bbm", loss="hinge")
     assert made("bbm").loss == made("bbm", loss="logistic").loss
 
 
 def test_a_bank_of_numbers_is_refused():
     """Learners must be able to learn classes."""
-    with pytest.raises(models.ModelError, match="coordinate_ftl learners cannot learn classes"):
-        models.build({"rule": "bbm", "bank": {"kind": "coordinate_ftl", "n": 2}}, d=2)
+    with pytest.raises(kaboost.ModelError, match="coordinate_ftl learners cannot learn classes"):
+        kaboost.build({"rule": "bbm", "bank": {"kind": "coordinate_ftl", "n": 2}}, d=2)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import models
+import kaboost
 from tests.specs import LINEAR
 
 
@@ -20,12 +20,12 @@ def test_default_of_each_task():
         ("binary", "logistic", None),
         ("multiclass", "logistic", "one_vs_rest"),
     ):
-        full = models.normalise_spec(None, task)
+        full = kaboost.normalise_spec(None, task)
         assert (full["bank"]["kind"], full["bank"]["max_memory"]) == ("reboosted_trees", 128.0)
         assert (full["rule"]["kind"], full["loss"]["kind"], full["seed"]) == ("sgb", loss, 1)
         assert full.get("multiclass") == wrapper
-        assert models.normalise_spec({"rule": "sgb", "seed": 1}, task) == full
-        assert models.normalise_spec(full, task) == full
+        assert kaboost.normalise_spec({"rule": "sgb", "seed": 1}, task) == full
+        assert kaboost.normalise_spec(full, task) == full
 
 
 @pytest.mark.parametrize(
@@ -39,18 +39,18 @@ def test_default_of_each_task():
 )
 def test_default_bank_of_what_trees_do_not_take(given):
     """Beside another rule, a told one, another loss or l2 the default bank is linear."""
-    assert models.normalise_spec(given, "binary")["bank"] == {
+    assert kaboost.normalise_spec(given, "binary")["bank"] == {
         "kind": "linear", "n": 20, "step": "nag", "lr": 0.5, "bias": True, "features": "all",
     }  # fmt: skip
-    assert models.normalise_spec({"loss": "softmax"}, "multiclass")["bank"]["kind"] == "linear"
+    assert kaboost.normalise_spec({"loss": "softmax"}, "multiclass")["bank"]["kind"] == "linear"
 
 
 def test_normal_form_is_stable():
     """Normalising a normal form changes nothing, and a bare word means the kind of that name."""
     spec = {"rule": "sgb", "bank": "nets", "loss": {"kind": "softmax", "l2": 0.1}}
-    full = models.normalise_spec(spec)
+    full = kaboost.normalise_spec(spec)
 
-    assert models.normalise_spec(full) == full
+    assert kaboost.normalise_spec(full) == full
     assert full["bank"]["lr"] == 0.001
     assert full["rule"]["eta"] == pytest.approx(0.3 / 0.7)
 
@@ -70,10 +70,10 @@ def test_step_size(rule, n, loss, eta):
     gamma)).
     """
     spec = {"rule": rule, "bank": {"kind": "linear", "n": n}, "loss": loss}
-    full = models.normalise_spec(spec)
-    assert models.build(spec, d=2).rule.eta == pytest.approx(eta, rel=1e-15)
+    full = kaboost.normalise_spec(spec)
+    assert kaboost.build(spec, d=2).rule.eta == pytest.approx(eta, rel=1e-15)
     assert full["rule"]["eta"] == ("edge" if "gamma" in rule else pytest.approx(eta, rel=1e-15))
-    assert models.normalise_spec(full) == full
+    assert kaboost.normalise_spec(full) == full
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_step_size(rule, n, loss, eta):
 )
 def test_unknown_words_are_refused(spec, says):
     """Every refusal names the key, the value and what to write instead."""
-    with pytest.raises(models.ModelError, match=says):
-        models.build({"loss": "squared", **spec}, d=2)
+    with pytest.raises(kaboost.ModelError, match=says):
+        kaboost.build({"loss": "squared", **spec}, d=2)
 
 
 @pytest.mark.parametrize(
@@ -121,30 +121,30 @@ def test_unknown_words_are_refused(spec, says):
 )
 def test_pairs_the_theory_forbids(loss, m, says):
     """A loss with the wrong number of outputs is refused with what to take instead."""
-    with pytest.raises(models.ModelError, match=says):
-        models.build({"loss": loss}, d=2, m=m)
+    with pytest.raises(kaboost.ModelError, match=says):
+        kaboost.build({"loss": loss}, d=2, m=m)
 
 
 def test_a_loss_that_does_not_answer_the_task_is_refused():
     """A regression is not learned by a classification loss."""
-    with pytest.raises(models.ModelError, match="take squared"):
-        models.normalise_spec({"loss": "logistic"}, "regression")
-    with pytest.raises(models.ModelError, match="give the task"):
-        models.build({"rule": "sgb"}, d=2)
+    with pytest.raises(kaboost.ModelError, match="take squared"):
+        kaboost.normalise_spec({"loss": "logistic"}, "regression")
+    with pytest.raises(kaboost.ModelError, match="give the task"):
+        kaboost.build({"rule": "sgb"}, d=2)
 
 
 def test_arrays_that_do_not_fit_are_refused():
     """A missing or misshapen array is named."""
-    spec = models.normalise_spec({**LINEAR, "loss": "squared"})
-    arrays = models.to_arrays(models.build(spec, d=3))
+    spec = kaboost.normalise_spec({**LINEAR, "loss": "squared"})
+    arrays = kaboost.to_arrays(kaboost.build(spec, d=3))
     for broken, says in (
         ({k: v for k, v in arrays.items() if k != "bank.w"}, "'bank.w' is missing"),
         ({**arrays, "bank.w": np.zeros((1, 4, 19))}, "'bank.w' is"),
         ({**arrays, "rule.y0": arrays["rule.y0"].astype(np.float32)}, "'rule.y0' is"),
         ({k: v for k, v in arrays.items() if k != "shape"}, "'shape' is missing"),
     ):
-        with pytest.raises(models.ModelError, match=says):
-            models.from_arrays(spec, broken)
+        with pytest.raises(kaboost.ModelError, match=says):
+            kaboost.from_arrays(spec, broken)
 
 
 @pytest.mark.parametrize(
@@ -164,15 +164,15 @@ def test_arrays_that_do_not_fit_are_refused():
 )
 def test_arrays_of_events_are_checked(X, y, w, says):
     """A shape or value that does not fit is refused before anything is learned."""
-    booster = models.build({**LINEAR, "loss": "squared"}, d=2)
-    with pytest.raises(models.ModelError, match=says):
-        models.learn_many(booster, X, y, w)
+    booster = kaboost.build({**LINEAR, "loss": "squared"}, d=2)
+    with pytest.raises(kaboost.ModelError, match=says):
+        kaboost.learn_many(booster, X, y, w)
     assert booster.progress.events == 0
 
 
 def test_what_is_no_specification_is_refused():
     """A bare word for the whole model, or a size that is no whole number, is refused."""
-    with pytest.raises(models.ModelError, match="is no specification"):
-        models.build("sgb", 4)
-    with pytest.raises(models.ModelError, match=r"d: 4\.0 is not"):
-        models.build({**LINEAR, "loss": "squared"}, d=4.0)
+    with pytest.raises(kaboost.ModelError, match="is no specification"):
+        kaboost.build("sgb", 4)
+    with pytest.raises(kaboost.ModelError, match=r"d: 4\.0 is not"):
+        kaboost.build({**LINEAR, "loss": "squared"}, d=4.0)

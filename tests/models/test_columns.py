@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models import columns as own
-from models.columns import MEMORY, PRIOR, Columns
-from models.encoding import Table
-from models.rows import tabulate
-from models.types import ModelError
-from models.values import MEMO
+from kaboost.models.features import columns as own
+from kaboost.models.features.categories import MEMO
+from kaboost.models.features.columns import MEMORY, PRIOR, Columns
+from kaboost.models.features.onehot import Table
+from kaboost.models.features.rows import tabulate
+from kaboost.models.types import ModelError
 
 SCHEMA = {"city": "category", "age": "number", "vip": "boolean", "job": "category"}
 VALUES = st.sampled_from([None, "a", "b", "c", "d"])

@@ -9,7 +9,7 @@ from numba import njit, types
 from numba.core.errors import TypingError
 from numba.extending import overload
 
-from models.compiling import SELDOM
+from kaboost.models.kernels.gc_pause import SELDOM
 
 
 @pytest.fixture(autouse=True)

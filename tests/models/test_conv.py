@@ -10,8 +10,8 @@ import numba
 import numpy as np
 import pytest
 
-import models
-from models.types import LINEAR
+import kaboost
+from kaboost.models.types import LINEAR
 from tests.contracts import checks, subjects
 from tests.models.bank_twins import made, say, teach
 from tests.naive.conv import ConvBank
@@ -37,7 +37,7 @@ def subject():
     given = {"bank": conv(), "loss": {"kind": "squared"}, "seed": 7}
     X, y = pictures(subjects.EVENTS)
     weights = np.where(np.arange(len(y)) % 9 == 4, 0.0, 1.5)
-    return subjects.Subject(models.normalise_spec(given), 1, X, y, weights)
+    return subjects.Subject(kaboost.normalise_spec(given), 1, X, y, weights)
 
 
 def test_conv_keeps_the_contract(monkeypatch):
@@ -105,8 +105,8 @@ def test_outputs_are_the_twin_s():
 def test_pictures_are_learned():
     """After 200 pictures fewer than one in ten of the next 100 is called wrong."""
     X, y = pictures(300)
-    booster = models.build({"bank": conv(n=2, channels=3), "loss": "logistic"}, d=PIXELS)
-    scores = models.learn_many(booster, X, y)[:, 0]
+    booster = kaboost.build({"bank": conv(n=2, channels=3), "loss": "logistic"}, d=PIXELS)
+    scores = kaboost.learn_many(booster, X, y)[:, 0]
 
     assert ((scores > 0.0) != (y > 0.5))[200:].sum() < 10
 
@@ -117,7 +117,7 @@ def test_a_renewed_learner_is_drawn_as_at_the_start():
     x = pictures(1)[0][0]
     teach(bank, x, 1.0)
     before = [np.copy(array[..., 0]) for array in (bank.K, bank.V, bank.MV)]
-    models.verbs.renew(bank, 1, models.draws.generator(7))
+    kaboost.models.verbs.renew(bank, 1, kaboost.models.kernels.random.generator(7))
     alone, _ = made(m=2, d=PIXELS, **conv(n=1))
 
     np.testing.assert_array_equal(bank.K[..., 1], alone.K[..., 0])
@@ -130,5 +130,5 @@ def test_a_renewed_learner_is_drawn_as_at_the_start():
 
 def test_other_shapes_are_refused():
     """Anything but 28 x 28 pixels is refused with what to take instead."""
-    with pytest.raises(models.ModelError, match="784 pixels, not 4 features; take bank nets"):
-        models.build({"bank": conv(), "loss": "squared"}, d=4)
+    with pytest.raises(kaboost.ModelError, match="784 pixels, not 4 features; take bank nets"):
+        kaboost.build({"bank": conv(), "loss": "squared"}, d=4)

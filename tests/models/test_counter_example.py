@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-import models
-from models.types import Setting
-from models.verbs import assess, desks, forward, gradient, targets
+import kaboost
+from kaboost.models.types import Setting
+from kaboost.models.verbs import assess, desks, forward, gradient, targets
 
 LAMBDA = 0.5
 
@@ -98,9 +98,9 @@ class Run:
 
 def rule(kind, N, **params):
     spec = {"rule": {"kind": kind, "y0": 1.0, **params}, "bank": {"kind": "linear", "n": N}}
-    full = models.normalise_spec({**spec, "loss": "squared"})
-    setting = Setting(full, models.LOSSES["absolute"].make(l2=LAMBDA / 2), None, 1, 2)
-    return models.RULES[kind].make(full["rule"], setting)
+    full = kaboost.normalise_spec({**spec, "loss": "squared"})
+    setting = Setting(full, kaboost.LOSSES["absolute"].make(l2=LAMBDA / 2), None, 1, 2)
+    return kaboost.RULES[kind].make(full["rule"], setting)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models import ModelError, encoding
-from models.encoding import CODES, CYCLES, OTHERS, SEEN, Encoder, Table
-from models.rows import tabulate
-from models.texts import BUCKETS
-from models.values import MEMO, MEMO_LENGTH, UNSEEN
+from kaboost import ModelError
+from kaboost.models.features import onehot as encoding
+from kaboost.models.features.categories import MEMO, MEMO_LENGTH, UNSEEN
+from kaboost.models.features.onehot import CODES, CYCLES, OTHERS, SEEN, Encoder, Table
+from kaboost.models.features.rows import tabulate
+from kaboost.models.features.texts import BUCKETS
 from tests.models import streams
 from tests.models.naive_encoding import NaiveEncoder
 

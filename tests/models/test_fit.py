@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import models
+import kaboost
 from tests.naive import losses as naive_losses
 from tests.naive.booster import BANKS
 from tests.naive.modes import LINEAR, SQUARE
@@ -25,7 +25,7 @@ def sample(m=1, events=50):
 
 
 def spec_of(rule, bank, loss="squared"):
-    return models.normalise_spec({"rule": rule, "bank": bank, "loss": loss, "seed": 5})
+    return kaboost.normalise_spec({"rule": rule, "bank": bank, "loss": loss, "seed": 5})
 
 
 def converge(bank, i, X, w, tasks, mode, bound):
@@ -91,10 +91,10 @@ def test_twin(rule, bank, loss, m):
     X, y, w = sample(m)
     spec = spec_of(rule, bank, loss)
     y = np.sign(y) if loss == "logistic" else y
-    booster = models.fit(spec, X, y, w)
+    booster = kaboost.fit(spec, X, y, w)
     expected = naive_fit(spec, X, y.reshape(len(X), m), w, m)
 
-    found = models.prefixes_many(booster, X).transpose(1, 0, 2)
+    found = kaboost.prefixes_many(booster, X).transpose(1, 0, 2)
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
     assert abs(found[-1] - found[0]).max() > 0.1
 
@@ -103,11 +103,11 @@ def test_learners_are_frozen():
     """Later stages leave earlier learners as they were; the first ones lower the training loss."""
     X, y, _ = sample()
     rule = {"kind": "gb", "eta": 0.5}
-    many = models.fit(spec_of(rule, SGD | {"n": 6}), X, y)
-    few = models.fit(spec_of(rule, SGD | {"n": 2}), X, y)
-    sums = models.prefixes_many(many, X)[:, :, 0]
+    many = kaboost.fit(spec_of(rule, SGD | {"n": 6}), X, y)
+    few = kaboost.fit(spec_of(rule, SGD | {"n": 2}), X, y)
+    sums = kaboost.prefixes_many(many, X)[:, :, 0]
 
-    np.testing.assert_array_equal(models.predict_many(few, X)[:, 0], sums[:, 2])
+    np.testing.assert_array_equal(kaboost.predict_many(few, X)[:, 0], sums[:, 2])
     losses = ((sums - y[:, None]) ** 2).mean(axis=0)
     assert (np.diff(losses)[:3] < 0.0).all()
     assert losses[6] < 0.1 * losses[0]
@@ -118,10 +118,13 @@ def test_events_of_weight_zero_are_left_out():
     X, y, w = sample()
     for rule in ({"kind": "gb"}, BATCH):
         spec = spec_of(rule, SGD)
-        whole, part = models.fit(spec, X, y, w), models.fit(spec, X[w > 0], y[w > 0], w[w > 0])
+        whole, part = (
+            kaboost.fit(spec, X, y, w),
+            kaboost.fit(spec, X[w > 0], y[w > 0], w[w > 0]),
+        )
         np.testing.assert_array_equal(whole.bank.w, part.bank.w)
         np.testing.assert_allclose(
-            models.predict_many(whole, X), models.predict_many(part, X), rtol=1e-12
+            kaboost.predict_many(whole, X), kaboost.predict_many(part, X), rtol=1e-12
         )
 
 
@@ -129,10 +132,10 @@ def test_classes():
     """The classes of a softmax are counted in the sample, and boosting learns them."""
     X, y, _ = sample(events=150)
     k = np.digitize(y, (-0.3, 0.3))
-    booster = models.fit(spec_of({"kind": "gb"}, SGD, "softmax"), X, k)
+    booster = kaboost.fit(spec_of({"kind": "gb"}, SGD, "softmax"), X, k)
 
     assert booster.outputs == 3
-    assert (models.predict_many(booster, X).argmax(axis=1) == k).mean() > 0.7
+    assert (kaboost.predict_many(booster, X).argmax(axis=1) == k).mean() > 0.7
 
 
 def test_a_fitted_booster_is_arrays():
@@ -140,18 +143,20 @@ def test_a_fitted_booster_is_arrays():
     X, y, _ = sample()
     for rule in ({"kind": "gb"}, BATCH):
         spec = spec_of(rule, SGD)
-        booster = models.fit(spec, X, y)
-        copy = models.from_arrays(spec, models.to_arrays(booster))
-        np.testing.assert_array_equal(models.predict_many(copy, X), models.predict_many(booster, X))
+        booster = kaboost.fit(spec, X, y)
+        copy = kaboost.from_arrays(spec, kaboost.to_arrays(booster))
+        np.testing.assert_array_equal(
+            kaboost.predict_many(copy, X), kaboost.predict_many(booster, X)
+        )
 
 
 @pytest.mark.parametrize("kind", ["gb", "ogb_batch"])
 def test_no_single_events(kind):
     """Event by event they are refused, with the way to fit them."""
     X, y, _ = sample()
-    booster = models.build(spec_of(kind, SGD), d=3)
-    with pytest.raises(models.ModelError, match=r"models\.fit"):
-        models.learn_many(booster, X, y)
+    booster = kaboost.build(spec_of(kind, SGD), d=3)
+    with pytest.raises(kaboost.ModelError, match=r"models\.fit"):
+        kaboost.learn_many(booster, X, y)
 
 
 @pytest.mark.parametrize(
@@ -172,5 +177,5 @@ def test_refusals(rule, loss, change, says):
     """Online rules, losses without constants and arrays that do not fit are refused."""
     X, y, _ = sample()
     given = {"X": X, "y": np.sign(y) if loss == "hinge" else np.round(abs(y))} | change
-    with pytest.raises(models.ModelError, match=says):
-        models.fit({"rule": rule, "bank": SGD, "loss": loss}, **given)
+    with pytest.raises(kaboost.ModelError, match=says):
+        kaboost.fit({"rule": rule, "bank": SGD, "loss": loss}, **given)

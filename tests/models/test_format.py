@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models import format as module
-from models.format import FormatError, pack, unpack
+from kaboost.models.state import format as module
+from kaboost.models.state.format import FormatError, pack, unpack
 
 ARRAYS = {
     "w": np.arange(6.0).reshape(2, 3),

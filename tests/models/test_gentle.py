@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-import models
+import kaboost
 from tests.models.reference_streams import stream_c
 from tests.models.rule_micro import in_turn, made
 
@@ -38,32 +38,34 @@ def test_weight_is_clipped_in_its_importance():
     assert right[-1] == 2e-3
 
     still = made({"kind": "gentle", "alpha": 1.0}, n=3, bias=False)
-    models.learn_many(still, [[0.0]], [1])
+    kaboost.learn_many(still, [[0.0]], [1])
     np.testing.assert_array_equal(in_turn(made("gentle"), [1e-300, 0, 0], 1.0)[0], 1.0)
 
 
 def test_the_loss_is_exponential():
     """It need not be named; another one is refused; the probability is s(2F)."""
     for task in (None, "binary"):
-        full = models.normalise_spec({"rule": "gentle"}, task)
+        full = kaboost.normalise_spec({"rule": "gentle"}, task)
         assert full["loss"]["kind"] == "exponential"
-    with pytest.raises(models.ModelError, match="gentle fixes its own loss; take exponential"):
+    with pytest.raises(kaboost.ModelError, match="gentle fixes its own loss; take exponential"):
         made("gentle", loss="logistic")
 
-    said = models.predictions(made("gentle"), np.array([[0.3]]))[0, 0]
+    said = kaboost.predictions(made("gentle"), np.array([[0.3]]))[0, 0]
     assert said == pytest.approx(1 / (1 + math.exp(-0.6)), rel=1e-14)
 
 
 def test_prefixes_are_smaller_boosters():
     """Learners look back only: prefix k of N learners is what k learners alone say."""
     X, u = stream_c()
-    whole = models.build({"rule": "gentle", "bank": {**CYCLIC, "n": 6}}, d=6)
-    models.learn_many(whole, X[:500], u[:500])
-    alone = models.build({"rule": "gentle", "bank": {**CYCLIC, "n": 3}}, d=6)
-    models.learn_many(alone, X[:500], u[:500])
+    whole = kaboost.build({"rule": "gentle", "bank": {**CYCLIC, "n": 6}}, d=6)
+    kaboost.learn_many(whole, X[:500], u[:500])
+    alone = kaboost.build({"rule": "gentle", "bank": {**CYCLIC, "n": 3}}, d=6)
+    kaboost.learn_many(alone, X[:500], u[:500])
 
     np.testing.assert_allclose(
-        models.prefixes_many(whole, X[500:])[:, 3], models.predict_many(alone, X[500:]), rtol=1e-12
+        kaboost.prefixes_many(whole, X[500:])[:, 3],
+        kaboost.predict_many(alone, X[500:]),
+        rtol=1e-12,
     )
 
 
@@ -72,9 +74,9 @@ def test_alpha_zero_is_a_plain_ensemble():
     X, u = stream_c()
     rule = {"kind": "gentle", "alpha": 0.0}
     bank = {**CYCLIC, "n": 6}
-    booster = models.build({"rule": rule, "bank": bank}, d=6)
-    models.learn_many(booster, X[:300], u[:300])
+    booster = kaboost.build({"rule": rule, "bank": bank}, d=6)
+    kaboost.learn_many(booster, X[:300], u[:300])
     for j in range(6):
-        alone = models.build({"rule": rule, "bank": {**CYCLIC, "n": 1}}, d=1)
-        models.learn_many(alone, X[:300, j : j + 1], u[:300])
+        alone = kaboost.build({"rule": rule, "bank": {**CYCLIC, "n": 1}}, d=1)
+        kaboost.learn_many(alone, X[:300, j : j + 1], u[:300])
         assert alone.bank.w[0, 0, 0] == booster.bank.w[0, j, j]

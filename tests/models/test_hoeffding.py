@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import models
-from models.draws import generator
-from models.types import LOGISTIC, SQUARE
-from models.verbs import learning_only, one, renew
+import kaboost
+from kaboost.models.kernels.random import generator
+from kaboost.models.types import LOGISTIC, SQUARE
+from kaboost.models.verbs import learning_only, one, renew
 from tests.models.bank_pair import bytes_of, drive, drive_twin, make, steps, twin_of
 
 SMALL = {"kind": "hoeffding", "n": 3, "warmup": 20, "grace": 10, "bins": 8, "delta": 0.1}
@@ -139,11 +139,11 @@ def test_serving_arrays():
 
 def test_only_under_rules_that_learn_classes():
     """Rules that ask for numbers are refused with what to take; so is a state beyond two GiB."""
-    with pytest.raises(models.ModelError, match=r"sgb asks for numbers; take bank trees, or one"):
-        models.build({"bank": "hoeffding", "rule": "sgb", "loss": "logistic"}, 4)
+    with pytest.raises(kaboost.ModelError, match=r"sgb asks for numbers; take bank trees, or one"):
+        kaboost.build({"bank": "hoeffding", "rule": "sgb", "loss": "logistic"}, 4)
     context = {"rule": {"kind": "oza_bag"}, "loss": {"kind": "squared"}, "d": 4, "m": 1}
-    bank = models.normalise_spec({"bank": "hoeffding", "loss": "squared"})["bank"]
-    forbids = models.BANKS["hoeffding"].forbids
+    bank = kaboost.normalise_spec({"bank": "hoeffding", "loss": "squared"})["bank"]
+    forbids = kaboost.BANKS["hoeffding"].forbids
 
     assert "loss squared is for numbers" in forbids({**context, "bank": bank})
     context["loss"] = {"kind": "logistic"}

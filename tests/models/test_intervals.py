@@ -12,11 +12,19 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 from river.datasets import synth
 
-from models import Model
-from models.adapters.river_model import RiverModel
-from models.format import pack, unpack
-from models.intervals import FIRST, LEVELS, Intervals, bounds, intervals, to_arrays, watch_many
-from models.types import ModelError
+from kaboost import Model
+from kaboost.models.adapters.from_river import RiverModel
+from kaboost.models.evaluation.intervals import (
+    FIRST,
+    LEVELS,
+    Intervals,
+    bounds,
+    intervals,
+    to_arrays,
+    watch_many,
+)
+from kaboost.models.state.format import pack, unpack
+from kaboost.models.types import ModelError
 from tests.naive.intervals import Naive
 from tests.specs import LINEAR
 

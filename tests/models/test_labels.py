@@ -4,9 +4,9 @@ import doctest
 
 import pytest
 
-from models import ModelError
-from models import labels as module
-from models.labels import labels
+from kaboost import ModelError
+from kaboost.models.features import labels as module
+from kaboost.models.features.labels import labels
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import math
 import numpy as np
 import pytest
 
-import models
-from models.rules.latent import correlations, importances
-from models.verbs import desks, forward, targets
+import kaboost
+from kaboost.models.rules.latent import correlations, importances
+from kaboost.models.verbs import desks, forward, targets
 from tests.models.test_reference import stream_x
 from tests.naive import NaiveBooster
 
@@ -30,7 +30,7 @@ def errors(answers, u):
 
 def small(rate=0.1):
     """The rule of 10.5, micro: two spaces, two learners."""
-    booster = models.build(spec(n=2, spaces=2, lr_combine=rate), d=1)
+    booster = kaboost.build(spec(n=2, spaces=2, lr_combine=rate), d=1)
     booster.rule.A[:] = [[0.5, -0.4], [-0.3, 0.8]]
     booster.rule.a[:] = [0.6, -0.7]
     return booster
@@ -88,17 +88,17 @@ def test_weights_descend_the_loss():
 def test_stream_x(start, whole, half):
     """10.5: errors on sign(x0 x1), which no sum of single features can say."""
     X, u = stream_x()
-    booster = models.build(spec(start=start), d=4)
-    assert errors(models.learn_many(booster, X, u), u) == pytest.approx((whole, half), rel=0.01)
+    booster = kaboost.build(spec(start=start), d=4)
+    assert errors(kaboost.learn_many(booster, X, u), u) == pytest.approx((whole, half), rel=0.01)
 
 
 def test_all_positive_start():
     """10.5: with every weight positive learning is late."""
     X, u = stream_x()
-    booster = models.build(spec(start="consistent"), d=4)
+    booster = kaboost.build(spec(start="consistent"), d=4)
     booster.rule.A[:] = abs(booster.rule.A)
     booster.rule.a[:] = abs(booster.rule.a)
-    assert errors(models.learn_many(booster, X, u), u) == pytest.approx((1424, 468), rel=0.01)
+    assert errors(kaboost.learn_many(booster, X, u), u) == pytest.approx((1424, 468), rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_all_positive_start():
 def test_printed_formulas_differ(wrong, whole, half):
     """10.5, errata E7 to E9: what the printed updates give, by the naive twin."""
     X, u = stream_x()
-    twin = NaiveBooster(models.normalise_spec(spec()), 4, 1)
+    twin = NaiveBooster(kaboost.normalise_spec(spec()), 4, 1)
     for switch in wrong:
         setattr(twin.rule, switch, True)
     said = [twin.learn(list(x), [label]) for x, label in zip(X, u, strict=True)]
@@ -138,11 +138,11 @@ def test_dead_spaces_are_drawn_anew():
     X, u = stream_x()
     bank = {"kind": "linear", "n": 3, "step": "sgd", "lr": 1e-12}
     rule = {"kind": "latent", "spaces": 4, "redraw": 50}
-    booster = models.build({"rule": rule, "bank": bank, "loss": "logistic"}, d=4)
+    booster = kaboost.build({"rule": rule, "bank": bank, "loss": "logistic"}, d=4)
     before = booster.rule.A.copy()
     booster.rule.a[:] = 0.0
     booster.rule.A[:] = 0.0
-    models.learn_many(booster, X[:60], u[:60])
+    kaboost.learn_many(booster, X[:60], u[:60])
 
     assert booster.rule.redrawn == 1
     assert (abs(booster.rule.a) > 0).all()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.linear_filters import (
+from kaboost.models.reboosted.linear import (
     attribute,
     base,
     blank_row,

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-import models
-from models.types import LINEAR, LOGISTIC, SQUARE
+import kaboost
+from kaboost.models.types import LINEAR, LOGISTIC, SQUARE
 from tests.models.bank_twins import agree, made, say, tasks, teach
 
 STEPS = (
@@ -72,11 +72,11 @@ def test_a_cyclic_learner_moves_what_it_sees(step):
 )
 def test_a_step_has_its_own_options(step, known):
     """Defaults are those of 7.1, and what a step cannot be told is not in the specification."""
-    full = models.normalise_spec({"bank": {"kind": "linear", "step": step}, "loss": "squared"})
+    full = kaboost.normalise_spec({"bank": {"kind": "linear", "step": step}, "loss": "squared"})
 
     common = {"kind": "linear", "n": 20, "step": step, "bias": True, "features": "all"}
     assert full["bank"] == {**common, **known}
-    assert models.normalise_spec(full) == full
+    assert kaboost.normalise_spec(full) == full
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_a_step_has_its_own_options(step, known):
 )
 def test_an_option_of_another_step_is_refused(told, says):
     """Nothing that is given is silently ignored."""
-    with pytest.raises(models.ModelError, match=says):
-        models.build({"bank": {"kind": "linear", **told}, "loss": "squared"}, d=2)
+    with pytest.raises(kaboost.ModelError, match=says):
+        kaboost.build({"bank": {"kind": "linear", **told}, "loss": "squared"}, d=2)
 
 
 def test_ogd_keeps_its_regret():
@@ -172,7 +172,7 @@ def test_a_renewed_learner_is_a_fresh_one(step):
     for x, target, weight in tasks(20, 2, 3):
         teach(bank, x, target, weight + 1.0)
     before = {name: np.copy(value) for name, value in bank._asdict().items()}
-    models.verbs.renew(bank, 1, models.draws.generator(1))
+    kaboost.models.verbs.renew(bank, 1, kaboost.models.kernels.random.generator(1))
 
     for name, array in bank._asdict().items():
         if isinstance(array, np.ndarray):

@@ -17,17 +17,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import models
-from models.losses import LOSSES, has_probability
-from models.losses.summed import power
-from models.verbs import (
+import kaboost
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.losses import LOSSES, has_probability
+from kaboost.models.losses.summed import power
+from kaboost.models.verbs import (
     assess,
     constants,
     convexity,
     curvature,
     encode_labels,
     gradient,
-    kernel,
     link,
     radius,
     smoothness,
@@ -323,7 +323,7 @@ def test_softmax_is_refused_by_online_gradient_boosting():
     """Section 1 has no constants for it: the error says what to take instead."""
     softmax = make("softmax")
     for refused in (lambda: constants(softmax, 1.0), lambda: radius(softmax, 0.5, 4, 1.0)):
-        with pytest.raises(models.ModelError, match="one_vs_rest"):
+        with pytest.raises(kaboost.ModelError, match="one_vs_rest"):
             refused()
 
 
@@ -415,7 +415,7 @@ def test_extremes_are_numbers(params, l2):
 )
 def test_labels_that_do_not_fit_are_refused(kind, m, y, says):
     """A label outside the loss's range is refused with its value and what the loss takes."""
-    with pytest.raises(models.ModelError, match=says):
+    with pytest.raises(kaboost.ModelError, match=says):
         encode_labels(make(kind), np.array(y), m)
 
 

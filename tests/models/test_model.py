@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import models
-from models import Model, ModelError
-from models import model as module
-from models.format import FormatError, pack, unpack
-from models.rows import tabulate
+import kaboost
+from kaboost import Model, ModelError
+from kaboost.models import model as module
+from kaboost.models.features.rows import tabulate
+from kaboost.models.state.format import FormatError, pack, unpack
 from tests.models import streams
 from tests.models.streams import CLASSES, SCHEMA
 from tests.specs import LINEAR
@@ -364,7 +364,7 @@ def test_arrays_of_another_model_are_refused():
 def test_examples_run():
     """The examples in the docstrings give what they show."""
     assert doctest.testmod(module).failed == 0
-    assert models.Model is Model
+    assert kaboost.Model is Model
 
 
 def test_a_score_of_zero_is_positive():

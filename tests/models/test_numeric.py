@@ -7,16 +7,28 @@ import math
 import numpy as np
 import pytest
 
-from models.lanes import Column, Dense, Lane, NewLane, NewRow, Number, Row, Sum, sqrt, sweep, where
-from models.numeric import dot, exp_negative, log1p_unit, residual, retreat
-from models.types import LINEAR, LOGISTIC, SQUARE
-from models.verbs import kernel
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.numeric import dot, exp_negative, log1p_unit, residual, retreat
+from kaboost.models.kernels.simd import (
+    Column,
+    Dense,
+    Lane,
+    NewLane,
+    NewRow,
+    Number,
+    Row,
+    Sum,
+    over_learners,
+    sqrt,
+    where,
+)
+from kaboost.models.types import LINEAR, LOGISTIC, SQUARE
 
 # around every size of block: single learners, one vector, a vector that starts early, two blocks
 SIZES = (1, 2, 3, 4, 5, 7, 8, 20, 31, 32, 33, 34, 36, 50, 65, 100)
 
 
-@sweep
+@over_learners
 def kick(w: NewRow, S: NewRow, x: Column, s: Dense, e: Lane, r: Number) -> tuple[NewRow, NewRow]:
     """A step that uses every kind of parameter."""
     g = e * x
@@ -25,13 +37,13 @@ def kick(w: NewRow, S: NewRow, x: Column, s: Dense, e: Lane, r: Number) -> tuple
     return w - r * g / where(size > 0.0, size, 1.0), square
 
 
-@sweep
+@over_learners
 def pair(total: Sum, w: Row, z: Row) -> Sum:
     """Products of two tables."""
     return total + w * z
 
 
-@sweep
+@over_learners
 def limit(v: NewLane, top: Lane, shrink: Number) -> NewLane:
     """No table at all."""
     return -where(abs(v) <= top, v * shrink, 2.0 - 1.0 / (1.0 - top))
@@ -132,7 +144,7 @@ def test_unknown_role_is_refused():
     """A body whose annotations are no roles is no sweep."""
     with pytest.raises(TypeError, match="NewLane"):
 
-        @sweep
+        @over_learners
         def wrong(w: float) -> float:
             return w
 

@@ -11,8 +11,8 @@ import numba
 import numpy as np
 import pytest
 
-import models
-from models.verbs import desks, forward, predict, rooms, update
+import kaboost
+from kaboost.models.verbs import desks, forward, predict, rooms, update
 from tests.naive import losses as naive_losses
 from tests.naive.booster import BANKS, RULES
 
@@ -39,8 +39,8 @@ def stream(loss, m=1, events=120, d=4):
 
 
 def built(rule, bank=SGD, loss=SQUARED, m=1, d=4):
-    spec = models.normalise_spec({"rule": rule, "bank": bank, "loss": loss, "seed": 7})
-    return spec, models.build(spec, d=d, m=m)
+    spec = kaboost.normalise_spec({"rule": rule, "bank": bank, "loss": loss, "seed": 7})
+    return spec, kaboost.build(spec, d=d, m=m)
 
 
 def twin_of(spec, m, d=4):
@@ -95,12 +95,12 @@ def check_twin(rule, bank, loss, m):
     spec, booster = built(rule, bank, loss, m)
     twin = twin_of(spec, m)
     X, y, w = stream(loss["kind"], m)
-    scores = models.learn_many(booster, X, y, w)
+    scores = kaboost.learn_many(booster, X, y, w)
     served, prefixes = follow(twin, X, y, w)
 
     np.testing.assert_allclose(booster.rule.L, twin.L, rtol=1e-12)
     np.testing.assert_allclose(scores, served, rtol=1e-9, atol=1e-11)
-    said = models.prefixes_many(booster, X[:1])[0]
+    said = kaboost.prefixes_many(booster, X[:1])[0]
     np.testing.assert_allclose(said, prefixes, rtol=1e-9, atol=1e-11)
     if spec["rule"]["kind"] == "ogb_span":
         np.testing.assert_allclose(booster.rule.sigma, twin.sigma, rtol=1e-9, atol=1e-12)
@@ -125,17 +125,17 @@ def test_shrinkage_and_radius():
     _, booster = built(SPAN | {"radius": 0.6, "bound": 0.9, "eta": 0.8}, m=3)
     X, y, w = stream("squared", 3)
     for k in range(len(X)):
-        models.learn_many(booster, X[k : k + 1], 0.5 * y[k : k + 1], w[k : k + 1])
+        kaboost.learn_many(booster, X[k : k + 1], 0.5 * y[k : k + 1], w[k : k + 1])
         assert (booster.rule.sigma >= 0.0).all()
         assert (booster.rule.sigma <= 1.0).all()
         assert booster.rule.sigma[0] == 0.0
-    lengths = np.linalg.norm(models.prefixes_many(booster, 100.0 * X), axis=2)
+    lengths = np.linalg.norm(kaboost.prefixes_many(booster, 100.0 * X), axis=2)
     assert lengths.max() == pytest.approx(0.6, rel=1e-12)
     assert booster.rule.sigma.max() > 0.0
 
     _, hull = built(HULL | {"bound": 0.9}, m=3)
-    models.learn_many(hull, X, 3.0 * y, w)
-    lengths = np.linalg.norm(models.prefixes_many(hull, 100.0 * X), axis=2)
+    kaboost.learn_many(hull, X, 3.0 * y, w)
+    lengths = np.linalg.norm(kaboost.prefixes_many(hull, 100.0 * X), axis=2)
     assert lengths.max() == pytest.approx(0.9, rel=1e-12)
 
 
@@ -155,7 +155,7 @@ def test_a_hull_of_one_is_its_learner():
     _, booster = built(HULL | {"bound": 100.0}, SGD | {"n": 1})
     alone = built(HULL, SGD | {"n": 1})[1].bank
     X, y, _ = stream("squared")
-    scores = models.learn_many(booster, X, y)
+    scores = kaboost.learn_many(booster, X, y)
     h, room = np.empty((1, 1)), np.empty((rooms(alone), 1))
     for x, z, score in zip(X, y, scores[:, 0], strict=True):
         predict(alone, x, h, room)
@@ -170,11 +170,11 @@ def test_learners_that_are_taught_alike_stay_alike():
     """
     loss = {"kind": "absolute"}
     spec, one = built(SPAN, loss=loss)
-    bank = models.BANKS["linear"].make(spec["bank"], 4, 1, 7)
+    bank = kaboost.BANKS["linear"].make(spec["bank"], 4, 1, 7)
     many = built(SPAN, loss=loss)[1]._replace(bank=bank)
     X, y, w = stream("absolute")
 
-    assert models.learn_many(one, X, y, w).tobytes() == models.learn_many(many, X, y, w).tobytes()
+    assert kaboost.learn_many(one, X, y, w).tobytes() == kaboost.learn_many(many, X, y, w).tobytes()
     assert one.bank.bank.w.shape[2] == 1
     for i in range(4):
         np.testing.assert_array_equal(bank.w[:, :, i], one.bank.bank.w[:, :, 0])
@@ -188,12 +188,12 @@ def test_prefixes_are_smaller_ensembles(fit):
     X, y, w = stream("squared")
     for small, large in ((rule, rule), (HULL | {"fit": fit}, HULL | {"fit": fit})):
         few, many = built(small, SGD | {"n": 3})[1], built(large, SGD | {"n": 6})[1]
-        models.learn_many(few, X, y, w)
-        models.learn_many(many, X, y, w)
+        kaboost.learn_many(few, X, y, w)
+        kaboost.learn_many(many, X, y, w)
 
         assert few.progress.loss_sum == many.progress.prefix_loss_sum[3]
         np.testing.assert_array_equal(
-            models.predict_many(few, X), models.prefixes_many(many, X)[:, 3]
+            kaboost.predict_many(few, X), kaboost.prefixes_many(many, X)[:, 3]
         )
 
 
@@ -205,7 +205,7 @@ def test_importance_multiplies_the_step_of_sigma():
         _, booster = built(SPAN | {"fit": "linear"}, SGD | {"lr": 1e-12})
         booster.bank.w[:, -1, :] = 1.0
         booster.rule.sigma[:] = 0.0
-        models.learn_many(booster, X[:3], y[:3] - 2.0, np.full(3, w))
+        kaboost.learn_many(booster, X[:3], y[:3] - 2.0, np.full(3, w))
         moved.append(booster.rule.sigma.copy())
         assert booster.rule.t == 3.0
     np.testing.assert_allclose(moved[1][1], 0.25 * moved[0][1], rtol=0.05)
@@ -222,7 +222,7 @@ def test_mapped_labels():
     rule = SPAN | {"labels": "mapped", "label_bound": 1.0, "eta": 1.0}
     spec, booster = built(rule, SGD | {"lr": 0.02}, m=3)
     learned = int(np.flatnonzero(np.cumsum(w > 0) == 500)[0]) + 1
-    first = models.learn_many(booster, X[:learned], y[:learned], w[:learned])
+    first = kaboost.learn_many(booster, X[:learned], y[:learned], w[:learned])
     means = np.cumsum(w[:, None] * y, axis=0) / np.cumsum(w)[:, None]
 
     np.testing.assert_allclose(first[1:], means[: learned - 1], rtol=1e-12)
@@ -236,10 +236,10 @@ def test_mapped_labels():
         booster.rule.labels.spread, 2.0 * abs(seen - middle).max(axis=0), rtol=1e-14
     )
 
-    rest = models.learn_many(booster, X[learned:], y[learned:], w[learned:])
+    rest = kaboost.learn_many(booster, X[learned:], y[learned:], w[learned:])
     expected, prefixes = follow(twin_of(spec, 3), X, y, w)
     np.testing.assert_allclose(np.concatenate([first, rest]), expected, rtol=1e-9)
-    np.testing.assert_allclose(models.prefixes_many(booster, X[:1])[0], prefixes, rtol=1e-9)
+    np.testing.assert_allclose(kaboost.prefixes_many(booster, X[:1])[0], prefixes, rtol=1e-9)
     assert booster.rule.labels.outside == 1.0
     missed, constant = abs(rest - y[learned:])[100:, 0], abs(middle - y[learned:])[100:, 0]
     assert np.median(missed) < 0.7 * np.median(constant)
@@ -249,13 +249,13 @@ def test_equal_labels_are_mapped():
     """500 equal labels leave learners untouched, and a map that only shifts."""
     _, booster = built(HULL | {"labels": "mapped"}, {"kind": "linear", "n": 3, "step": "nag"})
     X = np.ones((600, 4))
-    scores = models.learn_many(booster, X[:500], np.full(500, 3.0))
+    scores = kaboost.learn_many(booster, X[:500], np.full(500, 3.0))
 
     assert scores[0, 0] == 0.0
     np.testing.assert_allclose(scores[1:, 0], 3.0, rtol=1e-12)
     assert not booster.bank.t.any()
     assert booster.rule.labels.spread[0] == 1.0
-    later = models.learn_many(booster, X[500:], np.full(100, 3.0))
+    later = kaboost.learn_many(booster, X[500:], np.full(100, 3.0))
     np.testing.assert_allclose(later[:, 0], 3.0, rtol=1e-12)
     assert (booster.bank.t == 100.0).all()
 
@@ -265,15 +265,15 @@ def test_mapped_labels_do_not_depend_on_batches():
     X, y, w = stream("squared", events=620)
     rule = SPAN | {"labels": "mapped"}
     spec, whole = built(rule)
-    models.learn_many(whole, X, y, w)
+    kaboost.learn_many(whole, X, y, w)
     _, parts = built(rule)
-    models.learn_many(parts, X[:333], y[:333], w[:333])
-    arrays = {name: array.copy() for name, array in models.to_arrays(parts).items()}
-    parts = models.from_arrays(spec, arrays)
-    models.learn_many(parts, X[333:], y[333:], w[333:])
+    kaboost.learn_many(parts, X[:333], y[:333], w[:333])
+    arrays = {name: array.copy() for name, array in kaboost.to_arrays(parts).items()}
+    parts = kaboost.from_arrays(spec, arrays)
+    kaboost.learn_many(parts, X[333:], y[333:], w[333:])
 
-    for name, array in models.to_arrays(whole).items():
-        assert array.tobytes() == models.to_arrays(parts)[name].tobytes(), name
+    for name, array in kaboost.to_arrays(whole).items():
+        assert array.tobytes() == kaboost.to_arrays(parts)[name].tobytes(), name
 
 
 @pytest.mark.parametrize(
@@ -293,16 +293,16 @@ def test_mapped_labels_do_not_depend_on_batches():
 @pytest.mark.parametrize("kind", ["ogb_span", "ogb_hull"])
 def test_defaults(kind, given, task, expected):
     """Defaults by bank, loss and task are written out, and stay when they are filled in again."""
-    full = models.normalise_spec({"rule": kind, **given}, task)
+    full = kaboost.normalise_spec({"rule": kind, **given}, task)
 
     assert tuple(full["rule"][word] for word in ("fit", "greedy_form", "labels")) == expected
-    assert models.normalise_spec(full) == full
+    assert kaboost.normalise_spec(full) == full
 
 
 def test_default_step():
     """eta is ln(N)/N, and 1 below three learners."""
     for n, eta in ((1, 1.0), (2, 1.0), (3, np.log(3) / 3), (50, np.log(50) / 50)):
-        full = models.normalise_spec({"rule": "ogb_span", "bank": SGD | {"n": n}, "loss": SQUARED})
+        full = kaboost.normalise_spec({"rule": "ogb_span", "bank": SGD | {"n": n}, "loss": SQUARED})
         assert full["rule"]["eta"] == pytest.approx(eta, rel=1e-15)
 
 
@@ -324,8 +324,8 @@ def test_default_step():
 def test_refusals(kind, rule, bank, loss, says):
     """What the theory or the bank does not allow is refused with what to take instead."""
     spec = {"rule": {"kind": kind, **rule}, "bank": bank, "loss": loss}
-    with pytest.raises(models.ModelError, match=says):
-        models.build(spec, d=4, m=3 if loss == "softmax" else 1)
+    with pytest.raises(kaboost.ModelError, match=says):
+        kaboost.build(spec, d=4, m=3 if loss == "softmax" else 1)
 
 
 def test_extremes_stay_finite():
@@ -336,9 +336,9 @@ def test_extremes_stay_finite():
         large = y.copy()
         large[::5], large[1::5] = 1e308, -1e308
         with np.errstate(all="ignore"):  # plain Python warns where compiled code saturates
-            models.learn_many(booster, np.where(w > 1, 1e200, 1.0)[:, None] * X, large, 1e300 * w)
-            models.learn_many(booster, X, y, w)
-        assert np.isfinite(models.predict_many(booster, X)).all()
+            kaboost.learn_many(booster, np.where(w > 1, 1e200, 1.0)[:, None] * X, large, 1e300 * w)
+            kaboost.learn_many(booster, X, y, w)
+        assert np.isfinite(kaboost.predict_many(booster, X)).all()
         assert np.isfinite(booster.progress.edges).all() or rule.get("labels") == "mapped"
 
 
@@ -346,8 +346,8 @@ def digest():
     """Everything that a short stream of three outputs leaves; tests/contracts has more."""
     rule, bank, loss, m = PAIRS[2]
     _, booster = built(rule, bank, loss, m)
-    models.learn_many(booster, *stream(loss["kind"], m))
-    arrays = models.to_arrays(booster).values()
+    kaboost.learn_many(booster, *stream(loss["kind"], m))
+    arrays = kaboost.to_arrays(booster).values()
     return hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import models
-from models.booster import losses
+import kaboost
+from kaboost.models.booster import losses
 from tests.models.reference_streams import stream_m
 
 BANK = {"kind": "linear", "n": 4, "step": "sgd", "lr": 0.3, "features": "cyclic"}
@@ -30,9 +30,9 @@ def stream(events=300):
 
 
 def learned(given, events=300):
-    booster = models.build(given, d=4, m=3)
+    booster = kaboost.build(given, d=4, m=3)
     X, k = stream(events)
-    return booster, models.learn_many(booster, X, k)
+    return booster, kaboost.learn_many(booster, X, k)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["kind"])
@@ -41,15 +41,15 @@ def test_is_a_booster_for_each_class(rule):
     booster, scores = learned(spec(rule))
     X, k = stream()
     binary = {word: given for word, given in spec(rule).items() if word != "multiclass"}
-    alone = [models.build(binary, d=4, task="binary") for _ in range(3)]
+    alone = [kaboost.build(binary, d=4, task="binary") for _ in range(3)]
     for c, one in enumerate(alone):
-        said = models.learn_many(one, X, (k == c).astype(int))
+        said = kaboost.learn_many(one, X, (k == c).astype(int))
         np.testing.assert_array_equal(scores[:, c : c + 1], said)
         np.testing.assert_array_equal(
-            models.prefixes_many(booster, X)[:, :, c : c + 1], models.prefixes_many(one, X)
+            kaboost.prefixes_many(booster, X)[:, :, c : c + 1], kaboost.prefixes_many(one, X)
         )
         np.testing.assert_array_equal(
-            models.predict_many(booster, X)[:, c : c + 1], models.predict_many(one, X)
+            kaboost.predict_many(booster, X)[:, c : c + 1], kaboost.predict_many(one, X)
         )
 
     seen = booster.progress
@@ -69,7 +69,7 @@ def test_learns_several_classes(rule):
     score.
     """
     booster, scores = learned(spec(rule), 800)
-    k, said = stream(800)[1], models.predictions(booster, scores)
+    k, said = stream(800)[1], kaboost.predictions(booster, scores)
 
     assert (scores.argmax(axis=1)[400:] != k[400:]).mean() < 0.5
     np.testing.assert_allclose(said.sum(axis=1), 1.0, rtol=1e-12)
@@ -78,18 +78,18 @@ def test_learns_several_classes(rule):
 
 def test_probabilities():
     """The binary ones, normalised; uniform where all are 0."""
-    booster = models.build(spec({"kind": "sgb"}, loss="linear"), d=4, m=3)
-    said = models.predictions(booster, np.array([[0.5, -1.0, 0.0], [-1.0, -2.0, -3.0]]))
+    booster = kaboost.build(spec({"kind": "sgb"}, loss="linear"), d=4, m=3)
+    said = kaboost.predictions(booster, np.array([[0.5, -1.0, 0.0], [-1.0, -2.0, -3.0]]))
 
     np.testing.assert_allclose(said, [[0.6, 0.0, 0.4], [1 / 3] * 3])
 
 
 def test_a_loss_without_probability():
     """Hinge answers with the class of the largest score; its rows cost the sum of the classes'."""
-    booster = models.build(spec({"kind": "sgb"}, loss="hinge"), d=4, m=3)
+    booster = kaboost.build(spec({"kind": "sgb"}, loss="hinge"), d=4, m=3)
     scores = np.array([[0.5, -2.0, 0.7], [0.0, 0.0, 0.0]])
 
-    np.testing.assert_array_equal(models.predictions(booster, scores), [[0, 0, 1], [1, 0, 0]])
+    np.testing.assert_array_equal(kaboost.predictions(booster, scores), [[0, 0, 1], [1, 0, 0]])
     np.testing.assert_allclose(losses(booster, scores, [0, 1]), [0.5 + 0 + 1.7, 3.0])
 
 
@@ -97,7 +97,7 @@ def test_rows_cost_the_log_loss():
     """-ln of the normalised probability of the label: what baselines are held against."""
     booster, scores = learned(spec())
     k = stream()[1]
-    said = models.predictions(booster, scores)
+    said = kaboost.predictions(booster, scores)
 
     np.testing.assert_allclose(losses(booster, scores, k), -np.log(said[np.arange(300), k]))
 
@@ -109,14 +109,14 @@ def test_batching_and_continuing(rule):
     """Any batching and a restart from arrays end in the same bytes, generators included."""
     X, k = stream()
     w = np.random.default_rng(1).choice([0.0, 1.0, 2.0], 300)
-    straight, parts = (models.build(spec(rule), d=4, m=3) for _ in range(2))
-    models.learn_many(straight, X, k, w)
-    models.learn_many(parts, X[:100], k[:100], w[:100])
-    copies = {name: a.copy() for name, a in models.to_arrays(parts).items()}
-    again = models.from_arrays(models.normalise_spec(spec(rule)), copies)
-    models.learn_many(again, X[100:], k[100:], w[100:])
+    straight, parts = (kaboost.build(spec(rule), d=4, m=3) for _ in range(2))
+    kaboost.learn_many(straight, X, k, w)
+    kaboost.learn_many(parts, X[:100], k[:100], w[:100])
+    copies = {name: a.copy() for name, a in kaboost.to_arrays(parts).items()}
+    again = kaboost.from_arrays(kaboost.normalise_spec(spec(rule)), copies)
+    kaboost.learn_many(again, X[100:], k[100:], w[100:])
 
-    left, right = models.to_arrays(straight), models.to_arrays(again)
+    left, right = kaboost.to_arrays(straight), kaboost.to_arrays(again)
     assert left.keys() == right.keys()
     assert {"shape", "classes.0.bank.w", "classes.2.progress.events"} <= left.keys()
     assert all(left[name].tobytes() == right[name].tobytes() for name in left)
@@ -125,16 +125,16 @@ def test_batching_and_continuing(rule):
 def test_read_only_serving():
     """The serving arrays alone predict the same; learning on them is refused."""
     booster, _ = learned(spec("oza_boost"))
-    frozen = {name: a.copy() for name, a in models.serving_arrays(booster).items()}
+    frozen = {name: a.copy() for name, a in kaboost.serving_arrays(booster).items()}
     for array in frozen.values():
         array.flags.writeable = False
-    reader = models.from_arrays(models.normalise_spec(spec("oza_boost")), frozen)
+    reader = kaboost.from_arrays(kaboost.normalise_spec(spec("oza_boost")), frozen)
     X, k = stream()
 
-    assert len(frozen) < len(models.to_arrays(booster))
-    np.testing.assert_array_equal(models.predict_many(reader, X), models.predict_many(booster, X))
-    with pytest.raises(models.ModelError, match="read-only"):
-        models.learn_many(reader, X, k)
+    assert len(frozen) < len(kaboost.to_arrays(booster))
+    np.testing.assert_array_equal(kaboost.predict_many(reader, X), kaboost.predict_many(booster, X))
+    with pytest.raises(kaboost.ModelError, match="read-only"):
+        kaboost.learn_many(reader, X, k)
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_read_only_serving():
 )
 def test_what_does_not_fit_moves_nothing(y, w):
     """A bad label or weight is refused before any class learns."""
-    booster = models.build(spec(), d=4, m=3)
-    with pytest.raises(models.ModelError):
-        models.learn_many(booster, np.ones((2, 4)), y, w)
+    booster = kaboost.build(spec(), d=4, m=3)
+    with pytest.raises(kaboost.ModelError):
+        kaboost.learn_many(booster, np.ones((2, 4)), y, w)
 
     assert booster.progress.events == 0
     assert all((one.bank.w == 0).all() for one in booster.classes)
@@ -164,23 +164,23 @@ def test_what_does_not_fit_moves_nothing(y, w):
 )
 def test_refusals(given, m, task, reason):
     """What is asked, why not, what to take instead."""
-    with pytest.raises(models.ModelError, match=reason):
-        models.build(given, d=4, m=m, task=task)
+    with pytest.raises(kaboost.ModelError, match=reason):
+        kaboost.build(given, d=4, m=m, task=task)
 
 
 def test_specification():
     """The word stands in the normalised specification only where it is used; normalising twice
     changes nothing.
     """
-    full = models.normalise_spec(spec("gentle"), "multiclass")
+    full = kaboost.normalise_spec(spec("gentle"), "multiclass")
 
     assert full["multiclass"] == "one_vs_rest"
     assert full["loss"]["kind"] == "exponential"
-    assert models.normalise_spec(full, "multiclass") == full
-    assert "multiclass" not in models.normalise_spec(
+    assert kaboost.normalise_spec(full, "multiclass") == full
+    assert "multiclass" not in kaboost.normalise_spec(
         {"multiclass": None, "loss": "softmax"}, "multiclass"
     )
-    assert models.normalise_spec(spec("sgb"))["loss"]["kind"] == "logistic"
+    assert kaboost.normalise_spec(spec("sgb"))["loss"]["kind"] == "logistic"
 
 
 def test_model(tmp_path):
@@ -188,11 +188,11 @@ def test_model(tmp_path):
     X, k = stream()
     rows = [dict(zip("abcd", x, strict=True)) for x in X.tolist()]
     names = np.array(["low", "high", "odd"])[k]
-    model = models.Model("multiclass", spec("oza_boost"), dict.fromkeys("abcd", "number"),
+    model = kaboost.Model("multiclass", spec("oza_boost"), dict.fromkeys("abcd", "number"),
                          ["low", "high", "odd"])  # fmt: skip
     said = model.learn_many(rows[:200], names[:200])
     model.save(tmp_path / "model")
-    again = models.Model.load(tmp_path / "model")
+    again = kaboost.Model.load(tmp_path / "model")
     for each in (model, again):
         each.learn_many(rows[200:], names[200:])
     scores = model.predict_table(model_table(model, rows))
@@ -206,4 +206,4 @@ def test_model(tmp_path):
 
 def model_table(model, rows):
     """Rows as the encoder wants them."""
-    return models.rows.tabulate(model.encoder.schema, rows)
+    return kaboost.models.features.rows.tabulate(model.encoder.schema, rows)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import models
-from models import Model
-from models.outliers import FIRST_LABELS, cut_first
+import kaboost
+from kaboost import Model
+from kaboost.models.features.label_outliers import FIRST_LABELS, cut_first
 
 KINDS = {"a": "number", "h": "number", "c": "category", "new": "boolean"}
 EVENTS = 3000
@@ -72,9 +72,9 @@ def test_one_far_label_changes_no_mind() -> None:
         X = np.random.default_rng(seed).standard_normal((n + 21, 4))
         y = 2.0 * X[:, 0] + X[:, 1] * X[:, 2]
         for far, errors in off.items():
-            booster = models.build({"bank": "reboosted_trees", "loss": "squared", "seed": seed}, 4)
+            booster = kaboost.build({"bank": "reboosted_trees", "loss": "squared", "seed": seed}, 4)
             given = y + far * (np.arange(len(y)) == n)
-            errors.append(abs(models.learn_many(booster, X, given)[:, 0] - given)[n + 1 :])
+            errors.append(abs(kaboost.learn_many(booster, X, given)[:, 0] - given)[n + 1 :])
 
             assert booster.bank.pace.alarm == booster.bank.pace.doubt == 0
 

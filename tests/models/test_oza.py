@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-import models
+import kaboost
 from tests.models.reference_streams import stream_c, stream_m, stream_r
 from tests.models.rule_micro import in_turn, made
 
@@ -43,15 +43,15 @@ def test_votes_are_weighted_and_equal_before_any():
     booster = made("oza_boost", n=4)
     booster.bank.w[0, 1] = 1.0, -1.0, 0.0, -1.0
     np.testing.assert_allclose(
-        models.prefixes_many(booster, [[0.0]])[0, :, 0], [0, 1, 0, 1 / 3, 0], atol=1e-15
+        kaboost.prefixes_many(booster, [[0.0]])[0, :, 0], [0, 1, 0, 1 / 3, 0], atol=1e-15
     )
     booster.rule.votes[:] = 0.0, 2.0, 0.0, 1.0
     np.testing.assert_allclose(
-        models.prefixes_many(booster, [[0.0]])[0, :, 0], [0, 1, -1, -1, -1], atol=1e-15
+        kaboost.prefixes_many(booster, [[0.0]])[0, :, 0], [0, 1, -1, -1, -1], atol=1e-15
     )
     booster.rule.votes[:] = 1.0, 2.0, 0.0, 1.0
     np.testing.assert_allclose(
-        models.prefixes_many(booster, [[0.0]])[0, :, 0], [0, 1, -1 / 3, -1 / 3, -0.5], atol=1e-15
+        kaboost.prefixes_many(booster, [[0.0]])[0, :, 0], [0, 1, -1 / 3, -1 / 3, -0.5], atol=1e-15
     )
 
 
@@ -88,11 +88,11 @@ def test_bag_of_weight_one_is_a_plain_ensemble():
     """Specification, 9.11: fed by weight, learners are alike and say what one alone says."""
     X, u = stream_c()
     rule = {"kind": "oza_bag", "feed": "weight"}
-    three = models.build({"rule": rule, "bank": {**LINEAR, "n": 3}}, d=6)
-    alone = models.build({"rule": rule, "bank": {**LINEAR, "n": 1}}, d=6)
+    three = kaboost.build({"rule": rule, "bank": {**LINEAR, "n": 3}}, d=6)
+    alone = kaboost.build({"rule": rule, "bank": {**LINEAR, "n": 1}}, d=6)
 
     np.testing.assert_array_equal(
-        models.learn_many(three, X[:300], u[:300]), models.learn_many(alone, X[:300], u[:300])
+        kaboost.learn_many(three, X[:300], u[:300]), kaboost.learn_many(alone, X[:300], u[:300])
     )
 
 
@@ -103,14 +103,14 @@ def test_prefixes_are_smaller_boosters(kind):
     """
     X, u = stream_c()
     rule, bank = {"kind": kind, "feed": "weight"}, {**LINEAR, "features": "cyclic"}
-    whole = models.build({"rule": rule, "bank": {**bank, "n": 6}}, d=6)
-    alone = models.build({"rule": rule, "bank": {**bank, "n": 4}}, d=6)
+    whole = kaboost.build({"rule": rule, "bank": {**bank, "n": 6}}, d=6)
+    alone = kaboost.build({"rule": rule, "bank": {**bank, "n": 4}}, d=6)
     for booster in (whole, alone):
-        models.learn_many(booster, X[:400], u[:400])
+        kaboost.learn_many(booster, X[:400], u[:400])
 
     np.testing.assert_allclose(
-        models.prefixes_many(whole, X[400:900])[:, 4],
-        models.predict_many(alone, X[400:900]),
+        kaboost.prefixes_many(whole, X[400:900])[:, 4],
+        kaboost.predict_many(alone, X[400:900]),
         rtol=1e-9,
         atol=1e-12,
     )
@@ -120,12 +120,12 @@ def test_prefixes_are_smaller_boosters(kind):
 def test_several_classes(kind):
     """Votes are shares of classes; probabilities sum to 1; three classes are learned."""
     X, k = (part[:600] for part in stream_m())
-    booster = models.build(
+    booster = kaboost.build(
         {"rule": kind, "bank": {**LINEAR, "n": 4}, "loss": "softmax", "seed": 3}, d=4, m=3
     )
-    scores = models.learn_many(booster, X, k)
-    said = models.predictions(booster, scores)
-    prefixes = models.prefixes_many(booster, X[:50])
+    scores = kaboost.learn_many(booster, X, k)
+    said = kaboost.predictions(booster, scores)
+    prefixes = kaboost.prefixes_many(booster, X[:50])
 
     assert (scores.argmax(axis=1) != k).sum() < 150
     np.testing.assert_allclose(said.sum(axis=1), 1.0, rtol=1e-12)
@@ -139,13 +139,13 @@ def test_several_classes(kind):
 def test_bagging_of_numbers():
     """Regression serves the mean of the learners; prefixes are running means."""
     X, z = (part[:800] for part in stream_r(0.1))
-    booster = models.build({"rule": "oza_bag", "bank": {**LINEAR, "n": 5}, "loss": "squared"}, d=5)
-    models.learn_many(booster, X, z)
+    booster = kaboost.build({"rule": "oza_bag", "bank": {**LINEAR, "n": 5}, "loss": "squared"}, d=5)
+    kaboost.learn_many(booster, X, z)
     single = X[:20] @ booster.bank.w[0, :5] + booster.bank.w[0, 5]
 
     assert booster.progress.mean_loss < 0.3
     np.testing.assert_allclose(
-        models.prefixes_many(booster, X[:20])[:, 1:, 0],
+        kaboost.prefixes_many(booster, X[:20])[:, 1:, 0],
         np.cumsum(single, axis=1) / np.arange(1, 6),
         rtol=1e-9,
         atol=1e-12,
@@ -159,14 +159,14 @@ def test_bagging_of_numbers():
 )  # fmt: skip
 def test_losses_that_do_not_fit(rule, loss):
     """Votes have their own loss; a mean of numbers has no other link than the identity."""
-    with pytest.raises(models.ModelError, match=f"{rule} fixes its own loss"):
+    with pytest.raises(kaboost.ModelError, match=f"{rule} fixes its own loss"):
         made(rule, loss=loss)
 
 
 def test_task_names_the_loss():
     """Without a loss, bagging takes the task's."""
     expected = {"binary": "logistic", "multiclass": "softmax", "regression": "squared"}
-    found = {t: models.normalise_spec({"rule": "oza_bag"}, t)["loss"]["kind"] for t in expected}
+    found = {t: kaboost.normalise_spec({"rule": "oza_bag"}, t)["loss"]["kind"] for t in expected}
 
     assert found == expected
 
@@ -174,7 +174,7 @@ def test_task_names_the_loss():
 def test_enormous_labels_are_clipped_and_counted():
     """Learners are fed at most +-1e6; the booster stays finite."""
     booster = made("oza_bag", loss="squared", lr=0.1)
-    models.learn_many(booster, [[1.0]] * 4, [1e308, -1e308, 1.0, 1e308])
+    kaboost.learn_many(booster, [[1.0]] * 4, [1e308, -1e308, 1.0, 1e308])
 
     assert booster.progress.clipped == 9
     assert abs(booster.bank.w).max() <= 1e6

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.pages import LARGE, zeros
+from kaboost.models.kernels.memory import LARGE, zeros
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int32, np.float64])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import models
-from models.banks.reboosted import rates
+import kaboost
+from kaboost.models.reboosted.config import rates
 from tests.models.test_reboosted import SMALL
 from tests.specs import LINEAR
 
@@ -48,7 +48,7 @@ def taught(task="binary", events=1500, classes=None):
     spec = {"bank": BANK, "loss": "squared" if task == "regression" else "logistic"}
     if task == "multiclass":
         spec["multiclass"] = "one_vs_rest"
-    model = models.Model(task, spec, SCHEMA, classes)
+    model = kaboost.Model(task, spec, SCHEMA, classes)
     r = np.random.default_rng(1)
     rows = [row(r) for _ in range(events)]
     told = [label(x, r) for x in rows]
@@ -90,7 +90,7 @@ features = st.fixed_dictionaries(
 @given(rows=st.lists(features, min_size=1, max_size=4))
 def test_adds_up_to_the_served_score(model, rows):
     """Base, contributions, label lags and mixing are the served score, whatever is missing."""
-    table = models.rows.tabulate(SCHEMA, rows)
+    table = kaboost.models.features.rows.tabulate(SCHEMA, rows)
     scores = model.predict_table(table)[:, 0]
     found = model.explain_many(rows)
 
@@ -131,7 +131,7 @@ def test_importance_puts_what_matters_first(model):
 
 def test_nothing_learned_explains_nothing():
     """A fresh model's scores are its base; no share is anybody's."""
-    model = models.Model(spec={"bank": BANK}, features=SCHEMA)
+    model = kaboost.Model(spec={"bank": BANK}, features=SCHEMA)
     found = model.explain_one({"age": 3.0})
 
     assert {0.0} == {*found.contributions.values(), *found.label_lags.values()}
@@ -144,7 +144,7 @@ def test_every_class_has_its_own():
     model = taught("multiclass", classes=classes)
     r = np.random.default_rng(5)
     rows = [row(r) for _ in range(10)]
-    table = models.rows.tabulate(SCHEMA, rows)
+    table = kaboost.models.features.rows.tabulate(SCHEMA, rows)
     scores = model.predict_table(table)
     best = [classes.index(model.predict_one(x)) for x in rows]
     mean = np.mean([one.share for one in model.importance()[:2]])
@@ -154,7 +154,7 @@ def test_every_class_has_its_own():
         np.testing.assert_allclose([whole(one) for one in found], scores[:, k], atol=1e-9)
     assert [one.score for one in model.explain_many(rows)] == scores[np.arange(10), best].tolist()
     assert mean > 0.2
-    with pytest.raises(models.ModelError, match="none"):
+    with pytest.raises(kaboost.ModelError, match="none"):
         model.explain_one(rows[0], "none")
 
 
@@ -163,14 +163,14 @@ def test_every_class_has_its_own():
 )
 def test_a_label_that_there_is_none_of_is_refused(task, message):
     """Also where there is one score alone."""
-    model = models.Model(task, features={"age": "number"})
-    with pytest.raises(models.ModelError, match=message):
+    model = kaboost.Model(task, features={"age": "number"})
+    with pytest.raises(kaboost.ModelError, match=message):
         model.explain_one({"age": 3.0}, "none")
 
 
 def test_features_that_joined_are_named():
     """A feature that came up in mid-stream has its part, as those before it keep theirs."""
-    model = models.Model(spec={"bank": BANK}, features="auto")
+    model = kaboost.Model(spec={"bank": BANK}, features="auto")
     r = np.random.default_rng(1)
     rows = [row(r) for _ in range(3000)]
     for k, x in enumerate(rows):
@@ -189,7 +189,7 @@ def test_features_that_joined_are_named():
 
 def test_other_banks_are_refused():
     """The refusal names the bank to take."""
-    model = models.Model("binary", LINEAR, SCHEMA)
+    model = kaboost.Model("binary", LINEAR, SCHEMA)
     for ask in (lambda: model.explain_one({}), model.importance):
-        with pytest.raises(models.ModelError, match="bank: reboosted_trees"):
+        with pytest.raises(kaboost.ModelError, match="bank: reboosted_trees"):
             ask()

@@ -13,10 +13,10 @@ import sys
 import numpy as np
 import pytest
 
-import models
-from models.banks.reboosted_regrow import cost_of, seen, set_pace
-from models.reboosted_desk import desk, reading, room_for
-from models.reboosted_event import LABEL_MOST, forest_of
+import kaboost
+from kaboost.models.reboosted.learn import LABEL_MOST, forest_of
+from kaboost.models.reboosted.scratch import desk, reading, room_for
+from kaboost.models.reboosted.trees.rebuild import cost_of, seen, set_pace
 
 # As many as of the default: its kernels, of which each takes the compiler most of a minute.
 SMALL = [
@@ -33,7 +33,7 @@ LOSSES = ("squared", "logistic", "absolute", "quantile", "huber", "poisson")
 def build(structures=SMALL, d=5, loss="logistic", seed=1, **bank):
     """A fresh booster."""
     spec = {"kind": "reboosted_trees", "structures": structures, **bank}
-    return models.build({"bank": spec, "loss": loss, "seed": seed}, d)
+    return kaboost.build({"bank": spec, "loss": loss, "seed": seed}, d)
 
 
 def stream(n, d=5, loss="logistic", seed=0):
@@ -51,7 +51,7 @@ def stream(n, d=5, loss="logistic", seed=0):
 def digest(booster):
     """What the whole state is, in a few bytes."""
     found = hashlib.sha256()
-    for name, array in models.to_arrays(booster).items():
+    for name, array in kaboost.to_arrays(booster).items():
         found.update(name.encode() + np.ascontiguousarray(array).tobytes())
     return found.hexdigest()
 
@@ -60,14 +60,14 @@ def learned(n=700, **options):
     """A booster after n events."""
     loss = options.get("loss", "logistic")
     booster = build(**options)
-    models.learn_many(booster, *stream(n, loss=loss))
+    kaboost.learn_many(booster, *stream(n, loss=loss))
     return booster
 
 
 def copy(booster, spec):
     """The booster of a checkpoint."""
-    arrays = {name: array.copy() for name, array in models.to_arrays(booster).items()}
-    return models.from_arrays(spec, arrays)
+    arrays = {name: array.copy() for name, array in kaboost.to_arrays(booster).items()}
+    return kaboost.from_arrays(spec, arrays)
 
 
 def test_same_events_and_seed_same_bytes():
@@ -84,7 +84,7 @@ def test_batches_do_not_show():
     booster = build()
     cuts = [0, 1, 2, 3, 150, 151, 409, 699, 700]
     for a, b in itertools.pairwise(cuts):
-        models.learn_many(booster, X[a:b], y[a:b])
+        kaboost.learn_many(booster, X[a:b], y[a:b])
 
     assert digest(booster) == digest(learned())
 
@@ -96,13 +96,13 @@ def test_goes_on_from_mid_regrow(apart, expected):
     """
     X, y = (each[:7450] for each in stream(9000, d=30))
     spec = {"bank": {"kind": "reboosted_trees", "structures": LARGE}, "loss": "logistic"}
-    whole, parts, steps = models.build(spec, 30), models.build(spec, 30), set()
+    whole, parts, steps = kaboost.build(spec, 30), kaboost.build(spec, 30), set()
     for each in (whole, parts):
         each.bank.plan.apart[...] = apart
-    models.learn_many(whole, X, y)
-    models.learn_many(parts, X[:6230], y[:6230])
+    kaboost.learn_many(whole, X, y)
+    kaboost.learn_many(parts, X[:6230], y[:6230])
     for k in range(6230, 7450):
-        models.learn_many(parts, X[k : k + 1], y[k : k + 1])
+        kaboost.learn_many(parts, X[k : k + 1], y[k : k + 1])
         step = (int(parts.works[0].at[0]), int(parts.bank.bins.at[0]))
         if step != (0, 0):
             steps.add(step)
@@ -119,8 +119,8 @@ def test_learns_every_loss(loss):
     program = (
         "import json, numpy as np; import models; from tests.models import test_reboosted as t;"
         f"b = t.learned(900, loss={loss!r});"
-        f"X, y = t.stream(900, loss={loss!r}); s = models.predict_many(b, X);"
-        "from models.booster import losses;"
+        f"X, y = t.stream(900, loss={loss!r}); s = kaboost.predict_many(b, X);"
+        "from kaboost.models.booster import losses;"
         "grid = [losses(b, np.full((900, 1), c), y).mean() for c in np.linspace(-3, 3, 121)];"
         "print(json.dumps([float(b.progress.mean_loss), min(grid), bool(np.isfinite(s).all())]))"
     )
@@ -153,10 +153,10 @@ def test_predicting_changes_nothing():
     X, y = stream(720)
     booster = learned()
     before = digest(booster)
-    said = models.predict_many(booster, X[700:701])
+    said = kaboost.predict_many(booster, X[700:701])
 
     assert digest(booster) == before
-    assert said.tobytes() == models.learn_many(booster, X[700:701], y[700:701]).tobytes()
+    assert said.tobytes() == kaboost.learn_many(booster, X[700:701], y[700:701]).tobytes()
 
 
 def test_own_label_does_not_show():
@@ -165,7 +165,7 @@ def test_own_label_does_not_show():
     one, other = learned(), learned()
 
     assert (
-        models.learn_many(one, X[700:], y[700:]) == models.learn_many(other, X[700:], 1 - y[700:])
+        kaboost.learn_many(one, X[700:], y[700:]) == kaboost.learn_many(other, X[700:], 1 - y[700:])
     ).all()
 
 
@@ -174,7 +174,7 @@ def test_weight_of_nothing_changes_nothing():
     X, y = stream(720)
     booster = learned()
     before = digest(booster)
-    models.learn_many(booster, X[700:], y[700:], np.zeros(20))
+    kaboost.learn_many(booster, X[700:], y[700:], np.zeros(20))
 
     assert digest(booster) == before
 
@@ -183,13 +183,13 @@ def test_snapshot_needs_no_window():
     """Serving arrays are few, predict the same, and cannot learn."""
     booster = learned()
     spec = {"bank": {"kind": "reboosted_trees", "structures": SMALL}, "loss": "logistic"}
-    kept = models.serving_arrays(booster)
-    served = models.from_arrays(spec, kept)
+    kept = kaboost.serving_arrays(booster)
+    served = kaboost.from_arrays(spec, kept)
     X, _ = stream(50, seed=9)
 
     assert not [name for name in kept if ".window." in f".{name}" or "works" in name]
     assert sum(array.nbytes for array in kept.values()) < 100_000
-    assert (models.predict_many(served, X) == models.predict_many(booster, X)).all()
+    assert (kaboost.predict_many(served, X) == kaboost.predict_many(booster, X)).all()
 
 
 def test_missing_values_have_a_direction():
@@ -201,7 +201,7 @@ def test_missing_values_have_a_direction():
         holes = X.copy()
         holes[gone, 0] = np.nan
         booster = build()
-        scores = models.learn_many(booster, holes, y.astype(float))[:, 0]
+        scores = kaboost.learn_many(booster, holes, y.astype(float))[:, 0]
 
         assert np.mean((scores[1000:] > 0) != y[1000:]) < 0.06
 
@@ -212,21 +212,21 @@ def test_odd_numbers_do_no_harm():
     X = np.nan_to_num(X)
     X[:, 3], X[:, 4] = 7.0, np.where(np.arange(2000) % 2, 1e308, -np.inf)
     booster = build()
-    scores = models.learn_many(booster, X, y)[:, 0]
+    scores = kaboost.learn_many(booster, X, y)[:, 0]
 
     assert np.isfinite(scores).all()
     assert np.mean((scores[1000:] > 0) != y[1000:]) < 0.23
-    for name, array in models.to_arrays(booster).items():  # a prefix that is none has no loss
+    for name, array in kaboost.to_arrays(booster).items():  # a prefix that is none has no loss
         assert np.isfinite(array).all() or "prefix_loss" in name, name
 
 
 @pytest.mark.parametrize("megabytes", [30, 60, 128])
 def test_memory_is_bounded(megabytes):
     """The window shrinks to what fits: a multiple of 8,192 events."""
-    booster = models.build(
+    booster = kaboost.build(
         {"bank": {"kind": "reboosted_trees", "max_memory": megabytes}, "loss": "logistic"}, 54
     )
-    size = sum(array.nbytes for array in models.to_arrays(booster).values())
+    size = sum(array.nbytes for array in kaboost.to_arrays(booster).values())
     events = len(booster.bank.window.labels)
 
     assert size <= megabytes * 1e6
@@ -239,13 +239,13 @@ def test_too_little_memory_is_refused(d, m):
     """The refusal names field, value and remedy; what it tells to give is enough, and no more."""
     bank = {"kind": "reboosted_trees", "max_memory": 5}
     spec = {"bank": bank, "loss": "logistic"} | ({"multiclass": "one_vs_rest"} if m > 1 else {})
-    with pytest.raises(models.ModelError, match=r"bank.max_memory: 5 MB ") as refused:
-        models.build(spec, d, m)
+    with pytest.raises(kaboost.ModelError, match=r"bank.max_memory: 5 MB ") as refused:
+        kaboost.build(spec, d, m)
     told = int(re.search(r"give (\d+) or more", str(refused.value))[1])
 
-    with pytest.raises(models.ModelError):
-        models.build({**spec, "bank": {**bank, "max_memory": told - 1}}, d, m)
-    models.build({**spec, "bank": {**bank, "max_memory": told}}, d, m)
+    with pytest.raises(kaboost.ModelError):
+        kaboost.build({**spec, "bank": {**bank, "max_memory": told - 1}}, d, m)
+    kaboost.build({**spec, "bank": {**bank, "max_memory": told}}, d, m)
 
 
 @pytest.mark.parametrize(
@@ -261,10 +261,10 @@ def test_too_little_memory_is_refused(d, m):
 def test_other_rules_are_refused(task, rule):
     """The bank regrows in the order of SGB, and says so; also where no feature is known yet."""
     spec = {"rule": rule, "bank": "reboosted_trees"}
-    with pytest.raises(models.ModelError, match=f"take rule sgb, not {rule}"):
-        models.build(spec, 3, task=task)
-    with pytest.raises(models.ModelError, match=f"take rule sgb, not {rule}"):
-        models.Model(task, spec)
+    with pytest.raises(kaboost.ModelError, match=f"take rule sgb, not {rule}"):
+        kaboost.build(spec, 3, task=task)
+    with pytest.raises(kaboost.ModelError, match=f"take rule sgb, not {rule}"):
+        kaboost.Model(task, spec)
 
 
 @pytest.mark.parametrize(("memory", "labels"), [(2, None), (4.5, None), (10, ["a", "b", "c"])])
@@ -276,9 +276,9 @@ def test_too_little_memory_for_features_to_come_is_refused(memory, labels):
 
     def make(megabytes):
         bank = {"kind": "reboosted_trees", "max_memory": megabytes}
-        return models.Model(task, {"bank": bank, **wrapper}, labels=labels)
+        return kaboost.Model(task, {"bank": bank, **wrapper}, labels=labels)
 
-    with pytest.raises(models.ModelError, match=f"bank.max_memory: {memory} MB ") as refused:
+    with pytest.raises(kaboost.ModelError, match=f"bank.max_memory: {memory} MB ") as refused:
         make(memory)
     make(int(re.search(r"give (\d+) or more", str(refused.value))[1]))
 
@@ -296,7 +296,7 @@ def test_too_little_memory_for_features_to_come_is_refused(memory, labels):
 )
 def test_a_structure_out_of_range_is_refused(told, says):
     """What trees cannot be built of is named: structure, word, value and range."""
-    with pytest.raises(models.ModelError, match=says):
+    with pytest.raises(kaboost.ModelError, match=says):
         build(structures=[told])
 
 
@@ -305,15 +305,15 @@ def test_what_the_rule_cannot_be_told_is_refused(told):
     """The structures have steps and starts of their own: nothing is silently ignored."""
     spec = {"rule": {"kind": "sgb", **told}, "bank": "reboosted_trees", "loss": "squared"}
     says = f"rule.{next(iter(told))}: reboosted_trees has a step"
-    with pytest.raises(models.ModelError, match=says):
-        models.build(spec, 2)
-    full = models.normalise_spec({"bank": "reboosted_trees", "loss": "squared"})
-    assert models.normalise_spec(full) == full
+    with pytest.raises(kaboost.ModelError, match=says):
+        kaboost.build(spec, 2)
+    full = kaboost.normalise_spec({"bank": "reboosted_trees", "loss": "squared"})
+    assert kaboost.normalise_spec(full) == full
 
 
 def test_structures_are_checked():
     """A structure of unknown words is refused."""
-    with pytest.raises(models.ModelError, match="known are window, trees"):
+    with pytest.raises(kaboost.ModelError, match="known are window, trees"):
         build(structures=[{"treees": 3}])
 
 
@@ -326,11 +326,11 @@ def test_several_classes():
         "bank": {"kind": "reboosted_trees", "structures": SMALL, "max_memory": 40},
         "loss": "logistic", "multiclass": "one_vs_rest",
     }  # fmt: skip
-    booster = models.build(spec, 3, 3)
-    scores = models.learn_many(booster, X, y)
+    booster = kaboost.build(spec, 3, 3)
+    scores = kaboost.learn_many(booster, X, y)
 
     assert np.mean(scores[600:].argmax(axis=1) != y[600:]) < 0.15
-    assert (models.predict_many(copy(booster, spec), X) == models.predict_many(booster, X)).all()
+    assert (kaboost.predict_many(copy(booster, spec), X) == kaboost.predict_many(booster, X)).all()
 
 
 def test_prefix_losses_and_edges():
@@ -349,7 +349,7 @@ def test_one_outlier_spoils_nothing(outlier):
     X, y = stream(3000, loss="squared")
     y = y + 100.0
     y[2000] = outlier
-    said = models.learn_many(build(loss="squared"), X, y)[:, 0]
+    said = kaboost.learn_many(build(loss="squared"), X, y)[:, 0]
     off = abs(said - y)
 
     assert off[2001:2500].mean() < 1.5 * off[1500:2000].mean()
@@ -365,10 +365,10 @@ def test_an_early_outlier_stays_within_numbers(at, outlier):
     X, y = stream(400, loss="squared")
     y[at] = outlier
     booster = build(loss="squared")
-    said = models.learn_many(booster, X, y)[:, 0]
+    said = kaboost.learn_many(booster, X, y)[:, 0]
 
     assert np.isfinite(said).all()
-    assert np.isfinite(models.predict_many(booster, X)).all()
+    assert np.isfinite(kaboost.predict_many(booster, X)).all()
     assert abs(said).max() <= 31.0 * min(outlier, LABEL_MOST)
     if at >= 20:
         assert abs(said - y)[200:].mean() < abs(y[200:] - y[200:].mean()).mean()
@@ -380,7 +380,7 @@ def test_a_new_level_is_followed():
     A tree that is regrown on both levels may still say what is between them for an event or two.
     """
     y = np.r_[np.full(1000, 3.0), np.full(1000, 50.0)]
-    said = models.learn_many(build(loss="squared"), np.zeros((2000, 5)), y)[:, 0]
+    said = kaboost.learn_many(build(loss="squared"), np.zeros((2000, 5)), y)[:, 0]
 
     off = abs(said[1300:] - 50.0)
     assert np.sum(off > 0.5) <= 20
@@ -404,12 +404,12 @@ def test_scratch_of_predictions_is_cut_as_a_desk():
 
 def test_values_are_counted():
     """What is missing does not count for the budget; the five lags do."""
-    one = models.build({"bank": "reboosted_trees", "loss": "logistic"}, 300)
+    one = kaboost.build({"bank": "reboosted_trees", "loss": "logistic"}, 300)
     r = np.random.default_rng(3)
     X = np.full((400, 300), np.nan)
     for row in X:
         row[r.choice(300, 12, replace=False)] = 1.0
-    models.learn_many(one, X, np.where(r.random(400) < 0.5, -1.0, 1.0))
+    kaboost.learn_many(one, X, np.where(r.random(400) < 0.5, -1.0, 1.0))
 
     assert one.bank.pace.filled == pytest.approx(17.0)
 
@@ -420,7 +420,7 @@ def test_work_grows_with_values_and_falls_with_events(filled, times):
     the start sweeps are shorter than their windows, if the work allows.
     """
     d = 495
-    one = models.build({"bank": "reboosted_trees", "loss": "logistic"}, d)
+    one = kaboost.build({"bank": "reboosted_trees", "loss": "logistic"}, d)
     plan, pace = one.bank.plan, one.bank.pace
     sizes, R = np.array([80, 100, 64, 64]), int(plan.window.max())
     pace.chosen[:], pace.leaves[:], pace.share[:], pace.filled[()] = d, 64, 0.001, filled
@@ -456,7 +456,7 @@ def test_prefixes_that_are_none_are_nothing():
 )
 def test_rates_are_checked(told, says):
     """As many numbers as there are, in their range, and what the default is."""
-    with pytest.raises(models.ModelError, match=says):
+    with pytest.raises(kaboost.ModelError, match=says):
         build(**told)
 
 
@@ -464,7 +464,7 @@ def test_rates_are_used():
     """Leaves that stand still leave every offset 0; a lag of rate 1 is the last label."""
     still = build(leaf_rates=[0, 0, 0, 0], label_lags=[1, 0.5, 0.1, 0.2, 0])
     X, y = stream(300)
-    models.learn_many(still, X, y)
+    kaboost.learn_many(still, X, y)
 
     assert all(not one.rows[:, :, 1:5].any() for one in still.bank.trees)
     assert still.bank.lags[0] == 0.5 + 0.5 * np.sign(y[-1] - 0.5)
@@ -484,8 +484,8 @@ def test_units_of_labels_do_not_matter(loss, scale):
     told = {"kind": "quantile", "q": 0.5} if loss == "quantile" else loss
     spec, off = {"bank": {"kind": "reboosted_trees"}, "loss": told, "seed": 1}, []
     for unit in (1.0, scale):
-        booster = models.build(spec, 4)
-        said = models.learn_many(booster, X, y * unit)[:, 0] / unit
+        booster = kaboost.build(spec, 4)
+        said = kaboost.learn_many(booster, X, y * unit)[:, 0] / unit
         off.append(float(abs(said - f)[3000:].mean()))
 
     assert (booster.bank.pace.leaves > 4).all()

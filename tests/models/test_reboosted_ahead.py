@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-import models
-from models.banks.reboosted_bins import keys
-from models.banks.reboosted_state import LAGS
-from models.banks.reboosted_walk import BLOCK, walk, walk_together
-from models.reboosted_desk import WIDE, WORTH, desk
-from models.reboosted_event import lay_row
+import kaboost
+from kaboost.models.reboosted.learn import lay_row
+from kaboost.models.reboosted.scratch import WIDE, WORTH, desk
+from kaboost.models.reboosted.state import LAGS
+from kaboost.models.reboosted.trees.binning import keys
+from kaboost.models.reboosted.trees.traverse import BLOCK, walk, walk_together
 from tests.models.test_reboosted import SMALL, build, digest
 
 D = 5
@@ -41,7 +41,7 @@ def test_blocks_do_not_show(loss):
         booster, scores = build(loss=loss), []
         for k in range(0, len(X), size):
             part = slice(k, k + size)
-            scores.append(models.learn_many(booster, X[part], y[part], w[part]))
+            scores.append(kaboost.learn_many(booster, X[part], y[part], w[part]))
         found.append((digest(booster), np.concatenate(scores).tobytes()))
 
     assert (booster.bank.pace.grown > 10).all()
@@ -53,9 +53,9 @@ def test_many_columns_do_not_show():
     d = WIDE // 2
     X, y, w = stream("logistic", n=300, d=d)
     whole, parts = build(SMALL, d=d), build(SMALL, d=d)
-    models.learn_many(whole, X, y, w)
+    kaboost.learn_many(whole, X, y, w)
     for k in range(len(X)):
-        models.learn_many(parts, X[k : k + 1], y[k : k + 1], w[k : k + 1])
+        kaboost.learn_many(parts, X[k : k + 1], y[k : k + 1], w[k : k + 1])
 
     assert desk(whole.bank, whole.stack, d, len(X)).leaf.shape[0] == 1
     assert digest(whole) == digest(parts)
@@ -67,7 +67,7 @@ def test_walks_agree():
     """
     X, y, w = stream("logistic")
     booster = build()
-    models.learn_many(booster, X, y, w)
+    kaboost.learn_many(booster, X, y, w)
     a, rows = desk(booster.bank, booster.stack, D, BLOCK), keys(X[:BLOCK])
     lags, expected = np.random.default_rng(0).normal(size=LAGS), []
     for trees, depth in zip(booster.bank.trees, booster.bank.plan.depth, strict=True):

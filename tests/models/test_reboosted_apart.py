@@ -13,12 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-import models
-from models import reboosted, reboosted_apart
-from models.banks.reboosted_regrow import APART, WAITING
-from models.banks.reboosted_state import NUMBERS
-from models.banks.reboosted_watch import SOON, watch
-from models.reboosted_apart import MANY
+import kaboost
+from kaboost.models.reboosted import background as reboosted_apart
+from kaboost.models.reboosted import booster as reboosted
+from kaboost.models.reboosted.background import MANY
+from kaboost.models.reboosted.drift import SOON, watch
+from kaboost.models.reboosted.state import NUMBERS
+from kaboost.models.reboosted.trees.rebuild import APART, WAITING
 
 D, EVENTS, TURN = 8, 9_000, 6_000
 SPEC = {"bank": {"kind": "reboosted_trees", "budget": 1000}, "loss": "logistic"}
@@ -48,14 +49,14 @@ def stream(n=EVENTS):
 
 def fresh(apart=0.0):
     """The default model; trees of more ns than `apart` are grown apart."""
-    booster = models.build(SPEC, D)
+    booster = kaboost.build(SPEC, D)
     booster.bank.plan.apart[...] = apart
     return booster
 
 
 def digest(booster):
     """Of everything a checkpoint holds."""
-    arrays = models.to_arrays(booster)
+    arrays = kaboost.to_arrays(booster)
     return hashlib.sha256(b"".join(arrays[name].tobytes() for name in sorted(arrays))).hexdigest()
 
 
@@ -64,7 +65,7 @@ def learn(booster, cuts, monkeypatch, processors):
     monkeypatch.setattr(reboosted, "processors", lambda: processors)
     X, y = stream()
     spans = itertools.pairwise(cuts)
-    return np.concatenate([models.learn_many(booster, X[a:b], y[a:b]) for a, b in spans])
+    return np.concatenate([kaboost.learn_many(booster, X[a:b], y[a:b]) for a, b in spans])
 
 
 def test_second_thread_does_not_show(monkeypatch, lent):
@@ -114,15 +115,15 @@ def test_what_is_saved_does_not_show(monkeypatch, lent):
     for first in range(0, EVENTS, 500):
         part = slice(first, first + 500)
         monkeypatch.setattr(reboosted, "processors", lambda: 1)
-        models.learn_many(one, X[part], y[part])
+        kaboost.learn_many(one, X[part], y[part])
         monkeypatch.setattr(reboosted, "processors", lambda: 2)
-        models.learn_many(two, X[part], y[part])
+        kaboost.learn_many(two, X[part], y[part])
         for state in seen:
             seen[state] += int((two.bank.pace.busy == state).sum())
         if first % 1_000 == 0:
             assert digest(one) == digest(two)
     never = fresh()
-    models.learn_many(never, X, y)
+    kaboost.learn_many(never, X, y)
 
     assert digest(never) == digest(one) == digest(two)
     assert sum(seen.values()) > 5
@@ -133,7 +134,7 @@ def test_nothing_moves_between_batches(monkeypatch, lent):
     booster = fresh()
     X, y = stream()
     monkeypatch.setattr(reboosted, "processors", lambda: 2)
-    models.learn_many(booster, X[:3_000], y[:3_000])
+    kaboost.learn_many(booster, X[:3_000], y[:3_000])
     before = booster.works[1].at.copy(), booster.bank.window.prefix.copy()
     time.sleep(0.05)
 
@@ -153,7 +154,7 @@ def test_what_fails_in_the_second_thread_is_heard(monkeypatch):
     monkeypatch.setattr(reboosted, "_grow", fail)
     X, y = stream()
     with pytest.raises(MemoryError, match="no room for a tree"):
-        models.learn_many(fresh(), X, y)
+        kaboost.learn_many(fresh(), X, y)
 
 
 @pytest.mark.parametrize("after", [0, 3])
@@ -205,7 +206,7 @@ def test_a_thread_at_the_end_of_a_program_learns_on():
         "booster = fresh()\n"
         "def late():\n"
         "    threading.main_thread().join()\n"
-        "    models.learn_many(booster, X, y)\n"
+        "    kaboost.learn_many(booster, X, y)\n"
         "    print(int(booster.bank.pace.time))\n"
         "threading.Thread(target=late).start()\n"
     )
@@ -254,7 +255,7 @@ def test_learning_nothing_runs_the_kernel(monkeypatch):
     monkeypatch.setattr(reboosted, "_learn", lambda *args: ran.append(args) or learn(*args))
     booster = fresh()
     X, y = stream(2)
-    scores = models.learn_many(booster, X[:0], y[:0])
+    scores = kaboost.learn_many(booster, X[:0], y[:0])
 
     assert (0, 1) == scores.shape
     assert 1 == len(ran)

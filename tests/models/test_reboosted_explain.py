@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import shap
 
-import models
-from models.banks.reboosted_bins import BIGGEST, key
-from models.banks.reboosted_bins import keys as keys_of
-from models.banks.reboosted_shap import explain_trees, sheet
-from models.banks.reboosted_state import Trees
-from models.explain import explain_many, gains
-from models.linear_filters import mean_power
-from models.reboosted_desk import LINES, desk
-from models.reboosted_event import score_lines
-from models.reboosted_explain import explain_lines, export_trees, linear
+import kaboost
+from kaboost.models.explain.interface import explain_many, gains
+from kaboost.models.reboosted.explain import explain_lines, export_trees, linear
+from kaboost.models.reboosted.learn import score_lines
+from kaboost.models.reboosted.linear import mean_power
+from kaboost.models.reboosted.scratch import LINES, desk
+from kaboost.models.reboosted.state import Trees
+from kaboost.models.reboosted.trees.binning import BIGGEST, key
+from kaboost.models.reboosted.trees.binning import keys as keys_of
+from kaboost.models.reboosted.trees.shap import explain_trees, sheet
 from tests.models.test_reboosted import LOSSES, SMALL, build, learned, plainly, stream
 from tests.naive.shapley import expected, shapley
 
@@ -73,7 +73,7 @@ def test_equals_shap_where_missing_decides():
     gone = r.random(2000) < 0.3
     X[gone, 0] = np.nan
     booster = build()
-    models.learn_many(booster, X, gone ^ (X[:, 1] > 0.0))
+    kaboost.learn_many(booster, X, gone ^ (X[:, 1] > 0.0))
     found = explain_many(booster, X[:100])
     _, phi = oracle(export_trees(booster), full_rows(booster, X[:100]))
     _, lines = explain_lines(booster, X[:100])
@@ -123,11 +123,11 @@ def test_adds_up(loss):
     X, y = stream(2500, loss=loss)
     y = y if loss in ("logistic", "poisson") else 40.0 * y + 300.0
     booster = build(loss=loss)
-    models.learn_many(booster, X[:2000], y[:2000])
+    kaboost.learn_many(booster, X[:2000], y[:2000])
     found = explain_many(booster, X[2000:])
     whole = found.base + found.contributions.sum(axis=2) + found.mixing
 
-    assert (found.scores == models.predict_many(booster, X[2000:])).all()
+    assert (found.scores == kaboost.predict_many(booster, X[2000:])).all()
     np.testing.assert_allclose(whole, found.scores, rtol=0.0, atol=1e-9)
     if loss == "logistic":
         assert 1e-3 < abs(found.mixing).max() < 1.0
@@ -261,7 +261,7 @@ def test_a_constant_feature_adds_nothing():
     X, y = stream(2000)
     X[:, 4] = 7.0
     booster = build()
-    models.learn_many(booster, X, y)
+    kaboost.learn_many(booster, X, y)
 
     assert (explain_many(booster, X[:50]).contributions[:, 0, 4] == 0.0).all()
     assert gains(booster)[4] == 0.0
@@ -289,10 +289,10 @@ def test_a_snapshot_explains_the_same():
     """Serving arrays, read-only, are all that an explanation needs."""
     booster = learned(2000)
     spec = {"bank": {"kind": "reboosted_trees", "structures": SMALL}, "loss": "logistic"}
-    kept = {name: array.copy() for name, array in models.serving_arrays(booster).items()}
+    kept = {name: array.copy() for name, array in kaboost.serving_arrays(booster).items()}
     for array in kept.values():
         array.flags.writeable = False
-    served = models.from_arrays(spec, kept)
+    served = kaboost.from_arrays(spec, kept)
     X, _ = stream(20, seed=9)
 
     for mine, theirs in zip(explain_many(booster, X), explain_many(served, X), strict=True):
@@ -303,7 +303,8 @@ def test_a_snapshot_explains_the_same():
 def test_compiled_equals_plain():
     """Compiled and plain Python explain to the same bits."""
     program = (
-        "from tests.models import test_reboosted as t; from models.explain import *;"
+        "from tests.models import test_reboosted as t;"
+        "from kaboost.models.explain.interface import *;"
         "b = t.learned(); e = explain_many(b, t.stream(5, seed=9)[0]);"
         "print(e.contributions.tobytes().hex(), gains(b).tobytes().hex())"
     )
@@ -318,7 +319,7 @@ def test_compiled_equals_plain():
 
 def test_other_banks_are_refused():
     """A bank without trees says which one can be explained."""
-    booster = models.build({"bank": "linear", "loss": "squared"}, 2)
+    booster = kaboost.build({"bank": "linear", "loss": "squared"}, 2)
     for ask in (lambda: explain_many(booster, np.zeros((1, 2))), lambda: gains(booster)):
-        with pytest.raises(models.ModelError, match="bank: reboosted_trees"):
+        with pytest.raises(kaboost.ModelError, match="bank: reboosted_trees"):
             ask()

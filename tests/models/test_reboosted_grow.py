@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import models
-from models.banks import reboosted_bins as bins
-from models.banks.reboosted_grow import (
+import kaboost
+from kaboost.models.reboosted.state import STRUCTURES, Setup, bank, works
+from kaboost.models.reboosted.trees import binning as bins
+from kaboost.models.reboosted.trees.grower import (
     CLEARING,
     COUNTING,
     LOOKING,
@@ -20,8 +21,8 @@ from models.banks.reboosted_grow import (
     grow,
     plant,
 )
-from models.banks.reboosted_hist import pack
-from models.banks.reboosted_regrow import (
+from kaboost.models.reboosted.trees.histogram import pack
+from kaboost.models.reboosted.trees.rebuild import (
     BINS,
     LEAST,
     WIDE,
@@ -30,8 +31,7 @@ from models.banks.reboosted_regrow import (
     mark_richest,
     shift_of,
 )
-from models.banks.reboosted_state import STRUCTURES, Setup, bank, works
-from models.banks.reboosted_walk import raise_prefix, walk
+from kaboost.models.reboosted.trees.traverse import raise_prefix, walk
 from tests.naive import reboosted as naive
 
 
@@ -159,10 +159,10 @@ def test_sample_is_even(memory, expected_strides):
     X = np.random.default_rng(3).normal(size=(60_000, 2))
     setup = {"kind": "reboosted_trees", "structures": [{"trees": 1, "leaves": 2, "depth": 1}]}
     setup["max_memory"] = memory
-    booster = models.build({"bank": setup, "loss": "squared"}, 2)
+    booster = kaboost.build({"bank": setup, "loss": "squared"}, 2)
     here, t, strides = booster.bank.bins, 0, set()
     for until in (50, 8192, 8193, 9000, 16_384, 16_386, 25_000, 32_768, 40_000, 60_000):
-        models.learn_many(booster, X[t:until], X[t:until, 0])
+        kaboost.learn_many(booster, X[t:until], X[t:until, 0])
         t, stride = until, int(here.stride)
         strides.add(stride)
         held = bins.gather(here, 1, t, bins.rows_held(here, t))

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import models
-from models.linear_filters import blank_row, linear_filters
-from models.outliers import BAR, BARRED, COUNT, RUN, RUNS, USUAL, tame
-from models.reboosted_event import Scale
+import kaboost
+from kaboost.models.reboosted.label_guard import BAR, BARRED, COUNT, RUN, RUNS, USUAL, tame
+from kaboost.models.reboosted.learn import Scale
+from kaboost.models.reboosted.linear import blank_row, linear_filters
 from tests.models.test_reboosted import digest
 from tests.models.test_reboosted_origin import LOSSES, build, errors, stream
 
@@ -73,13 +73,13 @@ def test_a_checkpoint_in_mid_run_goes_on() -> None:
     X, y = stream(400)
     y = changed(y, (200, 100.0))
     whole = build("squared")
-    models.learn_many(whole, X, y)
+    kaboost.learn_many(whole, X, y)
     part = build("squared")
-    models.learn_many(part, X[:204], y[:204])
+    kaboost.learn_many(part, X[:204], y[:204])
     assert 1.0 < part.scale.run[COUNT] < RUN
-    arrays = {name: array.copy() for name, array in models.to_arrays(part).items()}
-    again = models.from_arrays({"bank": "reboosted_trees", "loss": "squared", "seed": 1}, arrays)
-    models.learn_many(again, X[204:], y[204:])
+    arrays = {name: array.copy() for name, array in kaboost.to_arrays(part).items()}
+    again = kaboost.from_arrays({"bank": "reboosted_trees", "loss": "squared", "seed": 1}, arrays)
+    kaboost.learn_many(again, X[204:], y[204:])
 
     assert digest(again) == digest(whole)
 
@@ -108,7 +108,7 @@ def test_a_level_that_comes_with_a_new_value_is_told_by_it(kind: str) -> None:
     written = {"category": ["a", "b"], "number": [3, 4], "missing": [None, 1]}[kind]
     rows = [{"x": float(x), "shop": written[k]} for x, k in zip(X, shop, strict=True)]
     columns = {"x": "number", "shop": "category" if kind == "category" else "number"}
-    model = models.Model("regression", features=columns)
+    model = kaboost.Model("regression", features=columns)
     off = abs(np.asarray(model.learn_many(rows, y)) - y)
 
     assert model.booster.scale.origin == 0.0
@@ -119,7 +119,7 @@ def test_names_that_come_but_once_tell_nothing() -> None:
     """Every event has a new one: a level is told by none of them."""
     X, y = stream(600)
     rows = [{"x": float(x[0]), "id": f"n{k}"} for k, x in enumerate(X)]
-    model = models.Model("regression", features={"x": "number", "id": "category"})
+    model = kaboost.Model("regression", features={"x": "number", "id": "category"})
     model.learn_many(rows, changed(y, (500, 100.0)))
 
     assert model.booster.scale.origin == pytest.approx(100.0, abs=10.0)

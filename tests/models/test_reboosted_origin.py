@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import models
-from models.explain import explain_many
-from models.outliers import FIRST_LABELS, offset
+import kaboost
+from kaboost.models.explain.interface import explain_many
+from kaboost.models.features.label_outliers import FIRST_LABELS
+from kaboost.models.reboosted.label_guard import offset
 
 LOSSES = ("squared", "absolute", "huber", {"kind": "quantile", "q": 0.5})
 
@@ -23,13 +24,13 @@ def stream(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def build(loss: Any) -> Any:
     """Build the default model over 8 numbers."""
-    return models.build({"bank": "reboosted_trees", "loss": loss, "seed": 1}, 8)
+    return kaboost.build({"bank": "reboosted_trees", "loss": loss, "seed": 1}, 8)
 
 
 def errors(booster: Any, X: np.ndarray, y: np.ndarray, batch: int) -> np.ndarray:
     """Return how far off every event was that was predicted before it was learned."""
     parts = [
-        models.learn_many(booster, X[k : k + batch], y[k : k + batch])[:, 0]
+        kaboost.learn_many(booster, X[k : k + batch], y[k : k + batch])[:, 0]
         for k in range(0, len(y), batch)
     ]
     return np.asarray(abs(np.concatenate(parts) - y))
@@ -61,14 +62,14 @@ def test_what_tells_of_a_score_tells_it_where_labels_are() -> None:
     """Prefixes, predictions, explanations and progressive losses are of the labels as they came."""
     X, y = stream(1500)
     booster = build("squared")
-    models.learn_many(booster, X[:FIRST_LABELS], y[:FIRST_LABELS] + 1e6)
+    kaboost.learn_many(booster, X[:FIRST_LABELS], y[:FIRST_LABELS] + 1e6)
     before, rest = float(booster.progress.loss_sum), slice(FIRST_LABELS, 1400)
-    said = models.learn_many(booster, X[rest], y[rest] + 1e6)[:, 0]
-    told = models.predict_many(booster, X[1400:])
+    said = kaboost.learn_many(booster, X[rest], y[rest] + 1e6)[:, 0]
+    told = kaboost.predict_many(booster, X[1400:])
     explained = explain_many(booster, X[1400:])
 
     assert abs(np.asarray(told).ravel() - y[1400:] - 1e6).mean() < 1.5
-    assert (abs(models.prefixes_many(booster, X[1400:]) - 1e6) < 100.0).all()
+    assert (abs(kaboost.prefixes_many(booster, X[1400:]) - 1e6) < 100.0).all()
     whole = explained.base[:, 0] + explained.contributions[:, 0].sum(axis=1)
     np.testing.assert_allclose(whole + explained.mixing[:, 0], np.ravel(told), rtol=1e-12)
     np.testing.assert_allclose(whole, np.ravel(told), atol=1.0)

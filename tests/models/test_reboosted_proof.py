@@ -5,11 +5,11 @@ what has changed is followed, early and late.
 import numpy as np
 import pytest
 
-from models import Model
-from models.banks.reboosted_grow import LEAVES
-from models.banks.reboosted_regrow import HERE
-from models.booster import learn_many
-from models.build import build
+from kaboost import Model
+from kaboost.models.booster import learn_many
+from kaboost.models.build import build
+from kaboost.models.reboosted.trees.grower import LEAVES
+from kaboost.models.reboosted.trees.rebuild import HERE
 
 SPEC = {"bank": "reboosted_trees", "loss": "logistic"}
 

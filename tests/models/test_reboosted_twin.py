@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import models
-from models.banks.reboosted_bins import keys
-from models.reboosted_desk import desk
-from models.reboosted_event import forest_of, score
-from models.verbs import kernel
+import kaboost
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.reboosted.learn import forest_of, score
+from kaboost.models.reboosted.scratch import desk
+from kaboost.models.reboosted.trees.binning import keys
 from tests.naive.reboosted import MISSING
 from tests.naive.structure import How, Structure
 
@@ -60,7 +60,7 @@ def test_structure_is_its_twin(loss, sizes, apart, n, many, longest):
     while trees are drawn, grown and raised over one event or several, or wait for theirs.
     """
     how = sizes._replace(loss=loss)
-    booster, twin = models.build(told(how), D), Structure(how, SEED)
+    booster, twin = kaboost.build(told(how), D), Structure(how, SEED)
     bank = booster.bank
     bank.plan.apart[...] = apart
     X, y, w = stream(n, loss)
@@ -71,7 +71,7 @@ def test_structure_is_its_twin(loss, sizes, apart, n, many, longest):
         assert a.F[0] == pytest.approx(twin.partial_sums(codes[t]), abs=1e-5)
         assert a.f[:5] == pytest.approx(twin.scores(codes[t]), abs=1e-5)
         was = int(bank.pace.busy[0]), int(bank.pace.grown[0])
-        models.learn_many(booster, X[t : t + 1], y[t : t + 1], w[t : t + 1])
+        kaboost.learn_many(booster, X[t : t + 1], y[t : t + 1], w[t : t + 1])
         now = int(bank.pace.busy[0]), int(bank.pace.grown[0])
         twin.learn(codes[t], y[t], w[t])
         if bank.bins.due == 100:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import models
-from models import rng
-from models.verbs import gradient, targets, value
+import kaboost
+from kaboost.models.kernels import random as rng
+from kaboost.models.verbs import gradient, targets, value
 from tests.models.reference_streams import linear, stream_m, stream_r, stream_x
 from tests.naive import SplitMix64
 
@@ -34,7 +34,7 @@ def test_generator():
 )
 def test_losses(loss, y, label, expected, slope):
     """10.1: values and gradients."""
-    subject, g = models.LOSSES[loss].make(l2=0.0), np.empty(1)
+    subject, g = kaboost.LOSSES[loss].make(l2=0.0), np.empty(1)
     gradient(subject, np.array([y]), np.array([label]), g)
 
     assert value(subject, np.array([y]), np.array([label])) == pytest.approx(expected, rel=1e-15)
@@ -44,11 +44,11 @@ def test_losses(loss, y, label, expected, slope):
 def test_sgb_micro():
     """10.2, micro: partial sums and targets of one event."""
     spec = {"rule": {"kind": "sgb", "eta": 0.5, "y0": 0.0}, "bank": linear(3, "sgd", 0.1)}
-    booster = models.build({**spec, "loss": "logistic"}, d=1)
+    booster = kaboost.build({**spec, "loss": "logistic"}, d=1)
     h, F, G = np.array([[0.4, -0.1, 0.25]]), np.empty((1, 4)), np.empty((1, 4))
     T, W, yhat = np.empty((1, 3)), np.ones(3), np.empty(1)
-    models.verbs.forward(booster.rule, h, F, yhat, np.empty(0))
-    models.verbs.assess(booster.loss, F, np.array([1.0]), G, np.empty(4))
+    kaboost.models.verbs.forward(booster.rule, h, F, yhat, np.empty(0))
+    kaboost.models.verbs.assess(booster.loss, F, np.array([1.0]), G, np.empty(4))
     targets(booster.rule, booster.loss, np.array([1.0]), h, F, G, T, W, np.empty(0))
 
     np.testing.assert_allclose(F[0], [0, -0.2, -0.15, -0.275], atol=1e-15)
@@ -70,8 +70,8 @@ def test_linear_banks(n, step, lr, eta, expected):
     """10.2 and 10.7: mean 1/2 squared loss of linear banks on noisy stream R."""
     X, z = stream_r(0.1)
     spec = {"rule": {"kind": "sgb", "eta": eta, "y0": 0.0}, "bank": linear(n, step, lr)}
-    booster = models.build({**spec, "loss": "squared"}, d=5)
-    models.learn_many(booster, X, z)
+    booster = kaboost.build({**spec, "loss": "squared"}, d=5)
+    kaboost.learn_many(booster, X, z)
 
     assert booster.progress.prefix_losses[-1] == pytest.approx(expected, rel=1e-6)
     assert booster.progress.mean_loss == pytest.approx(expected, rel=1e-6)
@@ -84,8 +84,8 @@ def test_nag_is_blind_to_scale(step):
     losses = []
     for scale in (np.ones(5), np.array([1, 100, 0.01, 10, 0.1])):
         spec = {"rule": {"kind": "sgb", "eta": 1.0, "y0": 0.0}, "bank": linear(1, step, 0.5)}
-        booster = models.build({**spec, "loss": "squared"}, d=5)
-        models.learn_many(booster, X * scale, z)
+        booster = kaboost.build({**spec, "loss": "squared"}, d=5)
+        kaboost.learn_many(booster, X * scale, z)
         losses.append(booster.progress.mean_loss)
 
     assert losses[1] == pytest.approx(losses[0], rel=1e-12)
@@ -108,8 +108,8 @@ def test_softmax(n, eta, features, errors, loss):
     assert np.bincount(k).tolist() == [986, 969, 1045]
     bank = linear(n, "sgd", 0.1, features=features)
     spec = {"rule": {"kind": "sgb", "eta": eta, "y0": 0.0}, "bank": bank, "loss": "softmax"}
-    booster = models.build(spec, d=4, m=3)
-    scores = models.learn_many(booster, X, k)
+    booster = kaboost.build(spec, d=4, m=3)
+    scores = kaboost.learn_many(booster, X, k)
 
     assert (scores.argmax(axis=1) != k).sum() == pytest.approx(errors, abs=2)
     assert booster.progress.mean_loss == pytest.approx(loss, abs=6e-6)
@@ -124,8 +124,8 @@ def test_nets(n, eta, whole, half):
     X, u = stream_x()
     bank = {"kind": "nets", "n": n, "hidden": 2, "optimiser": "adam", "lr": 0.01}
     rule = {"kind": "sgb", "eta": eta, "y0": 0.0}
-    booster = models.build({"rule": rule, "bank": bank, "loss": "logistic", "seed": 123}, d=4)
-    wrong = np.where(models.learn_many(booster, X, u)[:, 0] >= 0, 1, -1) != u
+    booster = kaboost.build({"rule": rule, "bank": bank, "loss": "logistic", "seed": 123}, d=4)
+    wrong = np.where(kaboost.learn_many(booster, X, u)[:, 0] >= 0, 1, -1) != u
 
     assert wrong.sum() == pytest.approx(whole, rel=0.01)
     assert wrong[2000:].sum() == pytest.approx(half, rel=0.01)
@@ -147,8 +147,8 @@ def test_greedy_nets(n, eta, bank, seed, whole, half):
         "bound": 1e6, "radius": 1e12, "labels": "given",
     }  # fmt: skip
     spec = {"rule": rule, "bank": {"kind": "nets", "n": n, "hidden": 2, **bank}, "loss": "logistic"}
-    booster = models.build({**spec, "seed": seed}, d=4)
-    wrong = np.where(models.learn_many(booster, X, u)[:, 0] >= 0, 1, -1) != u
+    booster = kaboost.build({**spec, "seed": seed}, d=4)
+    wrong = np.where(kaboost.learn_many(booster, X, u)[:, 0] >= 0, 1, -1) != u
 
     assert wrong.sum() == pytest.approx(whole, rel=0.01)
     assert wrong[2000:].sum() == pytest.approx(half, rel=0.01)
@@ -164,8 +164,8 @@ def test_tiny_features_leave_learners_alive(step, features):
     X[600:, 1] *= 1e300
     X[600:, 1] *= 1e10
     bank = {"kind": "linear", "n": 5, "step": step, "features": features}
-    booster = models.build({"rule": "sgb", "bank": bank, "loss": "squared"}, d=5)
-    models.learn_many(booster, X, z[:900])
+    booster = kaboost.build({"rule": "sgb", "bank": bank, "loss": "squared"}, d=5)
+    kaboost.learn_many(booster, X, z[:900])
 
     assert booster.progress.skipped[()] == 0
     assert np.isfinite(booster.bank.w).all()

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-import models
-from models.types import SQUARE
-from models.verbs import forward
+import kaboost
+from kaboost.models.types import SQUARE
+from kaboost.models.verbs import forward
 from tests.models.bank_twins import agree, made, teach
 from tests.models.reference_streams import linear, stream_r
 
@@ -29,14 +29,14 @@ EDGES = {1.0: (0.5975, 0.6427, 0.4359, 0.7414), 0.3: (0.5975, 0.4184, 0.4775, 0.
 def boosted(bank, eta=1.0):
     """SGB from y0 = 0 over five features."""
     rule = {"kind": "sgb", "eta": eta, "y0": 0.0}
-    return models.build({"rule": rule, "bank": bank, "loss": "squared"}, d=5)
+    return kaboost.build({"rule": rule, "bank": bank, "loss": "squared"}, d=5)
 
 
 def halves(booster, X, z):
     """Every sum of the progress after the first half and after all."""
     seen = []
     for cut in (slice(0, 2000), slice(2000, None)):
-        models.learn_many(booster, X[cut], z[cut])
+        kaboost.learn_many(booster, X[cut], z[cut])
         p = booster.progress
         seen.append((p.prefix_loss_sum.copy(), p.edge_total.copy(), p.edge_missed.copy()))
     return seen
@@ -66,7 +66,7 @@ def test_a_renewed_coordinate_is_a_fresh_one():
     bank, _ = made(m=2, kind="coordinate_ftl", n=3, ridge=0.5)
     teach(bank, [1.0, 2.0, 0.0, 0.5], 1.0)
     before = bank.S.copy(), bank.b.copy()
-    models.verbs.renew(bank, 1, models.draws.generator(1))
+    kaboost.models.verbs.renew(bank, 1, kaboost.models.kernels.random.generator(1))
 
     assert (bank.S[:, 1] == 0.5).all()
     assert not bank.b[..., 1].any()
@@ -85,9 +85,9 @@ def test_a_renewed_coordinate_is_a_fresh_one():
 def test_oracle_edge(gamma, expected, bound):
     """10.2 and 9.2: a learner with edge gamma lowers the loss by the same factor at each stage."""
     rule = {"kind": "sgb", "eta": "edge", "gamma": gamma, "y0": 0.0}
-    booster = models.build({"rule": rule, "bank": linear(8, "sgd", 0.1), "loss": "squared"}, d=1)
+    booster = kaboost.build({"rule": rule, "bank": linear(8, "sgd", 0.1), "loss": "squared"}, d=1)
     z, h, F, yhat = 1.7, np.zeros((1, 8)), np.empty((1, 9)), np.empty(1)
-    desk = np.empty(models.verbs.desks(booster.rule))
+    desk = np.empty(kaboost.models.verbs.desks(booster.rule))
     for i in range(8):  # learner i answers once the prefix before it is known
         forward(booster.rule, h, F, yhat, desk)
         h[0, i] = (1.0 - math.sqrt(1.0 - gamma)) * (F[0, i] - z)
@@ -105,7 +105,7 @@ def test_oracle_edge(gamma, expected, bound):
 def test_stumps(n, eta, expected):
     """10.2: stumps on noisy stream R."""
     booster = boosted({"kind": "stumps", "n": n}, eta)
-    models.learn_many(booster, *stream_r(0.1))
+    kaboost.learn_many(booster, *stream_r(0.1))
 
     assert booster.progress.mean_loss == pytest.approx(expected, rel=1e-6)
 
@@ -125,7 +125,7 @@ def test_stumps(n, eta, expected):
 def test_linear_steps(step, lr, expected):
     """10.7: every step alone on noisy stream R."""
     booster = boosted(linear(1, step, lr))
-    models.learn_many(booster, *stream_r(0.1))
+    kaboost.learn_many(booster, *stream_r(0.1))
 
     assert booster.progress.mean_loss == pytest.approx(expected, rel=1e-8)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import models
+import kaboost
 from tests.models.reference_streams import stream_c
 
 
@@ -14,8 +14,8 @@ def errors(rule, n, *, lr=0.5, seed=1, loss=None):
     X, u = stream_c()
     bank = {"kind": "linear", "n": n, "step": "sgd", "lr": lr, "features": "cyclic"}
     given = {"rule": rule, "bank": bank, "seed": seed}
-    booster = models.build(given | ({"loss": loss} if loss else {}), d=6)
-    scores = models.learn_many(booster, X, u)[:, 0]
+    booster = kaboost.build(given | ({"loss": loss} if loss else {}), d=6)
+    scores = kaboost.learn_many(booster, X, u)[:, 0]
     return (np.where(scores >= 0, 1, -1) != u).sum(), booster
 
 
@@ -48,8 +48,8 @@ def test_single_learners():
     found = []
     for j in range(6):
         bank = {"kind": "linear", "n": 1, "step": "sgd", "lr": 0.5}
-        booster = models.build({"rule": {"kind": "oza_bag", "feed": "weight"}, "bank": bank}, d=1)
-        scores = models.learn_many(booster, X[:, j : j + 1], u)[:, 0]
+        booster = kaboost.build({"rule": {"kind": "oza_bag", "feed": "weight"}, "bank": bank}, d=1)
+        scores = kaboost.learn_many(booster, X[:, j : j + 1], u)[:, 0]
         found.append((np.where(scores >= 0, 1, -1) != u).sum())
 
     np.testing.assert_allclose(found, [1577, 1574, 1615, 1604, 1607, 1614], atol=2)

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-import models
-from models.verbs import adapt, assess, desks, forward, targets
+import kaboost
+from kaboost.models.verbs import adapt, assess, desks, forward, targets
 from tests.models.reference_streams import stream_c, stream_h, stream_r
 
 LINE = {"kind": "linear", "step": "sgd", "lr": 0.05, "features": "cyclic"}
@@ -16,8 +16,8 @@ LINE = {"kind": "linear", "step": "sgd", "lr": 0.05, "features": "cyclic"}
 
 def learned(rule, bank, loss, X, y):
     """The booster after the stream, and the scores it served."""
-    booster = models.build({"rule": rule, "bank": bank, "loss": loss}, d=X.shape[1])
-    return booster, models.learn_many(booster, X, y)
+    booster = kaboost.build({"rule": rule, "bank": bank, "loss": loss}, d=X.shape[1])
+    return booster, kaboost.learn_many(booster, X, y)
 
 
 def loss_of(rule, bank, loss, X, y):
@@ -31,7 +31,7 @@ def hedge(n):
 def one_event(rule):
     """Three learners say .4, -.1, .25 at the fourth event, whose label is .8: sums and slopes."""
     spec = {"rule": rule, "bank": {"kind": "linear", "n": 3}, "loss": "squared"}
-    booster = models.build(spec, d=1)
+    booster = kaboost.build(spec, d=1)
     h, F, G = np.array([[0.4, -0.1, 0.25]]), np.empty((1, 4)), np.empty((1, 4))
     T, W, yhat, y = np.empty((1, 3)), np.ones(3), np.empty(1), np.array([0.8])
     desk = np.empty(desks(booster.rule))
@@ -208,8 +208,8 @@ def test_batch(n, exact, none):
     for shrinkage, expected in (("exact", exact), ("none", none)):
         eta = min(1.0, math.log(n) / (0.3 * n))
         rule = {"kind": "ogb_batch", "eta": eta, "bound": 0.3, "radius": 1, "shrinkage": shrinkage}
-        booster = models.fit({"rule": rule, "bank": hedge(n), "loss": "squared"}, X, z)
-        found = 0.5 * ((models.predict_many(booster, X)[:, 0] - z) ** 2).mean()
+        booster = kaboost.fit({"rule": rule, "bank": hedge(n), "loss": "squared"}, X, z)
+        found = 0.5 * ((kaboost.predict_many(booster, X)[:, 0] - z) ** 2).mean()
 
         assert found == pytest.approx(expected, abs=6e-7)
         assert set(booster.rule.sigma) <= {0.0, 1.0}

@@ -9,14 +9,14 @@ import math
 import numpy as np
 import pytest
 
-import models
-from models.banks.bins import fit_edges
+import kaboost
+from kaboost.models.banks.bins import fit_edges
 from tests.models.reference_streams import stream_f
 
 
 def booster_of(rule, X, n, depth, **more):
     bank = {"kind": "trees", "n": n, "depth": depth, "grace": 100, **more}
-    booster = models.build({"rule": rule, "bank": bank, "loss": "squared"}, d=10)
+    booster = kaboost.build({"rule": rule, "bank": bank, "loss": "squared"}, d=10)
     fit_edges(X[:500] + 0.0, booster.bank.edges, booster.bank.cuts)  # instead of a warm-up
     booster.bank.ready[()] = 1
     return booster
@@ -24,9 +24,9 @@ def booster_of(rule, X, n, depth, **more):
 
 def second_half(booster, X, z):
     """Mean squared error of every prefix on the second half of the stream."""
-    models.learn_many(booster, X[:4000], z[:4000])
+    kaboost.learn_many(booster, X[:4000], z[:4000])
     before = booster.progress.prefix_loss_sum.copy()
-    models.learn_many(booster, X[4000:], z[4000:])
+    kaboost.learn_many(booster, X[4000:], z[4000:])
     return 2 * (booster.progress.prefix_loss_sum - before) / 4000
 
 
@@ -75,7 +75,7 @@ def test_linear_mode(n, rule, error):
     X, z = stream_f(6000)
     y = np.clip((z - 14.4) / 15, -1, 1)
     booster = booster_of({**rule, "fit": "linear"}, X, n, 3)
-    missed = models.learn_many(booster, X, y)[3000:, 0] - y[3000:]
+    missed = kaboost.learn_many(booster, X, y)[3000:, 0] - y[3000:]
 
     assert booster.bank.bound == rule.get("bound", 1.0)
     assert (missed**2).mean() / y[3000:].var() == pytest.approx(error, rel=0.01)

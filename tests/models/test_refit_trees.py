@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import models
-from models.draws import generator
-from models.types import LOGISTIC, SQUARE
-from models.verbs import one, renew
+import kaboost
+from kaboost.models.kernels.random import generator
+from kaboost.models.types import LOGISTIC, SQUARE
+from kaboost.models.verbs import one, renew
 from tests.models.bank_pair import bytes_of, drive, drive_twin, make, steps, twin_of
 
 SMALL = {"kind": "refit_trees", "n": 2, "every": 3}
@@ -58,5 +58,5 @@ def test_taught_in_turn_and_renewed():
 def test_too_large():
     """A ring beyond two GiB is refused."""
     bank = {"kind": "refit_trees", "capacity": 10_000_000}
-    with pytest.raises(models.ModelError, match="smaller n or capacity"):
-        models.build({"bank": bank, "loss": "squared"}, 10)
+    with pytest.raises(kaboost.ModelError, match="smaller n or capacity"):
+        kaboost.build({"bank": bank, "loss": "squared"}, 10)

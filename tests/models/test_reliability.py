@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.reliability import BINS, DECAY, check_many, reliability
+from kaboost.models.evaluation.reliability import BINS, DECAY, check_many, reliability
 
 EVENTS = st.lists(
     st.tuples(

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from river import checks, compose, preprocessing
 
-import models
-from models.adapters.river import Classes, Classifier, Regressor
-from models.adapters.slots import Slots
-from models.encoding import Encoder
-from models.rows import tabulate
+import kaboost
+from kaboost.models.adapters.slots import Slots
+from kaboost.models.adapters.to_river import Classes, Classifier, Regressor
+from kaboost.models.features.onehot import Encoder
+from kaboost.models.features.rows import tabulate
 from tests.specs import LINEAR
 
 ADAM = {"kind": "linear", "n": 5, "step": "adam", "lr": 0.05}
@@ -53,8 +53,8 @@ def test_all_ways_say_the_same() -> None:
     rows = [dict(zip("abc", x, strict=True)) for x in X.tolist()]
 
     encoded = Encoder(schema).learn_many(tabulate(schema, rows), w)
-    before = models.learn_many(models.build(spec, d=3), encoded, y, w)[:, 0].tolist()
-    model = models.Model("regression", spec, schema)
+    before = kaboost.learn_many(kaboost.build(spec, d=3), encoded, y, w)[:, 0].tolist()
+    model = kaboost.Model("regression", spec, schema)
     river = Regressor(bank=NETS, seed=7, slots=3, shared=0)
     said = []
     for x, label, weight in zip(rows, y, w, strict=True):
@@ -63,7 +63,7 @@ def test_all_ways_say_the_same() -> None:
 
     assert before == model.learn_many(rows, y, w).tolist()
     assert before == said
-    scikit = models.Regressor(bank=NETS, seed=7).partial_fit(X, y, sample_weight=w)
+    scikit = kaboost.Regressor(bank=NETS, seed=7).partial_fit(X, y, sample_weight=w)
     after = model.predict_many(rows).tolist()
     assert after == scikit.predict(X).tolist()
     assert after == [river.predict_one(x) for x in rows]
@@ -81,7 +81,7 @@ def test_kinds_are_encoded_as_in_model() -> None:
     y = [2.0 * row["a"] + row["b"] - (row["c"] == "w") for row in rows]
     schema = {"a": "number", "b": "boolean", "c": "category"}
 
-    model = models.Model("regression", LINEAR, schema)
+    model = kaboost.Model("regression", LINEAR, schema)
     expected = model.learn_many(rows, y).tolist()
     river = Regressor(slots=5, shared=3)
     said = []
@@ -139,7 +139,7 @@ def test_value_of_no_kind_is_refused(value: Any) -> None:
     regressor.learn_one({"a": 1.0}, 1.0)
     before = copy.deepcopy(regressor._model.to_arrays())
 
-    with pytest.raises(models.ModelError, match=r"features\.b"):
+    with pytest.raises(kaboost.ModelError, match=r"features\.b"):
         regressor.learn_one({"a": 2.0, "b": value}, 1.0)
     after = regressor._model.to_arrays()
     assert all(np.array_equal(before[name], after[name]) for name in before)
@@ -155,7 +155,7 @@ def test_value_of_no_kind_is_refused(value: Any) -> None:
 )
 def test_label_and_weight_are_checked(change: dict[str, Any], named: str) -> None:
     """A label or weight that cannot be is refused by name."""
-    with pytest.raises(models.ModelError, match=named):
+    with pytest.raises(kaboost.ModelError, match=named):
         Regressor(slots=2).learn_one(**{"x": {"a": 1.0}, "y": 1.0, **change})
 
 
@@ -196,14 +196,14 @@ def test_one_label_too_many(labels: Any) -> None:
     classifier.learn_one({}, "a")
     classifier.learn_one({}, "b")
 
-    with pytest.raises(models.ModelError, match="'c' is one more than the 2"):
+    with pytest.raises(kaboost.ModelError, match="'c' is one more than the 2"):
         classifier.learn_one({}, "c")
 
 
 @pytest.mark.parametrize("params", [{"slots": 0}, {"shared": -1}, {"labels": 1}, {"rule": "no"}])
 def test_parameters_are_checked(params: dict[str, Any]) -> None:
     """What cannot be is refused when the estimator is made."""
-    with pytest.raises(models.ModelError, match=next(iter(params))):
+    with pytest.raises(kaboost.ModelError, match=next(iter(params))):
         Classifier(**params)
 
 

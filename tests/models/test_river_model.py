@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.adapters import river_spec
-from models.adapters.river_model import RiverModel
-from models.encoding import Table
-from models.rows import tabulate
-from models.types import ModelError
+from kaboost.models.adapters import river_spec
+from kaboost.models.adapters.from_river import RiverModel
+from kaboost.models.features.onehot import Table
+from kaboost.models.features.rows import tabulate
+from kaboost.models.types import ModelError
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = {"a": "number", "b": "number", "flag": "boolean", "colour": "category"}
@@ -352,6 +352,9 @@ def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nobody_else_loads_it() -> None:
     """Kaboost's own models do without River, the settings too."""
-    code = "import models, service.config, service.app, sys; sys.exit('river' in sys.modules)"
+    code = (
+        "import kaboost.models.model, kaboost.service.config.settings, sys;"
+        "import kaboost.service.processes.roles; sys.exit('river' in sys.modules)"
+    )
 
     assert 0 == subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode

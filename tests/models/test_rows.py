@@ -6,10 +6,10 @@ from datetime import datetime
 import numpy as np
 import pytest
 
-from models import ModelError
-from models import rows as module
-from models.rows import discover, tabulate
-from models.schema import layout
+from kaboost import ModelError
+from kaboost.models.features import rows as module
+from kaboost.models.features.rows import discover, tabulate
+from kaboost.models.features.schema import layout
 
 SCHEMA = {"c": "category", "n": "number", "b": "boolean", "m": "number"}
 

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models import Model, ModelError
-from models.build import check
-from models.columns import Columns, roomy
-from models.rows import discover
-from models.schema import checked, infer, meant
+from kaboost import Model, ModelError
+from kaboost.models.build import check
+from kaboost.models.features.columns import Columns, roomy
+from kaboost.models.features.rows import discover
+from kaboost.models.features.schema import checked, infer, meant
 from tests.models.test_rows import Frame
 
 TREES = {"kind": "reboosted_trees", "max_memory": 12, "structures": [{"trees": 6, "leaves": 8}]}

@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 from sklearn.utils import estimator_checks
 
-import models
+import kaboost
 
 ADAM = {"kind": "linear", "n": 5, "step": "adam", "lr": 0.05}
 SUBJECTS: dict[str, Any] = {
-    "classifier": models.Classifier(),
-    "classifier-linear": models.Classifier(bank="linear"),
-    "classifier-bbm": models.Classifier(rule="bbm"),
-    "classifier-rest": models.Classifier(rule="bbm", multiclass="one_vs_rest"),
-    "classifier-bag": models.Classifier(rule="oza_bag", bank=ADAM),
-    "regressor": models.Regressor(),
-    "regressor-linear": models.Regressor(bank="linear"),
-    "regressor-residual": models.Regressor(rule="sgb_residual", loss="absolute"),
-    "regressor-span": models.Regressor(rule="ogb_span"),
-    "regressor-nets": models.Regressor(bank={"kind": "nets", "n": 3, "lr": 0.1}),
-    "regressor-trees": models.Regressor(bank={"kind": "trees", "n": 3}),
+    "classifier": kaboost.Classifier(),
+    "classifier-linear": kaboost.Classifier(bank="linear"),
+    "classifier-bbm": kaboost.Classifier(rule="bbm"),
+    "classifier-rest": kaboost.Classifier(rule="bbm", multiclass="one_vs_rest"),
+    "classifier-bag": kaboost.Classifier(rule="oza_bag", bank=ADAM),
+    "regressor": kaboost.Regressor(),
+    "regressor-linear": kaboost.Regressor(bank="linear"),
+    "regressor-residual": kaboost.Regressor(rule="sgb_residual", loss="absolute"),
+    "regressor-span": kaboost.Regressor(rule="ogb_span"),
+    "regressor-nets": kaboost.Regressor(bank={"kind": "nets", "n": 3, "lr": 0.1}),
+    "regressor-trees": kaboost.Regressor(bank={"kind": "trees", "n": 3}),
 }
 
 
@@ -43,7 +43,7 @@ def test_conventions_hold(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "subject", [models.Classifier(bank="linear"), models.Regressor(bank="linear")], ids=str
+    "subject", [kaboost.Classifier(bank="linear"), kaboost.Regressor(bank="linear")], ids=str
 )
 def test_what_cannot_hold_fails(subject: Any) -> None:
     """No check stands on the list that would pass."""
@@ -66,9 +66,9 @@ def test_missing_extra_is_named() -> None:
     code = (
         "import sys; sys.modules['sklearn'] = None\n"
         "import models\n"
-        "models.Model(features={'x': 'number'})\n"
-        "try: models.Classifier\n"
-        "except models.ModelError as err: print(err)"
+        "kaboost.Model(features={'x': 'number'})\n"
+        "try: kaboost.Classifier\n"
+        "except kaboost.ModelError as err: print(err)"
     )
 
     assert "pip install 'kaboost[scikit-learn]'" in python(code)
@@ -77,7 +77,7 @@ def test_missing_extra_is_named() -> None:
 def test_unknown_name_of_package() -> None:
     """A misspelt name is an AttributeError as everywhere."""
     with pytest.raises(AttributeError, match="Clasifier"):
-        models.Clasifier  # noqa: B018
+        kaboost.Clasifier  # noqa: B018
 
 
 def test_rule_of_two_classes_names_the_way_out() -> None:
@@ -85,14 +85,14 @@ def test_rule_of_two_classes_names_the_way_out() -> None:
     X, y = np.zeros((3, 1)), [0, 1, 2]
 
     with pytest.raises(ValueError, match="multiclass='one_vs_rest'"):
-        models.Classifier(rule="bbm").fit(X, y)
-    with pytest.raises(models.ModelError, match="'ovr' is not known"):
-        models.Classifier(multiclass="ovr").fit(X, [0, 1, 1])
+        kaboost.Classifier(rule="bbm").fit(X, y)
+    with pytest.raises(kaboost.ModelError, match="'ovr' is not known"):
+        kaboost.Classifier(multiclass="ovr").fit(X, [0, 1, 1])
 
 
 def test_classes_of_the_first_call_stay() -> None:
     """partial_fit takes all classes at first, and refuses others later."""
-    classifier = models.Classifier().partial_fit([[0.0]], ["b"], classes=["a", "b"])
+    classifier = kaboost.Classifier().partial_fit([[0.0]], ["b"], classes=["a", "b"])
 
     assert ["a", "b"] == classifier.classes_.tolist()
     with pytest.raises(ValueError, match="'c' is not one of the classes"):
@@ -105,8 +105,8 @@ def test_classes_of_the_first_call_stay() -> None:
 def test_epochs_are_whole(epochs: Any) -> None:
     """No pass over the rows is no fit; numpy's whole numbers, which searches hand over, are."""
     with pytest.raises(ValueError, match="epochs"):
-        models.Regressor(epochs=epochs).fit([[0.0]], [0.0])
-    assert models.Regressor(epochs=np.int64(1), bank="linear").fit([[0.0]], [0.0])
+        kaboost.Regressor(epochs=epochs).fit([[0.0]], [0.0])
+    assert kaboost.Regressor(epochs=np.int64(1), bank="linear").fit([[0.0]], [0.0])
 
 
 def test_too_many_classes_are_told_as_that() -> None:
@@ -114,15 +114,15 @@ def test_too_many_classes_are_told_as_that() -> None:
     X, y = np.zeros((180, 5)), np.arange(180) % 60
     for multiclass in (None, "one_vs_rest"):
         with pytest.raises(ValueError, match="of 60 classes; give 272 or more"):
-            models.Classifier(multiclass=multiclass).fit(X, y)
+            kaboost.Classifier(multiclass=multiclass).fit(X, y)
     for bank in ({"kind": "reboosted_trees", "max_memory": 272}, "linear"):
-        assert models.Classifier(bank=bank).fit(X, y).predict_proba(X).shape == (180, 60)
+        assert kaboost.Classifier(bank=bank).fit(X, y).predict_proba(X).shape == (180, 60)
 
 
 def test_a_seed_is_told() -> None:
     """None is no seed: two fits would not be equal."""
     with pytest.raises(ValueError, match="seed: None"):
-        models.Classifier(seed=None).fit([[0.0], [1.0]], [0, 1])
+        kaboost.Classifier(seed=None).fit([[0.0], [1.0]], [0, 1])
 
 
 def test_default_is_that_of_a_model() -> None:
@@ -130,13 +130,13 @@ def test_default_is_that_of_a_model() -> None:
     r = np.random.default_rng(0)
     X = r.random((300, 3))
     for estimator, y in (
-        (models.Classifier(), X[:, 0] > 0.5),
-        (models.Classifier(), np.digitize(X[:, 0], [0.3, 0.6])),
-        (models.Regressor(), X[:, 0]),
+        (kaboost.Classifier(), X[:, 0] > 0.5),
+        (kaboost.Classifier(), np.digitize(X[:, 0], [0.3, 0.6])),
+        (kaboost.Regressor(), X[:, 0]),
     ):
         fitted = estimator.fit(X, y).model_
         classes = fitted.labels.classes or None
-        default = models.Model(fitted.task, features={"x": "number"}, labels=classes)
+        default = kaboost.Model(fitted.task, features={"x": "number"}, labels=classes)
         assert fitted.spec["bank"] == default.spec["bank"]
         assert fitted.spec["loss"] == default.spec["loss"]
         assert int(fitted.booster.progress.events) == 300
@@ -149,10 +149,10 @@ def test_missing_values_are_learned() -> None:
     X[r.random(600) < 0.5, 0] = np.nan
 
     gone, high = np.isnan(X[:, 0]), X[:, 1] > 0.5
-    assert models.Classifier().fit(X, gone).score(X, gone) > 0.95
-    assert models.Classifier(bank="linear").fit(X, high).score(X, high) > 0.9
+    assert kaboost.Classifier().fit(X, gone).score(X, gone) > 0.95
+    assert kaboost.Classifier(bank="linear").fit(X, high).score(X, high) > 0.9
     with pytest.raises(ValueError, match="infinity"):
-        models.Classifier().fit([[np.inf], [0.0]], [0, 1])
+        kaboost.Classifier().fit([[np.inf], [0.0]], [0, 1])
 
 
 def test_rows_sorted_by_label_are_shuffled() -> None:
@@ -161,9 +161,9 @@ def test_rows_sorted_by_label_are_shuffled() -> None:
     y = np.sort(r.integers(0, 2, 600))
     X = 2.0 * y[:, None] + r.normal(size=(600, 2))
 
-    assert models.Classifier().fit(X, y).score(X, y) > 0.85
-    kept = models.Classifier(shuffle=False).fit(X, y)
-    parts = models.Classifier().partial_fit(X, y)
+    assert kaboost.Classifier().fit(X, y).score(X, y) > 0.85
+    kept = kaboost.Classifier(shuffle=False).fit(X, y)
+    parts = kaboost.Classifier().partial_fit(X, y)
     np.testing.assert_array_equal(kept.predict_proba(X), parts.predict_proba(X))
     assert kept.score(X, y) < 0.8
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import models
-from models.types import Setting
-from models.verbs import desks, forward, targets
+import kaboost
+from kaboost.models.types import Setting
+from kaboost.models.verbs import desks, forward, targets
 from tests.models.reference_streams import stream_c, stream_r
 from tests.models.test_reference import linear
 
 
 def build(rule, bank, loss, d):
     spec = {"rule": {"kind": "sgb_residual", "y0": 0.0, **rule}, "bank": bank, "loss": loss}
-    return models.build(spec, d=d)
+    return kaboost.build(spec, d=d)
 
 
 def test_micro():
@@ -70,7 +70,7 @@ def test_absolute_loss(bank, schedule, clip, decay, average, last):
     for served in ("theory", "last"):
         rule = {"schedule": schedule, "residual_clip": clip, "residual_decay": decay}
         rule |= {"radius": 8.0, "average": served}
-        scores = models.learn_many(build(rule, bank, "absolute", 5), X[:3000], z[:3000])[:, 0]
+        scores = kaboost.learn_many(build(rule, bank, "absolute", 5), X[:3000], z[:3000])[:, 0]
         errors.append(abs(scores - z[:3000])[1500:].mean())
 
     assert errors == pytest.approx([average, last], abs=6e-5)
@@ -94,7 +94,7 @@ def test_hinge(schedule, scale, clip, wrong, loss):
     rule = {"schedule": schedule, "eta_scale": scale, "residual_clip": clip, "radius": 8.0}
     bank = {"kind": "linear", "n": 30, "step": "sgd", "lr": 0.05, "features": "cyclic"}
     booster = build(rule, bank, {"kind": "hinge", "l2": 0.01}, 6)
-    scores = models.learn_many(booster, X, u)[:, 0]
+    scores = kaboost.learn_many(booster, X, u)[:, 0]
 
     assert (np.where(scores >= 0, 1, -1) != u).sum() == pytest.approx(wrong, abs=2)
     assert booster.progress.mean_loss == pytest.approx(loss, abs=6e-5)
@@ -111,8 +111,8 @@ def test_without_residual_it_is_algorithm_1(loss):
     found = []
     for one in (rule, {"kind": "sgb", "eta": 0.3}):
         spec = {"rule": one, "bank": linear(6, "sgd", 0.05), "loss": loss}
-        booster = models.build(spec, d=5, m=m)
-        found.append(models.learn_many(booster, X[:500], y[:500]).tobytes())
+        booster = kaboost.build(spec, d=5, m=m)
+        found.append(kaboost.learn_many(booster, X[:500], y[:500]).tobytes())
 
     assert found[0] == found[1]
 
@@ -121,17 +121,17 @@ def test_default_radius_is_four_label_scales():
     """The radius follows the root mean square of the labels until y0 is frozen."""
     booster = build({"y0_freeze": 100}, linear(2, "sgd", 0.1), "absolute", 5)
     X, z = stream_r(0.0)
-    models.learn_many(booster, X[:300], z[:300], np.full(300, 2.0))
+    kaboost.learn_many(booster, X[:300], z[:300], np.full(300, 2.0))
     assert booster.rule.radius == pytest.approx(4 * np.sqrt((z[:100] ** 2).mean()), rel=1e-12)
 
 
 def test_partial_sums_stay_in_the_ball():
     """Property 6: no partial sum leaves radius R, whatever the labels."""
-    full = models.normalise_spec(
+    full = kaboost.normalise_spec(
         {"rule": {"kind": "sgb_residual", "radius": 2.0, "y0": 0.5}, "bank": SGD, "loss": "squared"}
     )
-    rule = models.RULES["sgb_residual"].make(
-        full["rule"], Setting(full, models.LOSSES["squared"].make(l2=0.0), None, 5, 3)
+    rule = kaboost.RULES["sgb_residual"].make(
+        full["rule"], Setting(full, kaboost.LOSSES["squared"].make(l2=0.0), None, 5, 3)
     )
     r = np.random.default_rng(4)
     for _ in range(50):
@@ -142,5 +142,5 @@ def test_partial_sums_stay_in_the_ball():
 
 def test_a_schedule_that_needs_convexity_is_refused():
     """1/(lambda i) without lambda is an error that says what to do."""
-    with pytest.raises(models.ModelError, match=r"rule.schedule: .* give the loss an l2"):
+    with pytest.raises(kaboost.ModelError, match=r"rule.schedule: .* give the loss an l2"):
         build({"schedule": "1/(lambda i)"}, linear(3, "sgd", 0.1), "hinge", 5)

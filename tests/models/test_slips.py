@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from models import Model
-from models.types import ModelError
+from kaboost import Model
+from kaboost.models.types import ModelError
 from tests.models.test_rows import Frame
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import models
-from models.types import LINEAR, LOGISTIC, SQUARE
+import kaboost
+from kaboost.models.types import LINEAR, LOGISTIC, SQUARE
 from tests.models.bank_twins import agree, made, say, tasks, teach
 
 
@@ -89,7 +89,7 @@ def test_a_renewed_learner_is_a_fresh_one():
     for x, target, weight in tasks(20, 2, 3):
         teach(bank, x, target, weight + 1.0)
     before = [np.copy(array) for array in bank[:4]]
-    models.verbs.renew(bank, 1, models.draws.generator(1))
+    kaboost.models.verbs.renew(bank, 1, kaboost.models.kernels.random.generator(1))
 
     for array, empty, old in zip(bank[:4], fresh[:4], before, strict=True):
         np.testing.assert_array_equal(array[..., 1], empty[..., 1])

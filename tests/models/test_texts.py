@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models import ModelError, texts
-from models.columns import Columns
-from models.encoding import Encoder
-from models.rows import tabulate
-from models.texts import BUCKETS, MOST, Buckets
-from models.values import MEMO, MEMO_LENGTH, hashed
+from kaboost import ModelError
+from kaboost.models.features import texts
+from kaboost.models.features.categories import MEMO, MEMO_LENGTH, hashed
+from kaboost.models.features.columns import Columns
+from kaboost.models.features.onehot import Encoder
+from kaboost.models.features.rows import tabulate
+from kaboost.models.features.texts import BUCKETS, MOST, Buckets
 
 SCHEMA = {"note": "text"}
 

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from models import ModelError, times
-from models.columns import Columns
-from models.encoding import Encoder
-from models.rows import tabulate
-from models.times import is_moment, shown_many, wall_seconds
+from kaboost import ModelError
+from kaboost.models.features import datetimes as times
+from kaboost.models.features.columns import Columns
+from kaboost.models.features.datetimes import is_moment, shown_many, wall_seconds
+from kaboost.models.features.onehot import Encoder
+from kaboost.models.features.rows import tabulate
 from tests.models.test_rows import Frame
 
 SCHEMA = {"when": "datetime"}

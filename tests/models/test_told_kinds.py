@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models import Model
+from kaboost import Model
 
 SCHEMA = {"when": "datetime", "note": "text", "noise": "number"}
 TREES = {"kind": "reboosted_trees", "max_memory": 12, "structures": [{"trees": 12, "leaves": 8}]}

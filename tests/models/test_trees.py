@@ -7,11 +7,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import models
-from models.banks.bins import bin_of, fit_edges
-from models.draws import generator
-from models.types import LINEAR, LOGISTIC, SQUARE
-from models.verbs import learning_only, one, renew
+import kaboost
+from kaboost.models.banks.bins import bin_of, fit_edges
+from kaboost.models.kernels.random import generator
+from kaboost.models.types import LINEAR, LOGISTIC, SQUARE
+from kaboost.models.verbs import learning_only, one, renew
 from tests.models.bank_pair import bytes_of, drive, drive_twin, make, steps, twin_of
 
 SMALL = {"kind": "trees", "n": 3, "warmup": 20, "grace": 10, "bins": 8, "n_min": 3}
@@ -124,11 +124,11 @@ def test_goes_on_after_a_restore(cut):
     """Saved and restored in the warm-up, at its end and after it, all goes on bit for bit."""
     X, targets, _ = steps(90, 1, 1)
     spec = {"bank": SMALL, "rule": "sgb", "loss": "squared"}
-    straight, first = (models.build(spec, 4) for _ in range(2))
-    models.learn_many(straight, X, targets[:, 0, 0])
-    models.learn_many(first, X[:cut], targets[:cut, 0, 0])
-    second = models.from_arrays(spec, {k: a.copy() for k, a in models.to_arrays(first).items()})
-    models.learn_many(second, X[cut:], targets[cut:, 0, 0])
+    straight, first = (kaboost.build(spec, 4) for _ in range(2))
+    kaboost.learn_many(straight, X, targets[:, 0, 0])
+    kaboost.learn_many(first, X[:cut], targets[:cut, 0, 0])
+    second = kaboost.from_arrays(spec, {k: a.copy() for k, a in kaboost.to_arrays(first).items()})
+    kaboost.learn_many(second, X[cut:], targets[cut:, 0, 0])
 
     assert bytes_of(straight.bank) == bytes_of(second.bank)
     assert splits(straight.bank) >= 3
@@ -136,8 +136,8 @@ def test_goes_on_after_a_restore(cut):
 
 def test_serving_arrays():
     """A snapshot holds paths and values alone."""
-    booster = models.build({"bank": SMALL, "loss": "squared"}, 4)
-    kept = {name for name in models.serving_arrays(booster) if name.startswith("bank.")}
+    booster = kaboost.build({"bank": SMALL, "loss": "squared"}, 4)
+    kept = {name for name in kaboost.serving_arrays(booster) if name.startswith("bank.")}
 
     assert kept == {"bank.feat", "bank.cut", "bank.v"}
     assert {"H", "held", "tasks"} < set(learning_only(booster.bank))
@@ -161,7 +161,7 @@ def test_defaults():
     """The Hoeffding test of a lone tree is stricter; the linear mode's bound is the rule's."""
     alone = {"kind": "trees", "n": 1, "split": "hoeffding"}
     filled = [
-        models.normalise_spec({"bank": bank, "loss": "squared"})["bank"]
+        kaboost.normalise_spec({"bank": bank, "loss": "squared"})["bank"]
         for bank in (alone, {**alone, "n": 5}, "trees")
     ]
 
@@ -173,5 +173,5 @@ def test_defaults():
 
 def test_too_large():
     """A state beyond two GiB is refused with its formula and what to take."""
-    with pytest.raises(models.ModelError, match=r"2\^\(depth-1\).* GiB.*take a smaller n"):
-        models.build({"bank": {"kind": "trees", "n": 300, "depth": 8}, "loss": "squared"}, 100)
+    with pytest.raises(kaboost.ModelError, match=r"2\^\(depth-1\).* GiB.*take a smaller n"):
+        kaboost.build({"bank": {"kind": "trees", "n": 300, "depth": 8}, "loss": "squared"}, 100)

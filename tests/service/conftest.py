@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.config import Settings
+from kaboost.service.config.settings import Settings
 from tests.service.serving import Program, publish, running, settings, taught
 
 

@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from models.model import Model
-from service import checkpoints, config, learner, snapshots
-from service.config import Settings
+from kaboost.models.model import Model
+from kaboost.service.config import settings as config
+from kaboost.service.config.settings import Settings
+from kaboost.service.learner import loop as learner
+from kaboost.service.storage import checkpoints, snapshots
 from tests.kafka.client import PATIENCE, encode
 from tests.ports import free_port
 from tests.specs import LINEAR

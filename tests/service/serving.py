@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 import psutil
 
-from models.baselines import baselines, compare_many
-from models.model import Model
-from service import snapshots
-from service.config import Settings, load
-from service.problems import MEDIA_TYPE, TYPES, Problem
+from kaboost.models.evaluation.baselines import baselines, compare_many
+from kaboost.models.model import Model
+from kaboost.service.config.settings import Settings, load
+from kaboost.service.http.problems import MEDIA_TYPE, TYPES, Problem
+from kaboost.service.storage import snapshots
 from tests.ports import free_port
 from tests.service.learning import until
 from tests.specs import LINEAR
@@ -104,7 +104,7 @@ class Program:
                     sys.executable,
                     "-P",
                     "-m",
-                    "service.cli",
+                    "kaboost.service.cli",
                     command,
                     "--config",
                     str(self.folder / "kaboost.yaml"),

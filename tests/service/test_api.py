@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from models.model import Model
-from service import files, snapshots
-from service.config import Settings
-from service.prediction import Answers
+from kaboost.models.model import Model
+from kaboost.service.config.settings import Settings
+from kaboost.service.http.predict import Answers
+from kaboost.service.storage import files, snapshots
 from tests.service.learning import until
 from tests.service.serving import (
     ROOT,
@@ -178,9 +178,9 @@ def test_new_snapshot_is_served(serve: Start) -> None:
 ASK = """
 import sys
 from pathlib import Path
-from models import booster
-from service.config import load
-from service.follower import Follower
+from kaboost import booster
+from kaboost.service.config.settings import load
+from kaboost.service.http.follower import Follower
 
 def compiled():
     return {name: len(getattr(each, "signatures", [])) for name, each in vars(booster).items()}

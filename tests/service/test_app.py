@@ -16,10 +16,11 @@ from typing import Any
 import httpx
 import pytest
 
-from models.model import Model
-from service import checkpoints, files, handover, snapshots
-from service.config import Settings
-from service.errors import Exit
+from kaboost.models.model import Model
+from kaboost.service.config.settings import Settings
+from kaboost.service.errors import Exit
+from kaboost.service.processes import settings_pipe as handover
+from kaboost.service.storage import checkpoints, files, snapshots
 from tests.kafka.client import encode
 from tests.service.learning import until
 from tests.service.serving import (
@@ -401,7 +402,14 @@ def test_child_ends_with_its_parent(tmp_path: Path) -> None:
     """A child whose lifeline is closed before it is up ends nevertheless."""
     wanted = settings(tmp_path)
     with handover.handed(wanted) as descriptor:
-        command = [sys.executable, "-m", "service.child", "learner", "--settings", str(descriptor)]
+        command = [
+            sys.executable,
+            "-m",
+            "kaboost.service.processes.child",
+            "learner",
+            "--settings",
+            str(descriptor),
+        ]
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[descriptor])
 
         assert child.wait(PATIENCE) in (Exit.DONE, -signal.SIGTERM)

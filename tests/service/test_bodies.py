@@ -8,8 +8,8 @@ import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from service.bodies import read_body
-from service.config import Api
+from kaboost.service.config.settings import Api
+from kaboost.service.http.body import read_body
 
 Piece = tuple[float, bytes]  # seconds until it comes, and what it holds
 SCOPE: dict[str, Any] = {"headers": [(b"content-type", b"application/json")]}

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.baselines import baselines, compare_many, to_arrays
-from models.format import pack
-from models.model import Model
-from service import checkpoints, files
-from service.checkpoints import Checkpoint
-from service.errors import CheckpointError, Damaged, Incompatible
+from kaboost.models.evaluation.baselines import baselines, compare_many, to_arrays
+from kaboost.models.model import Model
+from kaboost.models.state.format import pack
+from kaboost.service.errors import CheckpointError, Damaged, Incompatible
+from kaboost.service.storage import checkpoints, files
+from kaboost.service.storage.checkpoints import Checkpoint
 
 SPEC = {"bank": {"kind": "linear", "n": 3}}
 SCHEMA = {"age": "number", "country": "category"}

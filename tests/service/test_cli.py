@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-import models
-from models.baselines import baselines
-from models.model import Model
-from service import checkpoints, files
-from service.checkpoints import Checkpoint
-from service.cli import main
-from service.config import Settings
-from service.reference import page
+import kaboost
+from kaboost.models.evaluation.baselines import baselines
+from kaboost.models.model import Model
+from kaboost.service.cli import main
+from kaboost.service.config.docs import page
+from kaboost.service.config.settings import Settings
+from kaboost.service.storage import checkpoints, files
+from kaboost.service.storage.checkpoints import Checkpoint
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,9 +36,7 @@ Say = Callable[..., Said]
 
 
 @pytest.fixture
-def kaboost(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Say:
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Say:
     """Run a command in a folder with the smallest useful kaboost.yaml."""
     for name in os.environ:
         if name.startswith("KABOOST_"):
@@ -75,9 +73,9 @@ COMMANDS += ["checkpoints list", "checkpoints show", "checkpoints verify"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_an_example(kaboost: Say, command: str) -> None:
+def test_help_has_an_example(run: Say, command: str) -> None:
     """Every command explains itself and ends with an example of itself."""
-    said = kaboost(*command.split(), "--help")
+    said = run(*command.split(), "--help")
 
     assert said.code == 0
     assert f"Example: kaboost {command}" in said.out
@@ -85,7 +83,7 @@ def test_help_has_an_example(kaboost: Say, command: str) -> None:
 
 def test_help_is_quick() -> None:
     """Help loads no kernel: it is there before one would be."""
-    loaded = "import sys; from service.cli import app; print('numba' in sys.modules)"
+    loaded = "import sys; from kaboost.service.cli import app; print('numba' in sys.modules)"
     out = subprocess.run(
         [sys.executable, "-c", loaded], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
@@ -93,13 +91,13 @@ def test_help_is_quick() -> None:
     assert out == "False\n"
 
 
-def test_config_show(kaboost: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_show(run: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every effective value stands there with its origin; secrets do not."""
     monkeypatch.setenv("KABOOST_KAFKA__EXTRA__SASL_PASSWORD", "hunter2")
     flags = ("--set", "kafka.topic=payments", "--set", "model.bank={kind: linear, n: 3}")
-    said = kaboost("config", "show", *flags)
+    said = run("config", "show", *flags)
     rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in said.out.splitlines()}
-    told = json.loads(kaboost("config", "show", "--json", *flags).out)
+    told = json.loads(run("config", "show", "--json", *flags).out)
 
     assert said.code == 0
     assert rows["key"] == ["value", "origin"]
@@ -115,21 +113,21 @@ def test_config_show(kaboost: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "hunter2" not in said.out + json.dumps(told)
 
 
-def test_config_schema(kaboost: Say) -> None:
+def test_config_schema(run: Say) -> None:
     """The JSON Schema is that of the settings."""
-    assert json.loads(kaboost("config", "schema").out) == Settings.model_json_schema()
-    assert kaboost("config", "schema", "--json") == kaboost("config", "schema")
+    assert json.loads(run("config", "schema").out) == Settings.model_json_schema()
+    assert run("config", "schema", "--json") == run("config", "schema")
 
 
-def test_config_docs(kaboost: Say) -> None:
+def test_config_docs(run: Say) -> None:
     """The page of settings is printed as it stands in docs/."""
-    assert kaboost("config", "docs") == Said(0, page(), "")
+    assert run("config", "docs") == Said(0, page(), "")
 
 
-def test_config_check(kaboost: Say) -> None:
+def test_config_check(run: Say) -> None:
     """A configuration that holds is ok."""
-    assert kaboost("config", "check") == Said(0, "ok\n", "")
-    assert json.loads(kaboost("config", "check", "--json").out) == {"ok": True, "faults": []}
+    assert run("config", "check") == Said(0, "ok\n", "")
+    assert json.loads(run("config", "check", "--json").out) == {"ok": True, "faults": []}
 
 
 REFUSED: list[tuple[tuple[str, ...], str]] = [
@@ -144,9 +142,9 @@ REFUSED: list[tuple[tuple[str, ...], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "told"), REFUSED)
-def test_refused_configuration(kaboost: Say, arguments: tuple[str, ...], told: str) -> None:
+def test_refused_configuration(run: Say, arguments: tuple[str, ...], told: str) -> None:
     """What does not hold ends with exit code 2 and one sentence, without a traceback."""
-    said = kaboost("config", "check", *arguments)
+    said = run("config", "check", *arguments)
 
     assert said.code == 2
     assert said.out == ""
@@ -155,10 +153,10 @@ def test_refused_configuration(kaboost: Say, arguments: tuple[str, ...], told: s
     assert "Traceback" not in said.err
 
 
-def test_refused_as_json(kaboost: Say) -> None:
+def test_refused_as_json(run: Say) -> None:
     """With --json, every fault is one entry of a list."""
     flags = ("--set", "kafka.topc=x", "--set", "api.port=x")
-    said = kaboost("config", "check", "--json", *flags)
+    said = run("config", "check", "--json", *flags)
     told = json.loads(said.out)
 
     assert said.code == 2
@@ -167,10 +165,10 @@ def test_refused_as_json(kaboost: Say) -> None:
     assert [fault.split()[0] for fault in told["faults"]] == ["kafka.topc", "api.port"]
 
 
-def test_no_file(kaboost: Say, tmp_path: Path) -> None:
+def test_no_file(run: Say, tmp_path: Path) -> None:
     """Where no configuration file was found, it is said where it was looked for."""
     (tmp_path / "kaboost.yaml").unlink()
-    said = kaboost("config", "check")
+    said = run("config", "check")
 
     assert said.code == 2
     assert f"no configuration file: there is no kaboost.yaml in {tmp_path}" in said.err
@@ -178,47 +176,51 @@ def test_no_file(kaboost: Say, tmp_path: Path) -> None:
     assert "task.kind: missing" in said.err
 
 
-def test_version(kaboost: Say) -> None:
+def test_version(run: Say) -> None:
     """The version is that of the installed package."""
-    assert kaboost("--version") == Said(0, f"kaboost {version('kaboost')}\n", "")
+    assert run("--version") == Said(0, f"kaboost {version('kaboost')}\n", "")
 
 
 @pytest.mark.parametrize("role", ["serve", "learner", "api"])
-def test_roles_refuse_too(kaboost: Say, role: str) -> None:
+def test_roles_refuse_too(run: Say, role: str) -> None:
     """No role starts with a configuration that does not hold."""
-    said = kaboost(role, "--set", "task.kind=x")
+    said = run(role, "--set", "task.kind=x")
 
     assert said.code == 2
     assert "task.kind = 'x' (flag)" in said.err
 
 
 @pytest.mark.parametrize("arguments", [["nope"], ["serve", "--nope"], ["config"]])
-def test_usage(kaboost: Say, arguments: list[str]) -> None:
+def test_usage(run: Say, arguments: list[str]) -> None:
     """A wrong command line ends with exit code 2."""
-    assert kaboost(*arguments).code == 2
+    assert run(*arguments).code == 2
 
 
-def test_models(kaboost: Say) -> None:
+def test_models(run: Say) -> None:
     """Every kind and every parameter of every part is listed, for people and as JSON."""
-    told = json.loads(kaboost("models", "--json").out)
+    told = json.loads(run("models", "--json").out)
     listed = {(row["part"], row["kind"], row["parameter"]) for row in told}
     expected = {
         (word, part.kind, name)
-        for word, parts in (("rule", models.RULES), ("bank", models.BANKS), ("loss", models.LOSSES))
+        for word, parts in (
+            ("rule", kaboost.RULES),
+            ("bank", kaboost.BANKS),
+            ("loss", kaboost.LOSSES),
+        )
         for part in parts.values()
         for name in ("", *(param.name for param in part.params))
     }
 
     assert listed == expected
-    assert "bank  linear" in kaboost("models").out
+    assert "bank  linear" in run("models").out
 
 
-def test_models_choices(kaboost: Say) -> None:
+def test_models_choices(run: Say) -> None:
     """Every choice of a parameter is listed, and the task of every loss."""
-    said = kaboost("models").out
+    said = run("models").out
     params = [
         param
-        for parts in (models.RULES, models.BANKS, models.LOSSES)
+        for parts in (kaboost.RULES, kaboost.BANKS, kaboost.LOSSES)
         for part in parts.values()
         for param in part.params
     ]
@@ -229,10 +231,10 @@ def test_models_choices(kaboost: Say) -> None:
     assert "fits binary" in next(line for line in said.splitlines() if "loss  logistic" in line)
 
 
-def test_models_docs(kaboost: Say) -> None:
+def test_models_docs(run: Say) -> None:
     """The page of algorithms is what the command makes of the code, with every part and paper."""
-    page = kaboost("models", "--docs").out
-    for parts in (models.RULES, models.BANKS, models.LOSSES):
+    page = run("models", "--docs").out
+    for parts in (kaboost.RULES, kaboost.BANKS, kaboost.LOSSES):
         for part in parts.values():
             assert f"### `{part.kind}`\n" in page
             assert part.source[1:] in page  # a sentence begins with a capital
@@ -240,43 +242,43 @@ def test_models_docs(kaboost: Say) -> None:
     assert (ROOT / "docs" / "algorithms.md").read_text() == page
 
 
-def test_no_checkpoints(kaboost: Say) -> None:
+def test_no_checkpoints(run: Say) -> None:
     """Where there is none, that is said: show refuses, verify does not hold."""
-    assert kaboost("checkpoints", "list") == Said(0, "none\n", "")
-    assert json.loads(kaboost("checkpoints", "list", "--json").out) == []
-    assert kaboost("checkpoints", "verify") == Said(1, "none\n", "")
-    said = kaboost("checkpoints", "show")
+    assert run("checkpoints", "list") == Said(0, "none\n", "")
+    assert json.loads(run("checkpoints", "list", "--json").out) == []
+    assert run("checkpoints", "verify") == Said(1, "none\n", "")
+    said = run("checkpoints", "show")
     assert said.code == 3
     assert "there is no checkpoint in data/checkpoints" in said.err
 
 
-def test_checkpoints(kaboost: Say, saved: list[Path]) -> None:
+def test_checkpoints(run: Say, saved: list[Path]) -> None:
     """The newest comes first, with its position and whether it can be read."""
-    rows: list[dict[str, Any]] = json.loads(kaboost("checkpoints", "list", "--json").out)
+    rows: list[dict[str, Any]] = json.loads(run("checkpoints", "list", "--json").out)
 
     assert [files.number(Path(row["file"])) for row in rows] == [2, 1]
     assert rows[0]["offsets"] == {"0": 5}
     assert rows[0]["bytes"] == saved[1].stat().st_size
     assert [row["state"] for row in rows] == ["ok", "ok"]
-    assert kaboost("checkpoints", "verify").code == 0
+    assert run("checkpoints", "verify").code == 0
 
 
-def test_damaged_checkpoint(kaboost: Say, saved: list[Path]) -> None:
+def test_damaged_checkpoint(run: Say, saved: list[Path]) -> None:
     """One damaged file: the list says which, verify ends with exit code 1."""
     saved[0].write_bytes(saved[0].read_bytes()[:-1])
-    said = kaboost("checkpoints", "verify", "--json")
+    said = run("checkpoints", "verify", "--json")
 
     assert said.code == 1
     assert [row["state"] for row in json.loads(said.out)] == ["ok", "damaged"]
     assert f"{saved[0].name} is damaged" in json.loads(said.out)[1]["reason"]
-    assert kaboost("checkpoints", "show", str(saved[0])).code == 3
+    assert run("checkpoints", "show", str(saved[0])).code == 3
 
 
-def test_foreign_checkpoint(kaboost: Say, saved: list[Path]) -> None:
+def test_foreign_checkpoint(run: Say, saved: list[Path]) -> None:
     """A file of something else is called so, in one word; its reason has a line of its own."""
     saved[0].write_bytes(b"PK\x03\x04" + bytes(100))
-    header, row, foreign, reason = kaboost("checkpoints", "list").out.splitlines()
-    shown = kaboost("checkpoints", "show", str(saved[0]))
+    header, row, foreign, reason = run("checkpoints", "list").out.splitlines()
+    shown = run("checkpoints", "show", str(saved[0]))
 
     assert header.split()[-1] == "state"
     assert (row.split()[-1], foreign.split()[-1]) == ("ok", "foreign")
@@ -285,16 +287,16 @@ def test_foreign_checkpoint(kaboost: Say, saved: list[Path]) -> None:
     assert f"{saved[0]} is not a Kaboost file" in shown.err
 
 
-def test_show_checkpoint(kaboost: Say, saved: list[Path]) -> None:
+def test_show_checkpoint(run: Say, saved: list[Path]) -> None:
     """One file's header and arrays: the newest, or the one that is named."""
-    newest = kaboost("checkpoints", "show").out
+    newest = run("checkpoints", "show").out
     named = {
         row["key"]: row["value"]
-        for row in json.loads(kaboost("checkpoints", "show", str(saved[0]), "--json").out)
+        for row in json.loads(run("checkpoints", "show", str(saved[0]), "--json").out)
     }
 
     assert "sequence" in newest
     assert (named["sequence"], named["offsets"]) == (1, {"0": 5})
     assert named["model"]["spec"]["bank"]["n"] == 3
     assert named["baselines.loss_sum"] == "float64 [3]"
-    assert kaboost("checkpoints", "show", "gone.safetensors").code == 3
+    assert run("checkpoints", "show", "gone.safetensors").code == 3

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from service import config
-from service.config import Settings
-from service.errors import ConfigError
-from service.reference import page
+from kaboost.service.config import settings as config
+from kaboost.service.config.docs import page
+from kaboost.service.config.settings import Settings
+from kaboost.service.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 SECRET = "hunter2"
@@ -191,7 +191,7 @@ REFUSALS: list[tuple[dict[str, Any], list[str]]] = [
     ({"model": {"bank": "linaer"}}, ["model = ", "did you mean 'linear'?"]),
     ({"model": {"loss": "squared"}}, ["model = ", "does not answer a binary task"]),
     ({"model": {"bank": "conv"}}, ["model = ", "28 x 28", "; take"]),
-    ({"model": {"rule": "gb"}}, ["model = ", "models.fit", "or take sgb"]),
+    ({"model": {"rule": "gb"}}, ["model = ", "kaboost.models.batch", "or take sgb"]),
     ({"model": {"rule": {"kind": "sgb", "averaged": True}}}, ["model = ", "nag", "another step"]),
     ({"kafka": "payments"}, ["kafka (file ", "one value where a section belongs; write", "topic"]),
     ({"kafka": None}, ["kafka (file ", "empty where a section belongs", "bootstrap_servers"]),

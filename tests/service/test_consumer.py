@@ -10,11 +10,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import NewPartitions
 from prometheus_client import CollectorRegistry
 
-from service import topics
-from service.config import Settings
-from service.consumer import SILENCE, Source
-from service.errors import BrokerError, ConfigError, Exit, Refused
-from service.metrics import LearnerMetrics, learner_metrics
+from kaboost.service.config.settings import Settings
+from kaboost.service.errors import BrokerError, ConfigError, Exit, Refused
+from kaboost.service.kafka import topics
+from kaboost.service.kafka.consumer import SILENCE, Source
+from kaboost.service.metrics import LearnerMetrics, learner_metrics
 from tests.kafka.broker import Broker, Reachable
 from tests.kafka.client import admin, create_topic, produce
 from tests.ports import free_port

@@ -13,11 +13,11 @@ from confluent_kafka.admin import (
 )
 from prometheus_client import CollectorRegistry
 
-from service import topics
-from service.config import Settings
-from service.deadletters import FULL, DeadLetters
-from service.errors import EventError
-from service.metrics import LearnerMetrics, learner_metrics
+from kaboost.service.config.settings import Settings
+from kaboost.service.errors import EventError
+from kaboost.service.kafka import topics
+from kaboost.service.kafka.dead_letters import FULL, DeadLetters
+from kaboost.service.metrics import LearnerMetrics, learner_metrics
 from tests.kafka.broker import Reachable
 from tests.kafka.client import Letter, admin, create_topic, read
 from tests.service.learning import until
@@ -78,8 +78,8 @@ def test_a_dead_letter_is_the_record_and_the_reason(
         "__connect.errors.partition": "0",
         "__connect.errors.offset": "3",
         "__connect.errors.stage": "VALUE_CONVERTER",
-        "__connect.errors.class.name": "service.events.Decoder",
-        "__connect.errors.exception.class.name": "service.errors.EventError",
+        "__connect.errors.class.name": "kaboost.service.events.decoder.Decoder",
+        "__connect.errors.exception.class.name": "kaboost.service.errors.EventError",
         "__connect.errors.exception.message": f"{topic}[0]@3: {ERROR.message}",
         "kaboost.error.code": "feature_type",
         "kaboost.failed_at": told["kaboost.failed_at"],

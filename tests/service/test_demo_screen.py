@@ -5,9 +5,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from service.demo.gauges import Gauges
-from service.demo.screen import Screen, View
-from service.demo.traffic import Glance
+from kaboost.service.demo.gauges import Gauges
+from kaboost.service.demo.screen import Screen, View
+from kaboost.service.demo.traffic import Glance
 
 NOTHING = View(None, 100, Glance(0, 0, 0, 0.0))
 RUNNING = View(Gauges(50, 3, {"model": 0.3}, 0), 100, Glance(7, 0, 2, 0.25))

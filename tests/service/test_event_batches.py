@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.errors import EventError
+from kaboost.service.errors import EventError
 from tests.service.test_events import TASKS, decoder, raw
 
 

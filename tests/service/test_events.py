@@ -12,11 +12,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from models.labels import labels
-from models.times import PATTERN
-from service.errors import ConfigError, EventError
-from service.events import Decoder
-from service.faults import CODES, EPOCH_MS, LIMIT, Rules, faults
+from kaboost.models.features.datetimes import PATTERN
+from kaboost.models.features.labels import labels
+from kaboost.service.errors import ConfigError, EventError
+from kaboost.service.events.decoder import Decoder
+from kaboost.service.events.diagnosis import CODES, EPOCH_MS, LIMIT, Rules, faults
 
 SCHEMA = {
     "age": "number",

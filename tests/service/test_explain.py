@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.config import Settings
+from kaboost.service.config.settings import Settings
 from tests.service.learning import until
 from tests.service.serving import ROW, Program, post, publish, refusal, row, snapshot, taught
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.format import pack
-from service import files
-from service.errors import Damaged, NotWritten, Refused
+from kaboost.models.state.format import pack
+from kaboost.service.errors import Damaged, NotWritten, Refused
+from kaboost.service.storage import files
 
 ROOT = Path(__file__).parents[2]
 STEPS = ["opened", "written", "synced", "renamed", "durable"]
@@ -98,7 +98,7 @@ def test_kill_at_every_step(tmp_path: Path) -> None:
         import os, signal
         from itertools import islice
         from pathlib import Path
-        from models.format import pack
+        from kaboost.models.state.format import pack
         from service import files
         import numpy as np
         for count in range({len(STEPS) + 1}):

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from models.labels import labels
-from models.model import Model
-from service.config import Settings
-from service.events import Decoder
+from kaboost.models.features.labels import labels
+from kaboost.models.model import Model
+from kaboost.service.config.settings import Settings
+from kaboost.service.events.decoder import Decoder
 from tests.kafka.client import encode
 from tests.service.learning import learned, learning, until
 from tests.service.serving import Program, publish, refusal

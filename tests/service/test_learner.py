@@ -13,15 +13,13 @@ import psutil
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from models.model import Model
-from service import consumer, mockbroker, snapshots
-from service.app import environment
-from service.config import Settings
-from service.errors import (
-    ConfigError,
-    Exit,
-    KaboostError,
-)
+from kaboost.models.model import Model
+from kaboost.service.config.settings import Settings
+from kaboost.service.demo import mock_broker as mockbroker
+from kaboost.service.errors import ConfigError, Exit, KaboostError
+from kaboost.service.kafka import consumer
+from kaboost.service.processes.roles import environment
+from kaboost.service.storage import snapshots
 from tests.kafka.broker import Reachable
 from tests.kafka.client import Letter, admin, create_topic, encode, produce
 from tests.service.learning import (

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from service import logs
-from service.config import Log
+from kaboost.service import logs
+from kaboost.service.config.settings import Log
 
 
 @pytest.fixture

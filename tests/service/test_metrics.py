@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from models import Model
-from models.baselines import Baselines, baselines
-from models.intervals import LEVELS
-from models.reliability import check_many
-from service.config import Settings
-from service.metrics import Validation, api_metrics, learner_metrics
+from kaboost import Model
+from kaboost.models.evaluation.baselines import Baselines, baselines
+from kaboost.models.evaluation.intervals import LEVELS
+from kaboost.models.evaluation.reliability import check_many
+from kaboost.service.config.settings import Settings
+from kaboost.service.metrics import Validation, api_metrics, learner_metrics
 from tests.kafka.client import encode
 from tests.service.learning import gauge, learned, learning, until
 from tests.specs import LINEAR
@@ -200,7 +200,7 @@ def test_the_workers_of_one_port_are_added_up(tmp_path: Path) -> None:
     code = (
         "from prometheus_client import CollectorRegistry, generate_latest\n"
         "from prometheus_client.multiprocess import MultiProcessCollector\n"
-        "from service.metrics import api_metrics\n"
+        "from kaboost.service.metrics import api_metrics\n"
         "metrics = api_metrics(CollectorRegistry())\n"
         "metrics.predictions.inc(2)\n"
         "metrics.predict_errors.labels('422').inc()\n"

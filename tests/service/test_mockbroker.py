@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from service.mockbroker import TIED
+from kaboost.service.demo.mock_broker import TIED
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 20
@@ -19,7 +19,7 @@ PATIENCE = 20
 @contextmanager
 def hosted(*arguments: str, stdin: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run the program; gives it with the address that it prints."""
-    command = [sys.executable, "-m", "service.mockbroker", *arguments]
+    command = [sys.executable, "-m", "kaboost.service.demo.mock_broker", *arguments]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=stdin, stdout=subprocess.PIPE, text=True
     ) as process:

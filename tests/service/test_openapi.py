@@ -8,8 +8,8 @@ import fastapi.openapi.models
 import msgspec
 import pytest
 
-from service.config import Settings
-from service.prediction import Answer, Answers
+from kaboost.service.config.settings import Settings
+from kaboost.service.http.predict import Answer, Answers
 from tests.service.serving import Program, publish, taught
 
 Start = Callable[..., tuple[Settings, Program]]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.intervals import FIRST, LEVELS
-from service.config import Settings
+from kaboost.models.evaluation.intervals import FIRST, LEVELS
+from kaboost.service.config.settings import Settings
 from tests.service.serving import (
     ROW,
     Program,

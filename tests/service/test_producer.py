@@ -37,7 +37,7 @@ def file(tmp_path: Path) -> Path:
 @contextmanager
 def streaming(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
     """Run the producer; nothing of it is left afterwards."""
-    command = [sys.executable, "-m", "service.producer", *map(str, words)]
+    command = [sys.executable, "-m", "kaboost.service.demo.producer", *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as process:
         try:

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from service import checkpoints, snapshots
-from service.config import Settings
-from service.errors import (
+from kaboost.service.config.settings import Settings
+from kaboost.service.errors import (
     BrokerError,
     CheckpointError,
     Exit,
@@ -19,6 +18,7 @@ from service.errors import (
     NotWritten,
     Refused,
 )
+from kaboost.service.storage import checkpoints, snapshots
 from tests.kafka.broker import Broker, Reachable
 from tests.kafka.client import admin, create_topic, produce
 from tests.ports import free_port

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
 
-from service.config import Settings
-from service.prediction import EITHER, Answer, Answers
+from kaboost.service.config.settings import Settings
+from kaboost.service.http.predict import EITHER, Answer, Answers
 from tests.service.serving import (
     JSON,
     PATIENCE,

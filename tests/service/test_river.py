@@ -16,11 +16,12 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
-from models.adapters.river_model import RiverModel
-from service import config, notes
-from service.config import Settings
-from service.errors import ConfigError, Damaged, Refused
-from service.live import Live
+from kaboost.models.adapters.from_river import RiverModel
+from kaboost.service.config import settings as config
+from kaboost.service.config.settings import Settings
+from kaboost.service.errors import ConfigError, Damaged, Refused
+from kaboost.service.river import progress as notes
+from kaboost.service.river.shared_model import Live
 from tests.kafka.broker import Broker
 from tests.kafka.client import Letter, create_topic, encode, produce
 from tests.ports import free_port
@@ -33,7 +34,7 @@ from tests.service.learning import (
     rows,
     until,
 )
-from tests.service.serving import ROOT, running, settings
+from tests.service.serving import running, settings
 
 TREE = {"river": "tree.HoeffdingTreeClassifier"}
 Make = Callable[..., Settings]
@@ -108,8 +109,8 @@ def test_half_a_service_is_refused(
     """One process learns and answers; whatever else is asked for is a wrong configuration."""
     settings(tmp_path, model=TREE, **more)
     done = subprocess.run(
-        [sys.executable, "-m", "service.cli", command, "--config", str(tmp_path / "kaboost.yaml")],
-        cwd=ROOT, capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "kaboost.service.cli", command, "--config", "kaboost.yaml"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
     assert 2 == done.returncode

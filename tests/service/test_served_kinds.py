@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.config import Settings
+from kaboost.service.config.settings import Settings
 from tests.service.serving import Program, publish, refusal, taught
 
 Start = Callable[..., tuple[Settings, Program]]

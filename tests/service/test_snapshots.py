@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.baselines import Baselines, baselines, compare_many
-from models.model import Model
-from models.types import ModelError
-from service import files, snapshots
-from service.errors import Damaged, Incompatible, NotWritten
-from service.snapshots import Status
+from kaboost.models.evaluation.baselines import Baselines, baselines, compare_many
+from kaboost.models.model import Model
+from kaboost.models.types import ModelError
+from kaboost.service.errors import Damaged, Incompatible, NotWritten
+from kaboost.service.storage import files, snapshots
+from kaboost.service.storage.snapshots import Status
 
 HEADER = {"name": "test", "events_learned": 3, "offsets": {"0": 3}}
 ROWS = [{"age": 1.0, "country": "PT"}, {"age": -2.0}, {"country": "DE"}]

@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.labels import Labels
-from models.schema import Schema, checked
-from models.types import Mat, Vec
-from service.events import Decoder
-from service.faults import LIMIT
+from kaboost.models.features.labels import Labels
+from kaboost.models.features.schema import Schema, checked
+from kaboost.models.types import Mat, Vec
+from kaboost.service.events.decoder import Decoder
+from kaboost.service.events.diagnosis import LIMIT
 
 NAMES = [f"n{j}" for j in range(120)]
 NUMBERS = dict.fromkeys(NAMES, "number")

@@ -12,9 +12,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from service import supervisor
-from service.errors import Exit
-from service.supervisor import FOR_GOOD, LAST_DELAY, Report, Role, backoff, supervise
+from kaboost.service.errors import Exit
+from kaboost.service.processes import supervisor
+from kaboost.service.processes.supervisor import (
+    FOR_GOOD,
+    LAST_DELAY,
+    Report,
+    Role,
+    backoff,
+    supervise,
+)
 from tests.service.learning import until
 from tests.service.serving import alive
 
@@ -192,7 +199,7 @@ def test_nothing_outlives_the_supervisor(tmp_path: Path) -> None:
     """Kill -9 of the supervisor closes the lifeline, by which its processes end."""
     script = (
         "import sys, threading\n"
-        "from service.supervisor import supervise\n"
+        "from kaboost.service.processes.supervisor import supervise\n"
         "from tests.service.test_supervisor import LIFELINE, role\n"
         "tell = lambda report: print(report.pid, flush=True)\n"
         "supervise([role(LIFELINE), role(LIFELINE)], threading.Event(), tell)\n"

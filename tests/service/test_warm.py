@@ -26,12 +26,12 @@ from confluent_kafka import Message
 from numba.core.dispatcher import Dispatcher
 from prometheus_client import CollectorRegistry
 
-from models.baselines import baselines
-from models.model import Model
+from kaboost.models.evaluation.baselines import baselines
+from kaboost.models.model import Model
 from service import checkpoints
-from service.config import load
-from service.metrics import learner_metrics
-from service.room import Room, State
+from kaboost.service.config.settings import load
+from kaboost.service.metrics import learner_metrics
+from kaboost.service.learner.trainer import Room, State
 
 
 def compiled():

@@ -1,0 +1,1 @@
+"""Data sets shipped with the package; README.md has their origin and licence."""

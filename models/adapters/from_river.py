@@ -1,0 +1,293 @@
+"""RiverModel: an estimator of the library River behind the verbs of `Model`."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kaboost.models.adapters import river_spec
+from kaboost.models.evaluation.intervals import intervals, watch_many
+from kaboost.models.features import labels as task_labels
+from kaboost.models.features.datetimes import SHOWN, shown_many
+from kaboost.models.features.labels import Label
+from kaboost.models.features.onehot import Encoder, Table
+from kaboost.models.model import Model
+from kaboost.models.state.format import Arrays
+from kaboost.models.types import LOSS_LIMIT, WEIGHT_LIMIT, Mat, ModelError, Vec
+
+SURE = 1e-15  # a probability is kept between this and 1 - this, as River's own LogLoss does
+NO_FILE = (
+    "model: a River model can only be pickled, which Kaboost does not; learn its events again, or "
+    "take one of Kaboost's own models"
+)
+
+
+MADE_UP: dict[str, tuple[Any, Any]] = {  # two values of each kind
+    "number": (1.0, 2.5),
+    "boolean": (True, False),
+    "category": ("a", "b"),
+    "datetime": ("2026-11-20T10:00:00", "2027-01-01"),
+    "text": ("one word", "another"),
+}
+
+
+class Seen(NamedTuple):
+    """What a report asks of a booster's progress; there are no weak learners to tell of."""
+
+    events: NDArray[np.int64]  # () events of positive weight
+    prefix_losses: Vec  # (0,)
+    edges: Vec  # (0,)
+
+
+class _Booster(NamedTuple):
+    progress: Seen
+    rule: None = None
+
+
+class RiverModel(Model):
+    """An estimator of River that learns labelled events one by one, in order.
+
+    It is no booster: it has no arrays, so `save`, `load` and whatever else needs them refuse.
+    River gets the features of an event as they are, those that are missing left out: numbers as
+    floats, booleans, categories and texts as texts, a missing text as an empty one; of a datetime
+    hour, weekday and month, as numbers. Labels are False and True for a binary task, class
+    indices for several classes, numbers for a regression.
+
+    Parameters
+    ----------
+    task
+        `regression`, `binary` or `multiclass`.
+    spec
+        What `river_spec.normalise` takes.
+    features
+        Feature name to `number`, `boolean`, `category`, `datetime` or `text`.
+    labels
+        As for `Model`.
+
+    Raises
+    ------
+    ModelError
+        For a specification, features or labels that cannot be.
+
+    Examples
+    --------
+    >>> model = RiverModel(spec={"river": "naive_bayes.GaussianNB"}, features={"x": "number"})
+    >>> for k in range(20):
+    ...     model.learn_one({"x": k}, int(k >= 10))
+    >>> model.predict_one({"x": 15})
+    1
+    """
+
+    def __init__(
+        self,
+        task: str = "binary",
+        spec: Mapping[str, Any] | None = None,
+        features: Mapping[str, str] | None = None,
+        labels: Sequence[Label] | None = None,
+    ) -> None:
+        if not isinstance(features, Mapping) or not river_spec.is_river(spec):
+            raise ModelError("spec, features: give {river: name} and a schema")
+        assert spec is not None
+        self.task = task
+        self.labels = task_labels.labels(task, labels)
+        self.spec = river_spec.normalise(spec, task)
+        self.encoder = Encoder(features)  # holds the schema; River does its own encoding
+        self.estimator = river_spec.build(self.spec)
+        self.takes_weight = river_spec.takes_weight(self.spec)
+        self.weights_ignored = 0  # events of a weight that the estimator cannot take
+        self.failed_at = 0  # index of the event being learned, in the last table
+        self.turn: AbstractContextManager[Any] = nullcontext()  # held around each event
+        self.serving_only = False
+        self.intervals = intervals() if task == "regression" else None
+        self.booster: Any = _Booster(Seen(np.zeros((), np.int64), np.zeros(0), np.zeros(0)))
+        C = len(self.labels.classes)
+        self._keys: list[Any] = [False, True] if task == "binary" else list(range(C))
+
+    @property
+    def events(self) -> int:
+        """Events of positive weight that were learned."""
+        return int(self.booster.progress.events)
+
+    @cached_property
+    def probable(self) -> bool:
+        """Whether classes get probabilities: always, if only those of a certain answer."""
+        return self.task != "regression"
+
+    def learn_table(self, table: Table, y: Vec, w: Vec) -> Mat:
+        """Learn B events in order; return the scores (B, m) made before each was learned.
+
+        Events of weight 0 are predicted only. Any other weight is River's own `w` where the
+        estimator takes one; where it takes none the event is learned once and counted in
+        `weights_ignored`, if its weight is not 1.
+        """
+        rows = self._rows(table, len(y))
+        scores = np.empty((len(y), self.labels.m))
+        for k, x in enumerate(rows):
+            with self.turn:
+                self.failed_at = k
+                scores[k] = self._score(x)
+                if w[k] > 0.0:
+                    self._learn(x, y[k], min(float(w[k]), WEIGHT_LIMIT))
+                    if self.intervals is not None:
+                        watch_many(self.intervals, scores[k], y[k : k + 1], w[k : k + 1])
+        return scores
+
+    def predict_table(self, table: Table) -> Mat:
+        """Return the scores (B, m) of B events.
+
+        A score is the number of a regression, the log-odds of a binary task's positive class, the
+        logarithm of every class's probability.
+        """
+        B = len(table.numbers)
+        scores = np.empty((B, self.labels.m))
+        for k, x in enumerate(self._rows(table, B)):
+            scores[k] = self._score(x)
+        return scores
+
+    def predictions(self, scores: Mat) -> Mat:
+        """Return what scores (B, m) stand for: numbers (B,), or probabilities (B, C) by class."""
+        if self.task == "regression":
+            return scores[:, 0]
+        if self.task == "multiclass":
+            return np.exp(scores)
+        positive = 1.0 / (1.0 + np.exp(-scores[:, 0]))
+        return np.column_stack([1.0 - positive, positive])
+
+    def losses_errors(self, scores: Mat, said: Mat, y: Vec) -> tuple[Vec, Vec]:
+        """Return loss (B,) and error (B,) of what was said of scores (B, m), as the baselines
+        define both.
+        """
+        if self.task == "regression":
+            with np.errstate(over="ignore", invalid="ignore"):
+                return np.minimum(0.5 * (said - y) ** 2, LOSS_LIMIT), abs(said - y)
+        of_label = said[np.arange(len(y)), y.astype(np.int64)]
+        errors = self.choose(said) != y
+        return -np.log(np.maximum(of_label, SURE)), errors.astype(np.float64)
+
+    def chances(self, said: Mat) -> Vec | None:
+        """Return the probability (B,) of the positive of two classes; None where there is none."""
+        return said[:, 1] if self.task == "binary" else None
+
+    def rehearse(self) -> None:
+        """Learn and predict a few made-up events of this schema on a fresh estimator.
+
+        Raises
+        ------
+        ModelError
+            When the estimator cannot take what events will bring.
+        """
+        twin = RiverModel(self.task, self.spec, self.encoder.schema, self.classes_ or None)
+        kinds = self.encoder.schema.items()
+        rows = [{name: MADE_UP[kind][k] for name, kind in kinds} for k in (0, 1)] + [{}]
+        labels: Sequence[Any] = self.classes_ or (0.0, 1.0)
+        try:
+            for label in [*labels, *labels]:
+                twin.learn_many(rows, [label] * len(rows))
+        except river_spec.CANNOT as err:
+            raise ModelError(
+                f"model.river: {self.spec['river']} cannot learn events of features.schema "
+                f"({type(err).__name__}: {err}){self._hint()}"
+            ) from err
+
+    # What a file would need.
+
+    def to_arrays(self) -> Arrays:
+        """Return no arrays: River's state is not made of them."""
+        return {}
+
+    def serving_arrays(self) -> Arrays:
+        """Return no arrays, as `to_arrays`."""
+        return {}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Refuse.
+
+        Raises
+        ------
+        ModelError
+            Always.
+        """
+        raise ModelError(NO_FILE)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Model:
+        """Refuse, as `save`."""
+        raise ModelError(NO_FILE)
+
+    @classmethod
+    def from_arrays(
+        cls, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    ) -> Model:
+        """Refuse, as `save`."""
+        raise ModelError(NO_FILE)
+
+    # One event.
+
+    def _rows(self, table: Table, B: int) -> list[dict[str, Any]]:
+        """Return the features of B events by name, without those that are missing."""
+        encoder = self.encoder
+        times = [f"{name} {shown}" for name in encoder.times for shown in SHOWN]
+        rows: list[dict[str, Any]] = [{} for _ in range(B)]
+        for k, values in enumerate(table.numbers.tolist()):
+            rows[k].update((n, v) for n, v in zip(encoder.numbers, values, strict=True) if v == v)
+        for k, values in enumerate(table.booleans.tolist()):
+            known = zip(encoder.booleans, values, strict=True)
+            rows[k].update((n, v == 1.0) for n, v in known if v == v)
+        for k, values in enumerate(shown_many(table.times).tolist() if times else ()):
+            rows[k].update((n, v) for n, v in zip(times, values, strict=True) if v == v)
+        for name, column in zip(encoder.categories, table.categories, strict=True):
+            for row, value in zip(rows, column, strict=True):
+                if value is not None:
+                    row[name] = value
+        for name, column in zip(encoder.texts, table.texts, strict=True):
+            for row, value in zip(rows, column, strict=True):
+                row[name] = value or ""  # what counts words fails where there is nothing to read
+        return rows
+
+    def _learn(self, x: dict[str, Any], y: float, w: float) -> None:
+        label: Any = float(y) if self.task == "regression" else self._keys[int(y)]
+        if self.takes_weight:
+            self.estimator.learn_one(x, label, w=w)
+        else:
+            self.weights_ignored += w != 1.0
+            self.estimator.learn_one(x, label)
+        self.booster.progress.events[()] += 1
+
+    def _score(self, x: dict[str, Any]) -> Any:
+        if self.task == "regression":
+            said = self.estimator.predict_one(x)
+            return 0.0 if said is None else float(said)
+        shares = self._shares(x)
+        if self.task == "multiclass":
+            return [math.log(p) for p in shares]
+        return math.log(shares[1]) - math.log(shares[0])
+
+    def _shares(self, x: dict[str, Any]) -> list[float]:
+        """Return the probability of every class; equal ones before anything was learned."""
+        try:
+            said = self.estimator.predict_proba_one(x)
+        except NotImplementedError:  # it names a class and no probabilities: then it is sure
+            said = {self.estimator.predict_one(x): 1.0}
+        found = [min(max(float(said.get(key, 0.0)), 0.0), 1e300) for key in self._keys]
+        total = sum(found)
+        if math.isnan(total):
+            return [total] * len(found)  # it has diverged: whoever is asked says so
+        if total == 0.0:
+            return [1.0 / len(found)] * len(found)
+        low, high = SURE, 1.0 - SURE
+        return [min(max(p / total, low), high) for p in found]
+
+    def _hint(self) -> str:
+        kinds = set(self.encoder.schema.values())
+        if "text" in kinds:
+            return "; it is given texts as they are: begin steps with feature_extraction.BagOfWords"
+        if "category" in kinds and not any(s["on"] == "category" for s in self.spec["steps"]):
+            return "; where it takes no texts set one_hot: true beside river"
+        return "; River's documentation tells what it takes"

@@ -1,0 +1,331 @@
+"""scikit-learn estimators over a `Model`: fit, partial_fit, predict, predict_proba.
+
+Numeric features in columns, nan where a value is missing; beside banks other than regrown trees
+each is standardised as it is learned. `fit` learns rows in an order drawn from the seed, since many
+tables are sorted by label; `partial_fit` in theirs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from kaboost.models.build import check
+from kaboost.models.features.onehot import Table
+from kaboost.models.model import Model
+from kaboost.models.one_vs_rest import WORD, binary_task
+from kaboost.models.spec import TREES
+from kaboost.models.types import Mat, ModelError, Vec, plain
+
+Words = str | dict[str, Any]
+
+FINITE = "allow-nan"
+PASSES = 10  # of `fit` by other banks than regrown trees, which keep rows to look at again
+
+
+class _Online(BaseEstimator):  # type: ignore[misc]
+    """What both estimators share: parameters, columns as features, passes over the rows."""
+
+    # Checks of scikit-learn that an online learner cannot pass, and why.
+    cannot_hold: ClassVar[dict[str, str]] = {
+        "check_sample_weight_equivalence_on_dense_data": (
+            "a weight makes one step longer, a repeated row makes several steps"
+        ),
+    }
+
+    def __init__(
+        self,
+        rule: Words | None = None,
+        bank: Words | None = None,
+        loss: Words | None = None,
+        seed: int = 1,
+        epochs: int | None = None,
+        shuffle: bool = True,
+    ) -> None:
+        self.rule = rule
+        self.bank = bank
+        self.loss = loss
+        self.seed = seed
+        self.epochs = epochs
+        self.shuffle = shuffle
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Start anew and learn the rows, `epochs` times.
+
+        Parameters
+        ----------
+        X
+            (B, d) numbers; nan is missing, what is infinite is refused.
+        y
+            (B,) labels.
+        sample_weight
+            (B,) importances >= 0; 1 where left out.
+
+        Raises
+        ------
+        ValueError
+            For rows, labels, weights or parameters that cannot be.
+        """
+        X, y, w = self._read(X, y, sample_weight, reset=True)
+        self._begin(y)
+        r, order = np.random.default_rng(self.seed), np.arange(len(X))
+        for _ in range(self._passes()):
+            order = r.permutation(len(X)) if self.shuffle else order
+            self._learn(X[order], y[order], w[order])
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _spec(self, task: str) -> dict[str, Any]:
+        parts = {"rule": self.rule, "bank": self.bank, "loss": self.loss}
+        return {word: told for word, told in parts.items() if told is not None} | {
+            "seed": self.seed
+        }
+
+    def _passes(self) -> int:
+        if self.epochs is not None:
+            return self.epochs
+        model: Model | None = self.model_  # none of one class alone
+        return 1 if model is not None and model.spec["bank"]["kind"] == TREES else PASSES
+
+    def _read(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
+    ) -> tuple[Mat, NDArray[Any], Vec]:
+        _check_epochs(self.epochs)
+        numeric = self._numeric_labels
+        rows, labels = validate_data(
+            self, X, y, dtype=np.float64, reset=reset, y_numeric=numeric, ensure_all_finite=FINITE
+        )
+        weights = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
+        return rows, labels, weights
+
+    def _new_model(self, task: str, classes: int | None = None) -> Model:
+        schema = {f"f{j}": "number" for j in range(self.n_features_in_)}
+        labels = None if classes is None else list(range(classes))
+        return Model(task, self._spec(task), schema, labels)
+
+    def _rows(self, X: ArrayLike) -> Table:
+        check_is_fitted(self)
+        rows = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=FINITE)
+        return _table(rows)
+
+    _numeric_labels: ClassVar[bool] = True
+
+    def _begin(self, y: NDArray[Any]) -> None:
+        raise NotImplementedError
+
+    def _learn(self, X: Mat, y: NDArray[Any], w: Vec) -> None:
+        raise NotImplementedError
+
+
+class Regressor(RegressorMixin, _Online):  # type: ignore[misc]
+    """Online gradient boosting for numbers, as a scikit-learn estimator.
+
+    Parameters
+    ----------
+    rule, bank, loss
+        As in `kaboost.models.build`: a kind, or a dict with its parameters; None is the default of
+        `Model`, regrown trees and squared loss.
+    seed
+        Where every random draw starts.
+    epochs
+        Passes of `fit` over its rows; None is 1 for regrown trees and 10 for other banks.
+        `partial_fit` makes one.
+    shuffle
+        Whether `fit` draws the order of the rows, anew for each pass; False is for rows in time.
+
+    Examples
+    --------
+    >>> import kaboost
+    >>> regressor = kaboost.Regressor(bank="linear", epochs=200)
+    >>> regressor = regressor.fit([[0.0], [1.0], [2.0]], [0.0, 2.0, 4.0])
+    >>> regressor.predict([[1.0]]).round(1).tolist()
+    [2.0]
+    """
+
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Learn the rows in order, going on from where the last call stopped; see `fit`."""
+        fresh = not hasattr(self, "model_")
+        rows, labels, weights = self._read(X, y, sample_weight, reset=fresh)
+        if fresh:
+            self._begin(labels)
+        self._learn(rows, labels, weights)
+        return self
+
+    def predict(self, X: ArrayLike) -> Vec:
+        """Return the predictions (B,) for X (B, d)."""
+        rows = self._rows(X)
+        return self.model_.predictions(self.model_.predict_table(rows))
+
+    def _begin(self, y: NDArray[Any]) -> None:
+        self.model_ = self._new_model("regression")
+
+    def _learn(self, X: Mat, y: NDArray[Any], w: Vec) -> None:
+        self.model_.learn_table(_table(X), np.asarray(y, np.float64), w)
+
+
+class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
+    """Online gradient boosting for classes, as a scikit-learn estimator.
+
+    Parameters
+    ----------
+    rule, bank, loss
+        As in `kaboost.models.build`: a kind, or a dict with its parameters; None is the default of
+        `Model`, regrown trees and logistic loss, of which each of several classes has its own.
+    seed
+        Where every random draw starts.
+    epochs
+        Passes of `fit` over its rows; None is 1 for regrown trees and 10 for other banks.
+        `partial_fit` makes one.
+    shuffle
+        Whether `fit` draws the order of the rows, anew for each pass; False is for rows in time.
+    multiclass
+        `one_vs_rest` for another rule, bank or loss of two classes where there are more.
+
+    Examples
+    --------
+    >>> import kaboost
+    >>> classifier = kaboost.Classifier().partial_fit([[0.0], [1.0]], ["no", "yes"])
+    >>> classifier.classes_.tolist()
+    ['no', 'yes']
+    """
+
+    _numeric_labels: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        rule: Words | None = None,
+        bank: Words | None = None,
+        loss: Words | None = None,
+        seed: int = 1,
+        epochs: int | None = None,
+        multiclass: str | None = None,
+        shuffle: bool = True,
+    ) -> None:
+        super().__init__(rule, bank, loss, seed, epochs, shuffle)
+        self.multiclass = multiclass
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the rows in order, going on from where the last call stopped; see `fit`.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        classes
+            Every class there will be; needed in the first call unless its labels show them all.
+
+        Raises
+        ------
+        ValueError
+            For a class that was not among them, beside what `fit` raises for.
+        """
+        fresh = not hasattr(self, "model_")
+        rows, labels, weights = self._read(X, y, sample_weight, reset=fresh)
+        if fresh:
+            self._begin(labels if classes is None else np.asarray(classes))
+        elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
+            raise ValueError(f"classes: {classes!r} is not the {self.classes_!r} of the first call")
+        self._learn(rows, labels, weights)
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the likeliest class (B,) for X (B, d); of equals the first, as scikit-learn does
+        it everywhere, where `Model` takes the positive one.
+        """
+        shares = self._shares(X)
+        chosen: NDArray[Any] = self.classes_[shares.argmax(axis=1)]
+        return chosen
+
+    def predict_proba(self, X: ArrayLike) -> Mat:
+        """Return the probability (B, C) of every class, in the order of `classes_`."""
+        return self._shares(X)
+
+    def _shares(self, X: ArrayLike) -> Mat:
+        rows = self._rows(X)
+        if self.model_ is None:
+            return np.ones((len(rows.numbers), 1))
+        shares = self.model_.predictions(self.model_.predict_table(rows))
+        return shares
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self._refusal("multiclass", 3) is None
+        return tags
+
+    def _refusal(self, task: str, classes: int) -> ModelError | None:
+        """Return why there is no model of the parameters for a task, None where there is one."""
+        d, m = getattr(self, "n_features_in_", 1), classes if task == "multiclass" else 1
+        try:
+            check(self._spec(task), d, m, task=task)
+        except ModelError as err:
+            return err
+        return None
+
+    def _fits_wrapped(self, classes: int) -> bool:
+        wrapped = clone(self).set_params(multiclass=WORD)
+        wrapped.n_features_in_ = self.n_features_in_
+        return wrapped._refusal("multiclass", classes) is None
+
+    def _spec(self, task: str) -> dict[str, Any]:
+        spec, wrapper = super()._spec(task), self.multiclass
+        bank = self.bank.get("kind") if isinstance(self.bank, dict) else self.bank
+        if bank == TREES:  # which have one output, as the default has, for which it goes unsaid
+            wrapper = wrapper or WORD
+        wrapped = wrapper is not None and task == "multiclass"
+        return {**spec, "multiclass": wrapper} if wrapped else spec
+
+    def _begin(self, y: NDArray[Any]) -> None:
+        check_classification_targets(y)
+        classes = np.unique(y)
+        C = len(classes)
+        if self.multiclass is not None:
+            binary_task(self.multiclass, "multiclass")
+        refusal = self._refusal("multiclass", C) if C > 2 else None
+        if refusal is not None and self._fits_wrapped(C):
+            raise ValueError(
+                "Only binary classification is supported. The type of the target is multiclass: "
+                f"{C} classes; {refusal}, or take multiclass='one_vs_rest'"
+            ) from refusal
+        # One class alone is always right; there is nothing to learn.
+        self.model_ = None if C == 1 else self._new_model("binary" if C == 2 else "multiclass", C)
+        self.classes_ = classes
+
+    def _learn(self, X: Mat, y: NDArray[Any], w: Vec) -> None:
+        check_classification_targets(y)
+        known = np.isin(y, self.classes_)
+        if not known.all():
+            raise ValueError(
+                f"y: {plain(y[~known][0])!r} is not one of the classes {self.classes_.tolist()}; "
+                "name every class in the first partial_fit"
+            )
+        if self.model_ is not None:
+            encoded = np.searchsorted(self.classes_, y).astype(np.float64)
+            self.model_.learn_table(_table(X), encoded, w)
+
+
+def _check_epochs(epochs: object) -> None:
+    if epochs is None:
+        return
+    if isinstance(epochs, bool) or not isinstance(epochs, int | np.integer) or epochs < 1:
+        raise ValueError(f"epochs: {epochs!r} is not a whole number from 1 on")
+
+
+def _table(X: Mat) -> Table:
+    return Table(np.ascontiguousarray(X), np.empty((len(X), 0)), [])

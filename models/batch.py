@@ -1,0 +1,241 @@
+"""Offline comparators: `fit` lets the rules `gb` and `ogb_batch` learn a whole sample, learner by
+learner (specification, 3.6 and 8.2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import singledispatch
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kaboost.models.banks.hedge import LIMIT, Hedge
+from kaboost.models.booster import Booster, Turn, features
+from kaboost.models.build import build
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.one_vs_rest import OneVsRest
+from kaboost.models.reboosted.booster import ReboostedTrees
+from kaboost.models.rules.ball import project
+from kaboost.models.rules.gb import Gb
+from kaboost.models.rules.ogb_batch import Batch
+from kaboost.models.types import (
+    LINEAR,
+    SQUARE,
+    TARGET_LIMIT,
+    WEIGHT_LIMIT,
+    Mat,
+    ModelError,
+    Vec,
+    floats,
+)
+from kaboost.models.verbs import (
+    encode_labels,
+    gradient,
+    learn_one,
+    predict_one,
+    prepare,
+    rooms,
+    start,
+    tally,
+)
+
+ENOUGH = 1e-3  # training of a learner ends when an epoch lowers its loss by less than this part
+EPOCHS = 1000  # at the most
+
+
+class Sample(NamedTuple):
+    """What is learned: features (B, d), labels (B, k) as kernels want them, importances (B,)."""
+
+    X: Mat
+    Y: Mat
+    W: Vec
+
+
+def fit(
+    spec: Mapping[str, Any],
+    X: ArrayLike,
+    y: ArrayLike,
+    w: ArrayLike | None = None,
+    *,
+    m: int | None = None,
+) -> Booster:
+    """Return a booster of the rule `gb` or `ogb_batch` that has learned a whole sample.
+
+    Its progress stays at 0: nothing was predicted before it was learned.
+
+    Parameters
+    ----------
+    spec : rule, bank, loss and seed as `build` takes them.
+    X : (B, d) finite numbers.
+    y : (B,) labels as `learn_many` takes them, or (B, m) numbers.
+    w : (B,) importances >= 0, 1 where left out.
+    m : outputs; the columns of y, or its classes, where left out.
+
+    Raises
+    ------
+    ModelError
+        The rule learns event by event, or an array does not fit.
+
+    Examples
+    --------
+    >>> import kaboost
+    >>> spec = {"rule": {"kind": "gb", "eta": 1.0}, "bank": {"kind": "linear", "n": 2},
+    ...         "loss": "squared"}
+    >>> booster = kaboost.fit(spec, [[0.0], [1.0]], [1.0, 3.0])
+    >>> kaboost.predict_many(booster, [[0.5]]).round(1).tolist()
+    [[2.0]]
+    """
+    rows, labels = floats("X", X), floats("y", y)
+    if rows.ndim != 2 or len(rows) == 0:
+        raise ModelError(f"X: has shape {rows.shape}; give (events, features) numbers")
+    if m is None:
+        m = labels.shape[1] if labels.ndim == 2 else _classes(spec, labels)
+    booster = build(spec, rows.shape[1], m)
+    if isinstance(booster, ReboostedTrees):
+        raise ModelError("bank: reboosted_trees learns event by event; call learn_many")
+    if isinstance(booster, OneVsRest):
+        raise ModelError("multiclass: fit trains one booster; take loss softmax, or learn_many")
+    W = np.ones(len(rows)) if w is None else np.minimum(floats("w", w), WEIGHT_LIMIT)
+    sample = Sample(features(booster, rows), encode_labels(booster.loss, labels, m), W)
+    if len(sample.Y) != len(rows) or W.shape != (len(rows),) or not (W >= 0.0).all():
+        raise ModelError(
+            f"y, w: {len(labels)} labels and {W.shape} weights for {len(rows)} events; "
+            "give one of each, no weight below 0"
+        )
+    train(booster.rule, booster, sample)
+    return booster
+
+
+@singledispatch
+def train(rule: Any, booster: Booster, sample: Sample) -> None:
+    """Let every learner of the booster learn the sample as the rule says."""
+    raise ModelError("rule: this one learns event by event; call learn_many, or take gb")
+
+
+@train.register
+def _(rule: Gb, booster: Booster, sample: Sample) -> None:
+    loss, bank = booster.loss, booster.bank
+    if rule.best:
+        _statistic(loss, sample, rule.y0)
+    P = np.tile(rule.y0, (len(sample.X), 1))
+    G, h, turn = np.empty_like(P), np.empty_like(P), _turn(booster)
+    for i in range(booster.learners):
+        _slopes(loss, P, sample.Y, G)
+        converge(bank, i, sample, G, (SQUARE, np.inf), turn)
+        _said(bank, i, sample.X, h, turn)
+        P -= rule.eta * h
+
+
+@train.register
+def _(rule: Batch, booster: Booster, sample: Sample) -> None:
+    loss, bank = booster.loss, booster.bank
+    P = np.zeros((len(sample.X), booster.outputs))
+    G, h, turn = np.empty_like(P), np.empty_like(P), _turn(booster)
+    for i in range(booster.learners):
+        _slopes(loss, P, sample.Y, G)
+        oppose(bank, i, sample, G / rule.L, rule.D, turn)
+        _said(bank, i, sample.X, h, turn)
+        outwards = float((sample.W[:, None] * G * P).sum()) > 0.0
+        rule.sigma[i] = 1.0 if rule.shrinks and outwards else 0.0
+        _advance(P, h, (rule.sigma[i] * rule.eta, rule.eta * rule.scale, rule.D, rule.B))
+
+
+@singledispatch
+def oppose(bank: Any, i: int, sample: Sample, slopes: Mat, D: float, turn: Turn) -> None:
+    """Make learner i one of least sum w <slope, h(x)>, |h| <= D: for most banks in epochs."""
+    converge(bank, i, sample, slopes, (LINEAR, D), turn)
+
+
+@oppose.register
+def _(bank: Hedge, i: int, sample: Sample, slopes: Mat, D: float, turn: Turn) -> None:
+    losses = np.einsum("k,kj,kc->cj", sample.W, sample.X, slopes)
+    bank.C[:, :, i] = 0.0
+    for c, row in enumerate(losses):
+        j = int(np.argmax(abs(row)))
+        bank.C[c, j, i] = LIMIT if row[j] > 0.0 else -LIMIT  # all weight on one function
+
+
+def converge(bank: Any, i: int, sample: Sample, tasks: Mat, how: Any, turn: Turn) -> None:
+    """Teach learner i its tasks (B, m) in epochs, until one lowers the training loss by less than
+    0.1 percent; `how` is the mode, and the length D that answers are clipped to.
+    """
+    last = np.inf
+    for _ in range(EPOCHS):
+        lost = _epoch(bank, i, sample, tasks, how, turn)
+        if not last - lost > ENOUGH * abs(last) and last < np.inf:
+            break
+        last = lost
+
+
+@kernel
+def _epoch(bank: Any, i: int, sample: Sample, tasks: Mat, how: Any, turn: Any) -> float:
+    mode, D = how
+    lost = 0.0
+    for k in range(tasks.shape[0]):
+        if sample.W[k] > 0.0:
+            prepare(bank, sample.X[k])
+            turn.weight[0] = sample.W[k]
+            for c in range(tasks.shape[1]):
+                turn.target[c, 0] = tasks[k, c]
+            learn_one(bank, i, sample.X[k], mode, turn)
+            project(turn.h, 0, D)
+            for c in range(tasks.shape[1]):
+                said, task = turn.h[c, 0], tasks[k, c]
+                squared = 0.5 * (said - task) * (said - task)
+                lost += sample.W[k] * (squared if mode == SQUARE else task * said)
+    return lost
+
+
+@kernel
+def _said(bank: Any, i: int, X: Mat, h: Mat, turn: Any) -> None:
+    """Fill h (B, m) with what learner i says, 0 where it is not finite."""
+    for k in range(X.shape[0]):
+        predict_one(bank, i, X[k], turn)
+        for c in range(h.shape[1]):
+            h[k, c] = turn.h[c, 0] if abs(turn.h[c, 0]) < math.inf else 0.0
+
+
+@kernel
+def _slopes(loss: Any, P: Mat, Y: Mat, G: Mat) -> None:
+    """Fill G (B, m) with the gradients at scores P (B, m)."""
+    for k in range(P.shape[0]):
+        gradient(loss, P[k], Y[k], G[k])
+        for c in range(P.shape[1]):
+            G[k, c] = min(max(G[k, c], -TARGET_LIMIT), TARGET_LIMIT)
+
+
+@kernel
+def _advance(P: Mat, h: Mat, how: Any) -> None:
+    """Move the scores P (B, m) by proj_B((1 - sigma eta) P + eta s h), h clipped to D."""
+    shrink, step, D, B = how
+    for k in range(P.shape[0]):
+        row, said = P[k].reshape((P.shape[1], 1)), h[k].reshape((P.shape[1], 1))
+        project(said, 0, D)
+        for c in range(row.shape[0]):
+            row[c, 0] = (1.0 - shrink) * row[c, 0] + step * said[c, 0]
+        project(row, 0, B)
+
+
+@kernel
+def _statistic(loss: Any, sample: Sample, y0: Vec) -> None:
+    """Fill y0 (m,) with where partial sums start for these labels (specification, 2.1)."""
+    counts, total = np.zeros(y0.shape[0]), 0.0
+    for k in range(sample.Y.shape[0]):
+        if sample.W[k] > 0.0:
+            total += sample.W[k]
+            tally(loss, sample.Y[k], sample.W[k], total, counts)
+    start(loss, total, counts, y0)
+
+
+def _classes(spec: Mapping[str, Any], labels: Vec) -> int:
+    loss = spec.get("loss")
+    kind = loss.get("kind") if isinstance(loss, Mapping) else loss
+    return int(labels.max(initial=1.0)) + 1 if kind == "softmax" else 1
+
+
+def _turn(booster: Booster) -> Turn:
+    m = booster.outputs
+    return Turn(np.empty((m, 1)), np.empty((m, 1)), np.empty(1), np.empty((rooms(booster.bank), 1)))

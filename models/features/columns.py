@@ -1,0 +1,261 @@
+"""The encoder for trees: named features of an event to columns as they are, missing ones as NaN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kaboost.models.features.categories import MISSING, NEW
+from kaboost.models.features.datetimes import SHOWN, mark_shown
+from kaboost.models.features.label_outliers import FIRST_LABELS, cut_first
+from kaboost.models.features.onehot import Encoder, Table
+from kaboost.models.features.schema import Schema, of_kind
+from kaboost.models.features.texts import BUCKETS
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.types import LABEL_LIMIT, Ints, Mat, Vec
+
+SLOTS = 4_096  # values of one category that have a mean of their own; the others share by hash
+PRIOR = 10.0  # events that the mean of all labels counts for in a value's mean
+MEMORY = 2_000.0  # events that a value's mean remembers, so that it follows a drift
+SHOWS: dict[str, tuple[str, ...]] = {  # columns of a feature, by what follows its name
+    "number": ("",),
+    "boolean": ("",),
+    "category": (" mean label", " order"),
+    "datetime": tuple(f" {shown}" for shown in SHOWN),
+    "text": tuple(f" words{i + 1}" for i in range(BUCKETS)),
+}
+WIDTHS = {kind: len(shown) for kind, shown in SHOWS.items()}
+
+
+class ColumnsState(NamedTuple):
+    """What is known of every category: all that a snapshot or a checkpoint keeps."""
+
+    keys: NDArray[np.uint64]  # (c, SLOTS) hash of each value that has a slot, in order of sight
+    known: Ints  # (c,) slots taken
+    mean: Mat  # (c, SLOTS) running mean of the labels that came with it
+    weight: Mat  # (c, SLOTS) their weight, MEMORY at most
+    label: Vec  # (3,) running mean of all labels, their weight, MEMORY at most, mean distance
+    first: Vec  # (n,) first labels where they are numbers, NaN till there are so many
+
+
+class Columns(Encoder):
+    """Turn named features into columns for trees, which need no scale and no one-hot.
+
+    A number is itself, a boolean 0 or 1, NaN where missing. A category is two columns: the mean
+    label of its value so far, drawn to the mean of all labels while it is rare (target statistics
+    in stream order, so that no event sees its own label), and the order of its first sight. A
+    datetime is three columns, hour, weekday and month, a text the counts of its words by hash.
+
+    Parameters
+    ----------
+    schema
+        Feature name to kind: `number`, `boolean`, `category`, `datetime` or `text`.
+    state
+        Arrays to go on from; a fresh state without.
+
+    Raises
+    ------
+    ModelError
+        For an empty schema or an unknown kind.
+
+    References
+    ----------
+    Prokhorenkova, Gusev, Vorobev, Dorogush, Gulin, CatBoost: unbiased boosting with categorical
+    features, 2018, section 3.2 (ordered target statistics).
+
+    Examples
+    --------
+    >>> columns = Columns({"age": "number", "city": "category"})
+    >>> table = Table(np.array([[30.0], [40.0]]), np.empty((2, 0)), [["Faro", "Faro"]])
+    >>> columns.learn_many(table, np.ones(2), np.array([1.0, 1.0])).tolist()
+    [[30.0, 0.0, -1.0], [40.0, 1.0, 0.0]]
+    """
+
+    shared = range(SLOTS)
+    infers = True
+
+    def __init__(self, schema: Mapping[str, str] | Schema | str, state: Any = None) -> None:
+        super().__init__(schema, state)
+        self.places: dict[str, int] = {}  # the first column of each feature
+        at = 0
+        for name in _order(self.told):
+            self.places[name], at = at, at + WIDTHS[self.schema[name]]
+        self._numbers, self._booleans, self._categories, self._times, self._texts = (
+            np.array([self.places[name] for name in names], np.int64)
+            for names in of_kind(self.schema)
+        )
+
+    @property
+    def names(self) -> Ints:
+        """The columns whose numbers stand for names: the orders of categories' values."""
+        return self._categories + 1
+
+    def extended(self, found: Mapping[str, str]) -> Columns:
+        """Return the encoder with more features at the end, and all that this one has learned."""
+        told = self.told.with_inferred(found)
+        fresh = self.fresh(0, len(list(of_kind(told.kinds))[2]))
+        for name in ("keys", "known", "mean", "weight"):
+            array = getattr(self.state, name)
+            getattr(fresh, name)[: len(array)] = array
+        return Columns(told, fresh._replace(label=self.state.label, first=self.state.first))
+
+    @staticmethod
+    def fresh(n: int, c: int) -> ColumnsState:
+        """Return the state that has seen nothing of c categories."""
+        return ColumnsState(
+            keys=np.zeros((c, SLOTS), np.uint64),
+            known=np.zeros(c, np.int64),
+            mean=np.zeros((c, SLOTS)),
+            weight=np.zeros((c, SLOTS)),
+            label=np.zeros(3),
+            first=np.full(FIRST_LABELS, np.nan),
+        )
+
+    @staticmethod
+    def columns_of(told: Schema) -> tuple[str, ...]:
+        """Return the names of the columns of an encoded vector, without room for others."""
+        named: list[str] = []
+        for name in _order(told):
+            named += [name + shown for shown in SHOWS[told.kinds[name]]]
+        return tuple(named)
+
+    def fill(
+        self,
+        table: Table,
+        codes: Ints,
+        w: Vec | None = None,
+        y: Vec | None = None,
+        far: float = math.inf,
+    ) -> Mat:
+        """Return X (B, d), NaN where missing, of events with slots (c, B); with weights (B,), the
+        means learn the labels (B,) that are not far.
+        """
+        X = np.full((len(table.numbers), self.width), np.nan)
+        _place(table.numbers, self._numbers, X)
+        _place(table.booleans, self._booleans, X)
+        if self.times:
+            mark_shown(table.times, X, self._times)
+        for texts, place in zip(table.texts, self._texts.tolist(), strict=True):
+            self.buckets.count(texts, X, place)
+        if w is None:
+            _encode(self.state, codes, X, self._categories)
+        else:
+            labels = np.zeros(len(X)) if y is None else y
+            events, early = (codes, labels, w, X, self._categories), 0
+            if far < math.inf and math.isnan(self.state.first[-1]):
+                early = self._hear(labels, w)
+                _learn(self.state, events, math.inf, (0, early))
+                self._look_back()
+            _learn(self.state, events, far, (early, len(X)))
+        return X
+
+    def _hear(self, labels: Vec, w: Vec) -> int:
+        """Keep the labels (B,) of positive weight (B,) that are among the first; return how many
+        events there are up to the last of them.
+        """
+        first = self.state.first
+        known = int(np.count_nonzero(~np.isnan(first)))
+        places = np.flatnonzero(w > 0.0)[: len(first) - known]
+        kept = np.clip(labels[places], -LABEL_LIMIT, LABEL_LIMIT)
+        first[known : known + len(places)] = kept
+        return int(places[-1]) + 1 if len(places) else 0
+
+    def _look_back(self) -> None:
+        """Once the first labels are there, forget what they taught if one of them is far from the
+        others.
+        """
+        state = self.state
+        if math.isnan(state.first[-1]) or not cut_first(state.first):
+            return
+        mean = float(state.first.mean())
+        state.mean[:], state.weight[:] = 0.0, 0.0
+        state.label[:] = mean, len(state.first), abs(state.first - mean).mean()
+
+
+def _order(told: Schema) -> Iterable[str]:
+    """Return the features in the order of their columns: kind by kind; that of the schema where
+    features may join, so that those before them stay in place.
+    """
+    return told.kinds if told.auto else chain(*of_kind(told.kinds))
+
+
+def roomy(columns: int) -> int:
+    """Return how many columns to keep for so many known ones: whole eights, and a quarter more.
+
+    Examples
+    --------
+    >>> [roomy(n) for n in (0, 8, 9, 54, 100)]
+    [8, 16, 16, 56, 120]
+    """
+    width = 8
+    while width <= columns:
+        width = -(-(5 * width) // 32) * 8
+    return width
+
+
+@kernel
+def _place(values: Mat, places: Ints, X: Mat) -> None:
+    """Put values (B, n) into the columns of X (B, d) at places (n,)."""
+    for k in range(values.shape[0]):
+        for j in range(places.shape[0]):
+            X[k, places[j]] = values[k, j]
+
+
+@kernel
+def _show(state: ColumnsState, i: int, code: int, row: Vec, place: int) -> None:
+    """Put mean label and order of a category's value into its two columns."""
+    row[place], row[place + 1] = math.nan, math.nan
+    if code >= 0:
+        share = state.weight[i, code] / (state.weight[i, code] + PRIOR)
+        row[place] = state.label[0] + share * (state.mean[i, code] - state.label[0])
+        row[place + 1] = float(code)
+    elif code != MISSING:
+        row[place], row[place + 1] = state.label[0], -1.0
+
+
+@kernel
+def _encode(state: ColumnsState, codes: Ints, X: Mat, places: Ints) -> None:
+    for k in range(X.shape[0]):
+        for i in range(codes.shape[0]):
+            _show(state, i, codes[i, k], X[k], places[i])
+
+
+@kernel
+def _is_far(state: ColumnsState, label: float, far: float) -> bool:
+    """Return whether a number is farther from the mean label than `far` typical distances, of which
+    there are more from then on.
+    """
+    typical = float(state.label[2])
+    known = typical > 0.0 and not math.isnan(state.first[state.first.shape[0] - 1])
+    if not known or abs(label - state.label[0]) <= far * typical:
+        return False
+    state.label[2] = 1.5 * typical
+    return True
+
+
+@kernel
+def _learn(state: ColumnsState, events: Any, far: float, span: tuple[int, int]) -> None:
+    codes, y, w, X, places = events
+    for k in range(span[0], span[1]):
+        label = min(max(y[k], -LABEL_LIMIT), LABEL_LIMIT)
+        learns = w[k] > 0.0 and not _is_far(state, label, far)
+        for i in range(codes.shape[0]):
+            code = codes[i, k]
+            _show(state, i, code, X[k], places[i])
+            slot = NEW - code if code <= NEW else code
+            if learns and slot >= 0:
+                weight = min(state.weight[i, slot] + w[k], MEMORY)
+                step = min(w[k] / weight, 1.0)
+                state.mean[i, slot] += step * (label - state.mean[i, slot])
+                state.weight[i, slot] = weight
+        if learns:
+            weight, off = min(state.label[1] + w[k], MEMORY), label - state.label[0]
+            step = min(w[k] / weight, 1.0)
+            state.label[2] += step * (abs(off) - state.label[2])
+            state.label[0] += step * off
+            state.label[1] = weight

@@ -1,0 +1,142 @@
+"""Labels of a task: what users write on one side, the float that a loss wants on the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kaboost.models.types import ModelError, plain, shown
+
+KINDS = ("regression", "binary", "multiclass")
+VALUE_LIMIT = 1e308  # of a regression label, as of every number of an event
+
+Label = bool | int | float | str
+
+
+class Labels(NamedTuple):
+    """The labels of one task; made by `labels`, which checks them.
+
+    Examples
+    --------
+    >>> spam = labels("binary", ["ham", "spam"])
+    >>> spam.encode("spam"), spam.decode(0), spam.m
+    (1.0, 'ham', 1)
+    """
+
+    kind: str  # regression, binary or multiclass
+    classes: tuple[Label, ...]  # none for regression; the negative one first for binary
+    least: float = -VALUE_LIMIT  # of a number, where the loss learns no less
+
+    @property
+    def m(self) -> int:
+        """Outputs of the booster: one per class for several classes, else one."""
+        return len(self.classes) if self.kind == "multiclass" else 1
+
+    def encode(self, label: object) -> float:
+        """Return the class index of a label, or the number itself for regression.
+
+        Raises
+        ------
+        ValueError
+            For a label the task does not know; it names the known ones.
+        """
+        if self.kind == "regression":
+            return self._number(label)
+        if label in self.classes:
+            index = self.classes.index(label)
+            if self._spells(label, index):
+                return float(index)
+        known = ", ".join(map(shown, self.classes[:20]))
+        raise ValueError(
+            f"label: {shown(label)} is not one of {known}; send one of them or add it to "
+            "task.labels, in Python labels=, of a new model"
+        )
+
+    def decode(self, index: float) -> Label:
+        """Return the label of a class index; a regression number is its own label."""
+        return float(index) if self.kind == "regression" else self.classes[int(index)]
+
+    def text(self, label: Label) -> str:
+        """Return how a label reads as a key: `true` and `false` for booleans."""
+        return _text(label)
+
+    def _number(self, label: object) -> float:
+        number = _number(label)
+        if number < self.least:
+            raise ValueError(
+                f"label: {shown(label)} is below {self.least:g}; the loss learns nothing smaller, "
+                "so send such events elsewhere or take another loss"
+            )
+        return number
+
+    def _spells(self, label: object, index: int) -> bool:
+        """Tell true from 1, which are equal in Python; only the classes 0 and 1 accept both."""
+        known = self.classes[index]
+        if isinstance(label, bool):
+            return isinstance(known, bool) or self.classes == (0, 1)
+        return not isinstance(known, bool)
+
+
+def labels(kind: str, classes: Sequence[Label] | None = None) -> Labels:
+    """Return the checked labels of a task.
+
+    Parameters
+    ----------
+    kind
+        `regression`, `binary` or `multiclass`.
+    classes
+        The labels of a classification; 0 and 1 (or false and true) when a binary task names none.
+
+    Raises
+    ------
+    ModelError
+        For an unknown kind, and for classes that the kind cannot have.
+    """
+    if kind not in KINDS:
+        raise ModelError(f"task.kind: {kind!r} is not one of {', '.join(KINDS)}")
+    if isinstance(classes, str | bytes):
+        raise ModelError(f"task.labels: {classes!r} is one text; give a list of labels")
+    given = None if classes is None else tuple(map(plain, classes))
+    if kind == "regression":
+        if given:
+            raise ModelError(f"task.labels: {given!r} given for regression; leave them out")
+        return Labels(kind, ())
+    if given is None and kind == "multiclass":
+        raise ModelError("task.labels: missing; a multiclass task needs the list of its labels")
+    return _classification(kind, (0, 1) if given is None else given)
+
+
+def _classification(kind: str, classes: tuple[Any, ...]) -> Labels:
+    if kind == "binary" and len(classes) != 2:
+        raise ModelError(
+            f"task.labels: {len(classes)} labels for a binary task; give two, the negative first"
+        )
+    if len(classes) < 2:
+        raise ModelError(f"task.labels: {len(classes)} labels; a classification needs two or more")
+    for label in classes:
+        if not _can_name(label):
+            raise ModelError(
+                f"task.labels: {shown(label)} is no label; take texts, numbers or booleans"
+            )
+    if len(set(classes)) < len(classes) or len(set(map(_text, classes))) < len(classes):
+        raise ModelError(f"task.labels: {classes!r} has two labels that read the same; keep one")
+    return Labels(kind, classes)
+
+
+def _can_name(label: object) -> bool:
+    return isinstance(label, int | str) or (isinstance(label, float) and math.isfinite(label))
+
+
+def _text(label: Label) -> str:
+    return str(label).lower() if isinstance(label, bool) else str(label)
+
+
+def _number(label: object) -> float:
+    if isinstance(label, bool) or not isinstance(label, int | float):
+        raise ValueError(f"label: {shown(label)} is not a number; a regression task needs one")
+    if label != label:
+        raise ValueError("label: nan is not a number; leave the row out until it has one")
+    if not abs(label) <= VALUE_LIMIT:
+        raise ValueError(f"label: {shown(label)} is beyond +-1e308; send a finite number")
+    return float(label)

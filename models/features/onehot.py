@@ -1,0 +1,332 @@
+"""The encoder: named features of an event to a float vector, as docs/encoding.md says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kaboost.models.features.categories import MEMO, MISSING, Values
+from kaboost.models.features.datetimes import SHOWN, mark_cycles
+from kaboost.models.features.schema import Schema, checked, layout, of_kind
+from kaboost.models.features.texts import BUCKETS, Buckets, draw_together
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.types import Ints, Mat, ModelError, Vec
+
+NUMBER_LIMIT = 1e150  # squares of differences stay finite, so no statistic ever becomes inf or nan
+SCORE_LIMIT = 1e6  # of the encoded number, in standard deviations
+OTHERS = 8  # codes 1..8: values that came when all codes were taken, by hash
+SEEN = 23  # codes 9..31: the first distinct values, in order of first sight
+CODES = 1 + OTHERS + SEEN  # columns of one category; code 0 is missing
+CYCLES = 2 * len(SHOWN)  # columns of one datetime: a sine and a cosine each
+NONE = np.empty((0, 0))
+
+
+class Table(NamedTuple):
+    """Features of B events, grouped by kind, each group in the order of the schema."""
+
+    numbers: Mat  # (B, n) NaN where missing, otherwise finite
+    booleans: Mat  # (B, b) 1.0 or 0.0, NaN where missing
+    categories: Sequence[Sequence[str | None]]  # c columns of B values
+    times: Mat = NONE  # (B, t) seconds of the wall clock since 1970, NaN where missing
+    texts: Sequence[Sequence[str | None]] = ()  # columns of B texts
+
+
+def some(table: Table, first: int, last: int) -> Table:
+    """Return the events [first, last) of a table, numbers as views.
+
+    Examples
+    --------
+    >>> some(Table(np.ones((9, 2)), np.empty((9, 0)), [["a", "b", "c"] * 3]), 3, 5).categories
+    [['a', 'b']]
+    """
+    numbers, booleans, categories, times, texts = table
+    return Table(
+        numbers[first:last],
+        booleans[first:last],
+        [column[first:last] for column in categories],
+        times[first:last],
+        [column[first:last] for column in texts],
+    )
+
+
+class EncoderState(NamedTuple):
+    """Everything the encoder has learned: what a snapshot or a checkpoint keeps of it."""
+
+    seen: Vec  # (n,) values of each number so far; float64 because they only ever divide
+    mean: Vec  # (n,)
+    m2: Vec  # (n,) sum of squared differences from the mean (Welford)
+    keys: NDArray[np.uint64]  # (c, 23) hash of each value that has a code, in order of first sight
+    known: Ints  # (c,) how many of them are used
+
+
+class Encoder:
+    """Turn named features into vectors, by statistics that an event moves after it was encoded.
+
+    Parameters
+    ----------
+    schema
+        Feature name to kind: `number`, `boolean`, `category`, `datetime` or `text`.
+    state
+        Arrays to go on from; a fresh state without.
+
+    Raises
+    ------
+    ModelError
+        For an empty schema or an unknown kind.
+
+    References
+    ----------
+    B. P. Welford, Note on a method for calculating corrected sums of squares and products,
+    Technometrics 4 (1962).
+
+    Examples
+    --------
+    >>> encoder = Encoder({"age": "number", "vip": "boolean"})
+    >>> table = Table(np.array([[10.0], [30.0], [40.0]]), np.array([[1.0], [0.0], [np.nan]]), [])
+    >>> encoder.learn_many(table, np.ones(3)).tolist()
+    [[0.0, 1.0], [0.0, -1.0], [2.0, 0.0]]
+    """
+
+    shared = range(SEEN, SEEN + OTHERS)  # slots of values that came when all were taken
+    infers = False  # whether features may join
+    room = 0  # columns that are kept, where features may join
+
+    def __init__(self, schema: Mapping[str, str] | Schema | str, state: Any = None) -> None:
+        self.told = schema if isinstance(schema, Schema) else checked(schema)
+        if self.told.auto and not self.infers:
+            raise ModelError(
+                "features: kinds are inferred for bank reboosted_trees alone, which takes columns "
+                "as they are; name every feature and its kind, or take that bank"
+            )
+        self.schema = self.told.kinds
+        self.layout = layout(self.schema, self.told.inferred)
+        groups = of_kind(self.schema)
+        self.numbers, self.booleans, self.categories, self.times, self.texts = groups
+        self.state = self.fresh(len(self.numbers), len(self.categories)) if state is None else state
+        self.columns = self.columns_of(self.told)
+        self.buckets = Buckets()
+        room = MEMO // max(1, len(self.categories))
+        self._values = [
+            Values(self.state.keys[i], self.state.known[i : i + 1], self.shared, room)
+            for i in range(len(self.categories))
+        ]
+
+    @property
+    def width(self) -> int:
+        """Length d of an encoded vector: its last columns wait for features that join."""
+        return max(self.room, len(self.columns))
+
+    @property
+    def names(self) -> Ints:
+        """The columns whose numbers stand for names: none."""
+        return np.empty(0, np.int64)
+
+    def encode_many(self, table: Table) -> Mat:
+        """Encode events with the statistics as they stand.
+
+        Parameters
+        ----------
+        table
+            Features of B events.
+
+        Returns
+        -------
+        Mat
+            X (B, d), C-contiguous.
+        """
+        codes = np.empty((len(self._values), len(table.numbers)), np.int64)
+        for known, values, out in zip(self._values, table.categories, codes, strict=True):
+            known.encode(values, out)
+        return self.fill(table, codes)
+
+    def learn_many(self, table: Table, w: Vec, y: Vec | None = None, far: float = math.inf) -> Mat:
+        """Encode each event by the statistics before it; of positive weight, it then moves them.
+
+        Parameters
+        ----------
+        table
+            Features of B events, in stream order.
+        w
+            Weights (B,).
+        y
+            Labels (B,): numbers, or indices of classes; only the encoder for trees looks at them.
+        far
+            Typical distances from the mean of labels beyond which one moves no statistic; where
+            labels are classes none is far.
+
+        Returns
+        -------
+        Mat
+            X (B, d), C-contiguous.
+        """
+        codes = np.empty((len(self._values), len(table.numbers)), np.int64)
+        for known, values, out in zip(self._values, table.categories, codes, strict=True):
+            known.learn(values, w, out)
+        return self.fill(table, codes, w, y, far)
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return the state as named arrays, `encoder.mean` and so on; no copy."""
+        return {f"encoder.{name}": array for name, array in self.state._asdict().items()}
+
+    @classmethod
+    def from_arrays(
+        cls, schema: Mapping[str, str] | Schema | str, arrays: Mapping[str, NDArray[np.generic]]
+    ) -> Self:
+        """Return the encoder over these very arrays: read-only ones serve, but cannot learn.
+
+        Raises
+        ------
+        ModelError
+            For an array that is missing or does not fit the schema.
+        """
+        told = schema if isinstance(schema, Schema) else checked(schema)
+        numbers, _, categories, _, _ = of_kind(told.kinds)
+        fresh = cls.fresh(len(numbers), len(categories))
+        found = {name: arrays.get(f"encoder.{name}") for name in fresh._fields}
+        for name, expected in fresh._asdict().items():
+            _check_fit(f"encoder.{name}", found[name], expected)
+        return cls(told, fresh._replace(**found))
+
+    # What encoders differ in.
+
+    @staticmethod
+    def fresh(n: int, c: int) -> Any:
+        """Return the state that has seen nothing of n numbers and c categories."""
+        return EncoderState(
+            seen=np.zeros(n),
+            mean=np.zeros(n),
+            m2=np.zeros(n),
+            keys=np.zeros((c, SEEN), np.uint64),
+            known=np.zeros(c, np.int64),
+        )
+
+    @staticmethod
+    def columns_of(told: Schema) -> tuple[str, ...]:
+        """Return the names of the columns of an encoded vector."""
+        numbers, booleans, categories, times, texts = of_kind(told.kinds)
+        codes = ["missing"]
+        codes += [f"other{i + 1}" for i in range(OTHERS)] + [f"seen{i + 1}" for i in range(SEEN)]
+        turns = [f"{wave} of {shown}" for shown in SHOWN for wave in ("sine", "cosine")]
+        return (
+            *numbers,
+            *booleans,
+            *(f"{name}={code}" for name in categories for code in codes),
+            *(f"{name} {turn}" for name in times for turn in turns),
+            *(f"{name} words{i + 1}" for name in texts for i in range(BUCKETS)),
+        )
+
+    def fill(
+        self,
+        table: Table,
+        codes: Ints,
+        w: Vec | None = None,
+        y: Vec | None = None,
+        far: float = math.inf,
+    ) -> Mat:
+        """Return X (B, d) of events with slots (c, B); with weights (B,), the state learns them."""
+        X = np.empty((len(table.numbers), self.width))
+        if w is None:
+            _encode_numbers(self.state, table.numbers, X)
+        else:
+            _learn_numbers(self.state, table.numbers, w, X)
+        if self.booleans:
+            _mark_booleans(table.booleans, X, len(self.numbers))
+        if self.categories:
+            _mark_codes(codes, X, len(self.numbers) + len(self.booleans))
+        if self.times or self.texts:
+            self._mark_told(table, X)
+        return X
+
+    def _mark_told(self, table: Table, X: Mat) -> None:
+        """Fill the last columns of X (B, d): what datetimes and texts stand for."""
+        words = self.width - BUCKETS * len(self.texts)
+        if self.times:
+            mark_cycles(table.times, X, words - CYCLES * len(self.times))
+        for i, texts in enumerate(table.texts):
+            self.buckets.count(texts, X, words + i * BUCKETS)
+        if self.texts:
+            draw_together(X, words)
+
+
+@kernel
+def _clip(value: float, limit: float) -> float:
+    """Clip to +-limit; nan stays nan."""
+    value = limit if value > limit else value
+    return -limit if value < -limit else value
+
+
+@kernel
+def _encode_row(state: EncoderState, x: Vec, out: Vec) -> None:
+    # No branch, no early exit, as in _move_row: the loops run four or eight features at a time.
+    for j in range(x.shape[0]):
+        delta = _clip(float(x[j]), NUMBER_LIMIT) - float(state.mean[j])
+        count = float(state.seen[j])
+        sd = math.sqrt(float(state.m2[j]) / (count if count > 1.0 else 1.0))
+        score = _clip(delta / sd if sd > 0.0 else 0.0, SCORE_LIMIT)
+        out[j] = score if delta == delta else 0.0
+
+
+@kernel
+def _move_row(state: EncoderState, x: Vec) -> None:
+    for j in range(x.shape[0]):
+        value = _clip(float(x[j]), NUMBER_LIMIT)
+        mean = float(state.mean[j])
+        count = float(state.seen[j])
+        step = 1.0 if value == value else 0.0
+        value = value if value == value else mean  # a missing value moves nothing: delta is 0
+        delta = value - mean
+        moved = mean + delta / (count + 1.0)
+        state.m2[j] += delta * (value - moved)
+        state.mean[j] = moved
+        state.seen[j] = count + step
+
+
+@kernel
+def _encode_numbers(state: EncoderState, numbers: Mat, X: Mat) -> None:
+    for k in range(numbers.shape[0]):
+        _encode_row(state, numbers[k], X[k])
+
+
+@kernel
+def _learn_numbers(state: EncoderState, numbers: Mat, w: Vec, X: Mat) -> None:
+    for k in range(numbers.shape[0]):
+        _encode_row(state, numbers[k], X[k])
+        if w[k] > 0.0:
+            _move_row(state, numbers[k])
+
+
+@kernel
+def _mark_booleans(booleans: Mat, X: Mat, first: int) -> None:
+    for k in range(booleans.shape[0]):
+        for j in range(booleans.shape[1]):
+            value = booleans[k, j]
+            X[k, first + j] = 2.0 * value - 1.0 if value == value else 0.0
+
+
+@kernel
+def _mark_codes(codes: Ints, X: Mat, first: int) -> None:
+    # A value at first sight has no column: it would learn from one event a value, and wildly.
+    X[:, first : first + codes.shape[0] * CODES] = 0.0
+    for i in range(codes.shape[0]):
+        for k in range(codes.shape[1]):
+            slot = codes[i, k]
+            if slot >= MISSING:
+                place = 1 + OTHERS + slot if slot < SEEN else 1 + slot - SEEN
+                X[k, first + i * CODES + (place if slot != MISSING else 0)] = 1.0
+
+
+def _check_fit(name: str, array: NDArray[np.generic] | None, expected: NDArray[np.generic]) -> None:
+    if array is None:
+        raise ModelError(f"{name}: missing; these arrays are not those of an encoder")
+    if (array.shape, array.dtype) != (expected.shape, expected.dtype):
+        found = f"{array.dtype}{list(array.shape)}"
+        wanted = f"{expected.dtype}{list(expected.shape)}"
+        raise ModelError(
+            f"{name}: is {found}, the schema needs {wanted}; load it with its own schema"
+        )
+    if not array.flags.c_contiguous:
+        raise ModelError(f"{name}: is not C-contiguous; pass np.ascontiguousarray of it")

@@ -1,0 +1,69 @@
+"""Texts to counts of their words, in as many columns whatever the words are."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from kaboost.models.features.categories import MEMO, MEMO_LENGTH, hashed
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.types import Ints, Mat
+
+BUCKETS = 64  # columns of one text: every word falls on one of them, by its hash
+MOST = 255  # of a count that is drawn together; beyond it a text only grows
+_LOGS = np.log1p(np.arange(MOST + 1.0))  # a table: the same bits in any batch, compiled or not
+_words = re.compile(r"\w+").findall
+
+
+class Buckets(dict[str, int]):
+    """The bucket of each word; a memo only, of bounded size.
+
+    Examples
+    --------
+    >>> buckets = Buckets()
+    >>> buckets["flat"] == buckets["flat"] < BUCKETS
+    True
+    """
+
+    def __missing__(self, word: str) -> int:
+        bucket = hashed(word) % BUCKETS
+        if len(self) >= MEMO:
+            self.clear()
+        if len(word) <= MEMO_LENGTH:
+            self[word] = bucket
+        return bucket
+
+    def count(self, texts: Sequence[str | None], X: Mat, first: int) -> None:
+        """Fill the columns from `first` on of X (B, d) with the counts of B texts; NaN where None.
+
+        A word is a run of letters, digits and underscores, in whichever case.
+        """
+        parts = [None if text is None else self._read(text) for text in texts]
+        sizes = np.array([-1 if part is None else len(part) for part in parts], np.int64)
+        _tally(np.frombuffer(bytearray().join(filter(None, parts)), np.uint8), sizes, X, first)
+
+    def _read(self, text: str) -> bytes:
+        return bytes(map(self.__getitem__, _words(text.casefold())))
+
+
+@kernel
+def _tally(buckets: Ints, sizes: Ints, X: Mat, first: int) -> None:
+    at = 0
+    for k in range(sizes.shape[0]):
+        for bucket in range(BUCKETS):
+            X[k, first + bucket] = 0.0 if sizes[k] >= 0 else math.nan
+        for i in range(at, at + sizes[k]):
+            X[k, first + buckets[i]] += 1.0
+        at += max(sizes[k], 0)
+
+
+@kernel
+def draw_together(X: Mat, first: int) -> None:
+    """Turn the counts in the columns of X (B, d) from `first` on into log(1 + count); NaN is 0."""
+    for k in range(X.shape[0]):
+        for j in range(first, X.shape[1]):
+            count = X[k, j]
+            X[k, j] = _LOGS[int(min(count, float(MOST)))] if count == count else 0.0

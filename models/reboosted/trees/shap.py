@@ -1,0 +1,204 @@
+"""Shapley values of regrown trees for one event: what each of its features added to their sum.
+
+The game is the path-dependent one of TreeSHAP: of a feature that is not known, a cut sends every
+event both ways, by the shares of the events that the tree was grown from. A leaf's sum over all
+sets of features is an integral over t of a product, t o + (1 - t) z for each feature on the way to
+the leaf: o is 1 where the event goes that way, z the share of events that do (Owen's extension).
+The product is a polynomial of a degree below the tree's depth, at most 16, so Gauss and Legendre's
+rule of eight points gives the integral exactly. One pass down and one up a tree do for all leaves.
+
+Lundberg et al., From local explanations to global understanding with explainable AI for trees,
+2020, algorithm 1 of the supplement; Owen, Multilinear extensions of games, 1972; Yu et al., Linear
+TreeSHAP, 2022.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.reboosted.state import COVER, VALUE
+from kaboost.models.types import Ints, Mat, Vec
+
+POINTS = 8  # exact up to degree 15: a tree of depth 16 asks for no more
+OFFSETS = 4  # leaf learners that move; the fifth says the value itself
+
+
+class Sheet(NamedTuple):
+    """What is worked out of one tree of at most M nodes; node 0 is the root."""
+
+    points: Vec  # (8,) between 0 and 1
+    shares: Vec  # (8,) their weights, which sum to 1
+    parent: Ints  # (M,)
+    column: Ints  # (M,) feature of the cut above; -1 for the root
+    above: Ints  # (M,) the nearest node above under a cut of the same feature, or the root
+    cover: Vec  # (M,) events
+    value: Vec  # (M,) what a leaf says; above leaves their mean by events
+    share: Vec  # (M,) z of the cut's feature as far as here
+    open: Vec  # (M,) o of it
+    inverse: Mat  # (M, 8) 1 / (t o + (1 - t) z)
+    reach: Mat  # (M, 8) product of (t o + (1 - t) z) over the features on the way
+    total: Mat  # (M, 8) over the leaves below, of value times reach
+
+
+def sheet(M: int) -> Sheet:
+    """Return scratch for trees of at most M nodes."""
+    points, shares = np.polynomial.legendre.leggauss(POINTS)
+    ints, flats, tables = np.zeros((3, M), np.int64), np.zeros((4, M)), np.ones((3, M, POINTS))
+    return Sheet(0.5 + 0.5 * points, 0.5 * shares, *ints, *flats, *tables)
+
+
+@kernel
+def survey(nodes: Ints, rows: Any, weights: Vec, d: int, s: Sheet) -> int:
+    """Fill what holds of a tree whatever the event; return how many nodes it has.
+
+    Parameters
+    ----------
+    nodes : (M,) of the tree.
+    rows : (leaves, 8) its leaves.
+    weights : (5,) of the leaf learners' scores; a leaf says its weighted sum.
+    d : features; node's features from d on are the same with missing ones left.
+    s : where it goes.
+    """
+    count = _trace(nodes, d, s)
+    whole = 0.0
+    for e in range(weights.shape[0]):
+        whole += weights[e]
+    for i in range(count - 1, -1, -1):
+        left = int(nodes[i] & 0xFFFF)
+        if left == i:
+            row = rows[(nodes[i] >> 16) & 0xFFFF]
+            said = whole * row[VALUE]
+            for e in range(OFFSETS):
+                said += weights[e] * row[1 + e]
+            # No leaf is of no events, but one that another build has grown may not know how many.
+            s.cover[i], s.value[i] = max(float(row[COVER]), 1.0), said
+        else:
+            a, b = s.cover[left], s.cover[left + 1]
+            s.cover[i] = a + b
+            s.value[i] = (a * s.value[left] + b * s.value[left + 1]) / (a + b)
+    s.share[0] = 1.0
+    for i in range(1, count):
+        s.share[i] = s.share[s.above[i]] * s.cover[i] / s.cover[s.parent[i]]
+    return count
+
+
+@kernel
+def _trace(nodes: Ints, d: int, s: Sheet) -> int:
+    """Fill parents, features and who is above; children stand behind their parent."""
+    s.parent[0], s.column[0], s.above[0] = 0, -1, 0
+    count, i = 1, 0
+    while i < count:
+        left = int(nodes[i] & 0xFFFF)
+        if left != i:
+            column = int((nodes[i] >> 16) & 0xFFFF) % d
+            top = i
+            while top > 0 and s.column[top] != column:
+                top = int(s.parent[top])
+            for child in range(left, left + 2):
+                s.parent[child], s.column[child], s.above[child] = i, column, top
+            count = max(count, left + 2)
+        i += 1
+    return count
+
+
+@kernel
+def attribute(nodes: Ints, x: Any, count: int, s: Sheet, phi: Vec) -> float:
+    """Add to phi (d,) what each feature of the keys x (2d,) adds in a tree that was surveyed;
+    return what the tree says.
+    """
+    _descend(nodes, x, count, s)
+    for i in range(count - 1, 0, -1):
+        left, top = int(nodes[i] & 0xFFFF), int(s.above[i])
+        here, there = s.open[i] - s.share[i], s.open[top] - s.share[top]
+        added = 0.0
+        for q in range(POINTS):
+            if left == i:
+                s.total[i, q] = s.value[i] * s.reach[i, q]
+            else:
+                s.total[i, q] = s.total[left, q] + s.total[left + 1, q]
+            # Under a second cut of the same feature the first one's share of the sum is not due.
+            added += s.total[i, q] * (here * s.inverse[i, q] - there * s.inverse[top, q])
+        phi[s.column[i]] += added
+    i = 0
+    while int(nodes[i] & 0xFFFF) != i:
+        i = _next(nodes[i], x)
+    return float(s.value[i])
+
+
+@kernel
+def _descend(nodes: Ints, x: Any, count: int, s: Sheet) -> None:
+    """Fill what is open and the products, from the root down."""
+    s.open[0] = 1.0
+    for q in range(POINTS):
+        s.inverse[0, q], s.reach[0, q] = 1.0, s.shares[q]
+    for i in range(1, count):
+        parent, top = int(s.parent[i]), int(s.above[i])
+        goes = 1.0 if _next(nodes[parent], x) == i else 0.0
+        o, z = s.open[top] * goes, s.share[i]
+        s.open[i] = o
+        for q in range(POINTS):
+            factor = s.points[q] * o + (1.0 - s.points[q]) * z
+            s.inverse[i, q] = 1.0 / factor
+            s.reach[i, q] = s.reach[parent, q] * factor * s.inverse[top, q]
+
+
+@kernel
+def _next(node: int, x: Any) -> int:
+    return int(node & 0xFFFF) + int(x[(node >> 16) & 0xFFFF] > (node >> 32))
+
+
+@kernel
+def explain_trees(trees: Any, weights: Vec, keys: Any, s: Sheet, goal: Any) -> float:
+    """Explain what all trees of one structure say of B events; return their mean by events.
+
+    Parameters
+    ----------
+    trees : the structure.
+    weights : (5,) of its leaf learners' scores.
+    keys : (B, 2d) int32.
+    s : scratch.
+    goal : phi (B, d) and said (B,), which are added to.
+    """
+    phi, said = goal
+    base = 0.0
+    for i in range(trees.nodes.shape[0]):
+        count = survey(trees.nodes[i], trees.rows[i], weights, phi.shape[1], s)
+        base += s.value[0]
+        for r in range(phi.shape[0]):
+            said[r] += attribute(trees.nodes[i], keys[r], count, s, phi[r])
+    return base
+
+
+@kernel
+def mean_scores(rows: Any, total: Vec) -> None:
+    """Add to total (5,) what the leaf learners of a structure, whose leaf rows (N, leaves, 8) these
+    are, say by the mean of events.
+    """
+    for i in range(rows.shape[0]):
+        cover = 0.0
+        for n in range(rows.shape[1]):
+            cover += float(rows[i, n, COVER])
+        for n in range(rows.shape[1]):
+            row = rows[i, n]
+            part = row[COVER] / cover if cover > 0.0 else (1.0 if n == 0 else 0.0)
+            for e in range(total.shape[0]):
+                total[e] += part * (row[VALUE] + (row[1 + e] if e < OFFSETS else 0.0))
+
+
+@kernel
+def weigh_cuts(trees: Any, weights: Vec, s: Sheet, gains: Vec) -> None:
+    """Add to gains (d,) the variance that each feature's cuts explain in every tree's answer, over
+    the events that the tree was grown from.
+    """
+    for i in range(trees.nodes.shape[0]):
+        nodes = trees.nodes[i]
+        count = survey(nodes, trees.rows[i], weights, gains.shape[0], s)
+        for n in range(count):
+            left = int(nodes[n] & 0xFFFF)
+            if left != n:
+                a, b = s.cover[left], s.cover[left + 1]
+                gap = s.value[left] - s.value[left + 1]
+                gains[s.column[left]] += a * b / (a + b) / s.cover[0] * gap * gap

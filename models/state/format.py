@@ -1,0 +1,180 @@
+"""The file format: arrays and a JSON header to bytes and back, every byte under a digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import mmap
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save
+
+from kaboost.models.types import ModelError
+
+FORMAT = 1  # raised when a file of before can no longer be read as it is
+KEY = "kaboost"  # the only metadata key: with several, the same data gave other bytes on each run
+NAME = re.compile(r"(?!__metadata__$)[\w.-]+")  # of an array
+UNSIGNED = "0" * 64
+# The header is JSON in a JSON string: its quotes arrive escaped.
+DIGEST = re.compile(rb'\\"sha256\\":\\"([0-9a-f]{64})\\"')
+PREFIX = 8  # bytes: length of the JSON that follows, little-endian
+TYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "I64": "<i8",
+    "I32": "<i4",
+    "U64": "<u8",
+    "U8": "|u1",
+    "BOOL": "|b1",
+}
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class FormatError(ModelError):
+    """Bytes that are no whole, undamaged file of this format, or state that cannot become one."""
+
+
+def pack(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> bytes:
+    """Return the file of these arrays; the same input gives the same bytes.
+
+    Parameters
+    ----------
+    arrays
+        C-contiguous arrays of numbers or booleans, by name.
+    header
+        Plain JSON values.
+
+    Raises
+    ------
+    FormatError
+        For an array or a header that the format cannot hold.
+
+    Examples
+    --------
+    >>> unpack(pack({"w": np.ones(2)}, {"kind": "example"}))
+    ({'kind': 'example'}, {'w': array([1., 1.])})
+    """
+    for name, array in arrays.items():
+        _check_array(name, array)
+    blob = bytearray(save(dict(arrays), {KEY: _write_header(header)}))
+    found = _find_digest(blob)
+    blob[found.start(1) : found.end(1)] = _digest(blob, found.span(1)).encode()
+    return bytes(blob)
+
+
+def unpack(
+    buffer: bytes | memoryview | mmap.mmap, *, verify: bool = True
+) -> tuple[dict[str, Any], Arrays]:
+    """Return the header and the arrays of a file; the arrays are read-only views into the buffer.
+
+    Parameters
+    ----------
+    buffer
+        The whole file; it stays alive as long as an array of it does.
+    verify
+        Check the digest. Without, only the shape of the file is checked.
+
+    Raises
+    ------
+    FormatError
+        For anything but a whole, undamaged file of this version.
+    """
+    view = memoryview(buffer)
+    found = _find_digest(view)
+    if verify and found.group(1).decode() != _digest(view, found.span(1)):
+        raise FormatError(
+            "file: damaged, its digest does not match; use the file before it or write it anew"
+        )
+    try:
+        index = json.loads(bytes(view[PREFIX : _data_start(view)]))
+        own = json.loads(index.pop("__metadata__")[KEY])
+        _check_version(own["format"])
+        return own["header"], _read_arrays(view, index)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(
+            f"file: its index cannot be read ({error}); use the file before it"
+        ) from error
+
+
+def _check_array(name: str, array: NDArray[Any]) -> None:
+    if array.dtype.newbyteorder("<").str not in TYPES.values() or not array.dtype.isnative:
+        raise FormatError(f"{name}: dtype {array.dtype} cannot be stored; take {', '.join(TYPES)}")
+    if not NAME.fullmatch(name):
+        raise FormatError(f"{name!r}: is no name of an array; take letters, digits, _, - and dots")
+    if not array.flags.c_contiguous:  # safetensors would store it scrambled without a word
+        raise FormatError(f"{name}: is not C-contiguous; pass np.ascontiguousarray of it")
+
+
+def _write_header(header: Mapping[str, Any]) -> str:
+    full = {"format": FORMAT, "header": dict(header), "sha256": UNSIGNED}
+    try:
+        return json.dumps(full, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise FormatError(f"header: {error}; put plain, finite JSON values there") from error
+
+
+def _find_digest(view: bytearray | memoryview) -> re.Match[bytes]:
+    found = list(DIGEST.finditer(view, PREFIX, _data_start(view)))
+    if not found:
+        raise FormatError("file: not a Kaboost file, or its header is damaged; use the one before")
+    return found[-1]  # sorted last: what a header itself calls sha256 comes before
+
+
+def _data_start(view: bytearray | memoryview) -> int:
+    """Return where the index ends and the data begins."""
+    end = PREFIX + int.from_bytes(view[:PREFIX], "little")
+    if len(view) < PREFIX or end > len(view):
+        raise FormatError(
+            f"file: {len(view)} bytes are no whole Kaboost file; use the file before it"
+        )
+    return end
+
+
+def _digest(view: bytearray | memoryview, span: tuple[int, int]) -> str:
+    """Return the SHA-256 of the file with zeros in place of the digest."""
+    whole = memoryview(view)
+    digest = hashlib.sha256(whole[: span[0]])
+    digest.update(UNSIGNED.encode())
+    digest.update(whole[span[1] :])
+    return digest.hexdigest()
+
+
+def _check_version(version: object) -> None:
+    if version != FORMAT:
+        raise FormatError(
+            f"file: format {version!r}, this program reads {FORMAT}; use the version that wrote it"
+        )
+
+
+def _read_arrays(view: memoryview, index: dict[str, Any]) -> Arrays:
+    """Return views of the data, which the entries of the index must cover without gap or rest."""
+    start = at = _data_start(view)
+    arrays = {}
+    for name, entry in sorted(index.items(), key=lambda item: item[1]["data_offsets"]):
+        begin, end = (start + int(offset) for offset in entry["data_offsets"])
+        dtype, shape = np.dtype(TYPES[entry["dtype"]]), tuple(entry["shape"])
+        count = math.prod(shape)
+        if begin != at or end - begin != count * dtype.itemsize:
+            raise FormatError(f"file: {name!r} is not where the index says; use the file before it")
+        arrays[name] = _view(view, dtype, count, begin).reshape(shape)
+        at = end
+    if at != len(view):
+        raise FormatError(
+            f"file: {len(view) - at} bytes too many at its end; use the file before it"
+        )
+    return arrays
+
+
+def _view(view: memoryview, dtype: np.dtype[Any], count: int, begin: int) -> NDArray[Any]:
+    # numpy refuses a view that begins at the very end of a buffer, where the empty arrays may be.
+    array = np.frombuffer(view, dtype, count, begin) if count else np.empty(0, dtype)
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,234 @@
+"""The layers of a configuration (file, secrets, environment, flags), merged leaf by leaf."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NestedSecretsSettingsSource,
+    SecretsSettingsSource,
+)
+from pydantic_settings.exceptions import SettingsError
+
+from kaboost.service.config.yaml12 import Loader
+from kaboost.service.errors import ConfigError
+
+PREFIX = "KABOOST_"
+SECRETS_DIR = "KABOOST_SECRETS_DIR"
+# Other names of ours, and those that Kubernetes and Docker make for a service called kaboost.
+_OURS = re.compile(r"KABOOST_(CONFIG|SECRETS_DIR|TEST_\w+)=")
+_LINKS = re.compile(
+    r"_SERVICE_(HOST|PORT\w*)=|_PORT_\d+_(TCP|UDP|SCTP)\w*=|_PORT=(tcp|udp|sctp)://"
+)
+
+Leaf = tuple[str, ...]
+
+
+class Layer(NamedTuple):
+    """One source of values; `origin` says in words where a leaf of it stands."""
+
+    leaves: dict[Leaf, Any]
+    origin: Callable[[Leaf], str]
+
+
+class Merged(NamedTuple):
+    """What all layers say together, and where each leaf came from."""
+
+    leaves: dict[Leaf, Any]
+    origins: dict[Leaf, str]
+
+    def tree(self) -> dict[str, Any]:
+        """Nest the leaves as in the file."""
+        root: dict[str, Any] = {}
+        for path, value in self.leaves.items():
+            node = root
+            for key in path[:-1]:
+                node = node.setdefault(key, {})
+            node[path[-1]] = value
+        return root
+
+
+def read(settings: type[BaseSettings], path: Path | None, flags: Mapping[str, object]) -> Merged:
+    """Merge the layers, weakest first: file, secrets directory, environment, flags."""
+    layers = [] if path is None else [_file(path)]
+    secrets = os.environ.get(SECRETS_DIR)
+    if secrets:
+        layers.append(_secrets(settings, Path(secrets)))
+    layers += [_environment(settings), _flags(flags)]
+    return merge(layers)
+
+
+def merge(layers: list[Layer]) -> Merged:
+    """Let every leaf of a later layer replace what it meets in the earlier ones.
+
+    A leaf keeps the place of the first layer that has it: the order of features is the model's.
+    """
+    merged = Merged({}, {})
+    for layer in layers:
+        for path, value in layer.leaves.items():
+            if path not in merged.leaves:
+                _make_way(merged, path)
+            merged.leaves[path] = value
+            merged.origins[path] = layer.origin(path)
+    return merged
+
+
+def _make_way(merged: Merged, path: Leaf) -> None:
+    for other in list(merged.leaves):
+        if other[: len(path)] == path or path[: len(other)] == other:
+            value, origin = merged.leaves.pop(other), merged.origins.pop(other)
+            if len(other) < len(path) and other[0] == "model" and isinstance(value, str):
+                # `bank: nets` means {kind: nets}: setting bank.n above it keeps the kind.
+                merged.leaves[(*other, "kind")] = value
+                merged.origins[(*other, "kind")] = origin
+
+
+def flatten(tree: Mapping[Any, Any], above: Leaf = ()) -> Iterator[tuple[Leaf, Any]]:
+    """Walk a nested mapping leaf by leaf; an empty mapping is a leaf."""
+    for key, value in tree.items():
+        if not isinstance(key, str):
+            place = ".".join(above) or "the configuration"
+            raise ConfigError(f"{place}: the key {key!r} is not a word, put it in quotes")
+        path = (*above, key)
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, path)
+        else:
+            yield path, value
+
+
+def env_name(path: Leaf) -> str:
+    """Name the environment variable of a setting."""
+    return PREFIX + re.sub(r"[.-]", "_", "__".join(path)).upper()
+
+
+def scalar(text: str) -> Any:
+    """Read one value as YAML would."""
+    return yaml.load(text, Loader)
+
+
+def _file(path: Path) -> Layer:
+    try:
+        tree = yaml.load(path.read_text(encoding="utf-8"), Loader)
+    except OSError as err:
+        raise ConfigError(
+            f"configuration file {path} cannot be read ({err.strerror}): give another with --config"
+        ) from err
+    except UnicodeDecodeError as err:
+        raise ConfigError(f"configuration file {path} is not UTF-8: save it as UTF-8") from err
+    except yaml.YAMLError as err:
+        raise ConfigError(f"configuration file {path} is not YAML: {_where(err)}") from err
+    if not isinstance(tree, dict | None):
+        raise ConfigError(
+            f"configuration file {path}: write sections (kafka:, task:), not {tree!r}"
+        )
+    return Layer(_dotted_extra(flatten(tree or {})), lambda _: f"file {path}")
+
+
+def _where(err: yaml.YAMLError) -> str:
+    """Say what and where without the line itself: it may hold a secret."""
+    mark, problem = getattr(err, "problem_mark", None), getattr(err, "problem", None)
+    return f"{problem or 'unreadable'}" + (f" in line {mark.line + 1}" if mark else "")
+
+
+def _environment(settings: type[BaseSettings]) -> Layer:
+    _refuse_unknown(settings)
+    leaves = _from_strings(EnvSettingsSource(settings), "environment variable", str.upper)
+
+    def origin(path: Leaf) -> str:
+        above = [env_name(path[:n]) for n in range(len(path), 0, -1)]
+        upper = {name.upper(): name for name in os.environ}
+        return f"env {next((upper[name] for name in above if name in upper), above[0])}"
+
+    return Layer(leaves, origin)
+
+
+def _secrets(settings: type[BaseSettings], directory: Path) -> Layer:
+    try:
+        source = NestedSecretsSettingsSource(
+            SecretsSettingsSource(settings),
+            directory,
+            "error",
+            secrets_prefix="",
+            secrets_nested_delimiter="__",
+        )
+    except (SettingsError, OSError, UnicodeDecodeError) as err:
+        raise ConfigError(f"{SECRETS_DIR} = {directory}: {err}; name a directory of files") from err
+    return Layer(_from_strings(source, "secrets file", str), lambda _: f"secret in {directory}")
+
+
+def _flags(flags: Mapping[str, object]) -> Layer:
+    leaves: dict[Leaf, Any] = {}
+    for name, value in flags.items():
+        path = tuple(name.split("."))
+        plain = isinstance(value, str) and (path[0] == "model" or value[:1] in ("[", "{"))
+        value = scalar(str(value)) if plain else value
+        leaves |= flatten(value, path) if isinstance(value, Mapping) else {path: value}
+    return Layer(_dotted_extra(leaves.items()), lambda _: "flag")
+
+
+def _from_strings(
+    source: EnvSettingsSource, what: str, spell: Callable[[str], str]
+) -> dict[Leaf, Any]:
+    try:
+        leaves = _dotted_extra(flatten(source()))
+    except SettingsError as err:
+        raise ConfigError(
+            f"{what} {spell(_unreadable(source, err))} is not JSON: write a list as "
+            '["a", "b"], a mapping as {"a": "b"}, with the quotes'
+        ) from err
+    # Only the model has no declared types: its numbers are told from words as YAML does it.
+    return {
+        path: scalar(value) if path[0] == "model" and isinstance(value, str) else value
+        for path, value in leaves.items()
+    }
+
+
+def _unreadable(source: EnvSettingsSource, err: SettingsError) -> str:
+    """Find whose value it was: pydantic names its own class and the section, JSON the text."""
+    text = getattr(err.__cause__, "doc", None)
+    return next((name for name, value in source.env_vars.items() if value == text), str(err))
+
+
+def _dotted_extra(leaves: Iterable[tuple[Leaf, Any]]) -> dict[Leaf, Any]:
+    """Spell librdkafka's keys with dots: no shell can put them into an environment name."""
+    extra = ("kafka", "extra")
+    return {
+        (*extra, ".".join(path[2:]).replace("_", "."))
+        if path[:2] == extra and path[2:]
+        else path: value
+        for path, value in leaves
+    }
+
+
+def _refuse_unknown(settings: type[BaseSettings]) -> None:
+    """Refuse names that set nothing; below a known section the settings class finds them."""
+    known = [env_name((name,)) for name in settings.model_fields]
+    for name, value in os.environ.items():
+        entry = f"{name.upper()}={value}"
+        head = name.upper().split("__")[0]
+        if (
+            not entry.startswith(PREFIX)
+            or head in known
+            or _OURS.match(entry)
+            or _LINKS.search(entry)
+        ):
+            continue
+        near = get_close_matches(entry[len(PREFIX) : len(name)], _names(settings), n=1, cutoff=0.5)
+        advice = f"did you mean {PREFIX}{near[0]}?" if near else "see docs/settings.md, or unset it"
+        raise ConfigError(f"environment variable {name} is not a setting: {advice}")
+
+
+def _names(settings: type[BaseSettings]) -> list[str]:
+    """List the environment names of all settings, without the prefix."""
+    names = []
+    for section, field in settings.model_fields.items():
+        inner = getattr(field.annotation, "model_fields", {})
+        below: list[Leaf] = [(section, part.alias or key) for key, part in inner.items()]
+        names += [env_name(path)[len(PREFIX) :] for path in below or [(section,)]]
+    return names

@@ -1,0 +1,143 @@
+"""Stream a CSV file as labelled events onto a topic, at a pace, in the order of the file."""
+
+import argparse
+import csv
+import gzip
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from itertools import cycle, takewhile
+from pathlib import Path
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from kaboost.service.errors import BrokerError, ConfigError, Exit
+
+ELEC2 = Path(__file__).resolve().parent.parent / "data" / "elec2.csv.gz"
+BURST = 0.02  # seconds between two bursts: short enough to look even, long enough to rest
+Row = dict[str, float]
+
+
+def rows(path: Path = ELEC2) -> Iterator[tuple[Row, str]]:
+    """Read the features and the label (the last column) of every row."""
+    if not path.is_file():
+        raise ConfigError(f"{path} is not there: run this from a checkout, or name a file")
+    with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open() as file:
+        reader = csv.reader(file)
+        *names, _ = next(reader)
+        for *values, label in reader:
+            yield dict(zip(names, map(float, values), strict=True)), label
+
+
+def schema(path: Path = ELEC2) -> dict[str, str]:
+    """Name the kind of every feature: numbers, all of them."""
+    features, _ = next(rows(path))
+    return dict.fromkeys(features, "number")
+
+
+def event(number: int, features: Row, label: str) -> bytes:
+    """Write one labelled event."""
+    body = {"id": str(number), "features": features, "label": label}
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+class Stream:
+    """An idempotent producer that counts what the broker has acknowledged."""
+
+    def __init__(self, client: Mapping[str, str], topic: str, partition: int) -> None:
+        self.delivered = 0
+        self.failed: list[str] = []
+        self._topic, self._partition = topic, partition
+        self._producer = Producer(
+            {"enable.idempotence": True, "linger.ms": 5, "message.timeout.ms": 30_000, **client}
+        )
+
+    def send(self, value: bytes) -> None:
+        """Hand one event over; waits while the queue is full."""
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic, value, partition=self._partition, on_delivery=self._delivered
+                )
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+
+    def poll(self) -> None:
+        """Take the broker's answers so far."""
+        self._producer.poll(0)
+
+    def finish(self, timeout: float) -> None:
+        """Wait until every event is acknowledged."""
+        left = self._producer.flush(timeout)
+        if left or self.failed:
+            reason = self.failed[0] if self.failed else f"no answer in {timeout:.0f} s"
+            raise BrokerError(f"{left + len(self.failed)} events were not written: {reason}")
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is None:
+            self.delivered += 1
+        else:
+            self.failed.append(error.str())
+
+
+def stream(to: Stream, events: Iterator[bytes], rate: float) -> int:
+    """Send the events at `rate` a second; returns how many were written."""
+    begin = time.monotonic()
+    for sent, value in enumerate(events, 1):
+        to.send(value)
+        if to.failed:
+            break
+        ahead = sent / rate - (time.monotonic() - begin)
+        if ahead > BURST:
+            to.poll()
+            time.sleep(ahead)
+    to.finish(30.0)
+    return to.delivered
+
+
+def pace(text: str) -> float:
+    """Read a rate: without one above 0 no event would ever be due."""
+    rate = float(text)
+    if not rate > 0:
+        raise ValueError
+    return rate
+
+
+def options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m kaboost.service.demo.producer", description=__doc__
+    )
+    parser.add_argument("--bootstrap-servers", default="127.0.0.1:9092")
+    parser.add_argument("--topic", default="kaboost.events.v1")
+    parser.add_argument("--partition", type=int, default=0)
+    parser.add_argument("--rate", type=pace, default=1000.0, help="events a second, above 0")
+    parser.add_argument("--file", type=Path, default=ELEC2, help="CSV, the label last; .gz or not")
+    again = "again from the first row when the last is sent, until told to stop; kept in memory"
+    parser.add_argument("--forever", action="store_true", help=again)
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Stream one file, until its end or a signal; what was sent by then is waited for."""
+    given, told = options(), list[int]()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda number, _: told.append(number))
+    try:
+        target = Stream(
+            {"bootstrap.servers": given.bootstrap_servers}, given.topic, given.partition
+        )
+        read = cycle(rows(given.file)) if given.forever else rows(given.file)
+        events = (event(number, *row) for number, row in enumerate(read))
+        print(stream(target, takewhile(lambda _: not told, events), given.rate), "events written")
+    except (BrokerError, ConfigError, KafkaException) as err:
+        print(f"kaboost producer: {err}", file=sys.stderr)
+        return Exit.USAGE if isinstance(err, ConfigError) else Exit.BROKER
+    return Exit.INTERRUPTED if signal.SIGINT in told else Exit.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

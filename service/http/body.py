@@ -1,0 +1,104 @@
+"""Reads a request's body within its limits: type, bytes and time."""
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope
+
+from kaboost.service.config.settings import Api
+
+
+async def read_body(scope: Scope, receive: Receive, limits: Api) -> bytearray:
+    """Return the whole body, or raise 408, 413 or 415.
+
+    1. Check what the headers say.
+    2. Take what is there: mostly all of it, and a timer takes longer than that (5 µs).
+    3. Wait for the rest, as long as the limit allows.
+    """
+    for name, value in scope["headers"]:
+        if name in CHECKS:
+            CHECKS[name](value, limits)
+    reading = _collect(receive, limits.max_body_bytes)
+    try:
+        awaited = reading.send(None)
+    except StopIteration as done:
+        whole: bytearray = done.value
+        return whole
+    try:
+        async with asyncio.timeout(limits.timeout_seconds):
+            return await _Begun(reading, awaited)
+    except TimeoutError as err:
+        detail = f"the body took longer than api.timeout_seconds, {limits.timeout_seconds:g}"
+        raise HTTPException(408, detail, {"connection": "close"}) from err
+
+
+def check_type(kind: bytes, _limits: Api) -> None:
+    """Take JSON in UTF-8; a request that names no type is taken at its word."""
+    if kind == b"application/json":
+        return
+    media, _sep, parameters = kind.lower().partition(b";")
+    charset = parameters.partition(b"charset=")[2].strip(b' "')
+    if media.strip() != b"application/json" or charset not in (b"utf-8", b""):
+        shown = kind.decode("latin-1")
+        raise HTTPException(415, f"Content-Type {shown!r}: send application/json in UTF-8")
+
+
+def check_encoding(encoding: bytes, _limits: Api) -> None:
+    """Take the body as it is, not packed."""
+    if encoding.lower() != b"identity":
+        shown = encoding.decode("latin-1")
+        raise HTTPException(415, f"Content-Encoding {shown!r}: send the body uncompressed")
+
+
+def check_length(length: bytes, limits: Api) -> None:
+    """Refuse a body that says by itself that it is too large."""
+    if int(length) > limits.max_body_bytes:  # the server has read it as a number before
+        raise too_large(limits.max_body_bytes)
+
+
+CHECKS = {
+    b"content-type": check_type,
+    b"content-encoding": check_encoding,
+    b"content-length": check_length,
+}
+
+
+def too_large(limit: int) -> HTTPException:
+    """Word the refusal of a body that is too large."""
+    detail = f"the body is larger than api.max_body_bytes, {limit:,}: send it in parts"
+    return HTTPException(413, detail, {"connection": "close"})
+
+
+class _Begun(Generator[Any, Any, bytearray]):
+    """The rest of a coroutine that was begun by hand and waits for `awaited`, to await it."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, bytearray], awaited: object) -> None:
+        self._coroutine = coroutine
+        self._awaited = [awaited]
+
+    def __await__(self) -> Generator[Any, Any, bytearray]:
+        return self
+
+    def send(self, value: Any) -> Any:
+        """Hand on what it waits for, first of all that which it named before."""
+        return self._awaited.pop() if self._awaited else self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Let it hear of a timeout as well."""
+        return self._coroutine.throw(*error)
+
+
+async def _collect(receive: Receive, limit: int) -> bytearray:
+    body, more = bytearray(), True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > limit:
+            raise too_large(limit)
+    return body

@@ -1,0 +1,100 @@
+"""What went wrong with a request, as RFC 9457 documents (`application/problem+json`)."""
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+from kaboost.service.errors import NotReady, RequestError
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER = 1  # seconds
+MOST_FAULTS = 1_000  # of one document; a body of 8 MiB can hold millions
+
+# Part of the public surface: a caller may switch on `type`.
+TYPES = {
+    400: "urn:kaboost:problem:not-json",
+    404: "urn:kaboost:problem:no-such-path",
+    405: "urn:kaboost:problem:wrong-method",
+    408: "urn:kaboost:problem:body-too-slow",
+    413: "urn:kaboost:problem:too-large",
+    415: "urn:kaboost:problem:wrong-media-type",
+    422: "urn:kaboost:problem:does-not-fit",
+    500: "urn:kaboost:problem:bug",
+    503: "urn:kaboost:problem:no-model",
+}
+# Where the framework says no more than the title.
+DETAILS = {
+    404: "there is no such path; /docs lists those there are",
+}
+
+
+class Fault(msgspec.Struct):
+    """One place in the request and what is wrong with it."""
+
+    pointer: str
+    detail: str
+
+
+class Problem(msgspec.Struct, omit_defaults=True):
+    """The answer to a request that cannot be served."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    errors: list[Fault] = []
+
+
+def problem(error: Exception, path: str) -> Response:
+    """Turn an error into its answer."""
+    match error:
+        case RequestError():
+            return respond(422, _count(error.errors), path, faults=error.errors)
+        case NotReady():
+            return respond(503, str(error), path, headers={"retry-after": str(RETRY_AFTER)})
+        case HTTPException():
+            detail = DETAILS.get(error.status_code, error.detail)
+            return respond(error.status_code, detail, path, headers=error.headers)
+        case _:
+            return respond(500, "a bug of ours: the log has the details", path)
+
+
+def respond(
+    status: int,
+    detail: str,
+    path: str,
+    *,
+    faults: Sequence[tuple[str, str]] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Write one problem document."""
+    document = Problem(
+        type=TYPES.get(status, "about:blank"),
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        instance=path,
+        errors=[Fault(*fault) for fault in faults[:MOST_FAULTS]],
+    )
+    return Response(msgspec.json.encode(document), status, headers, MEDIA_TYPE)
+
+
+def _count(faults: Sequence[tuple[str, str]]) -> str:
+    if len(faults) == 1:
+        return f"{faults[0][0]}: {faults[0][1]}"
+    listed = "" if len(faults) <= MOST_FAULTS else f", the first {MOST_FAULTS} are listed"
+    return f"{len(faults)} faults{listed}"
+
+
+def install(app: FastAPI) -> None:
+    """Let every error of the framework's own routes answer as a problem, too."""
+
+    async def handler(request: Request, error: Exception) -> Response:
+        return problem(error, request.url.path)
+
+    for kind in (HTTPException, RequestError, NotReady, Exception):
+        app.add_exception_handler(kind, handler)

@@ -1,0 +1,3 @@
+"""The Kafka clients: takes settings, gives records in order and writes dead letters. The learner
+imports it.
+"""

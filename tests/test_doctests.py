@@ -1,0 +1,24 @@
+"""The examples in docstrings give what they show."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import kaboost.models
+import kaboost.service
+
+MODULES = [
+    module.name
+    for package in (kaboost.models, kaboost.service)
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name: str) -> None:
+    """Every example of a module holds."""
+    failed, _ = doctest.testmod(importlib.import_module(name))
+
+    assert 0 == failed
