@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kaboost.models.evaluation.baselines import baselines, compare_many
+from kaboost.models.evaluation.baselines import progressive_validation, record
 from kaboost.models.evaluation.baselines import to_arrays as baseline_arrays
 from kaboost.models.model import Model
 from tests.contracts import subjects
@@ -105,15 +105,15 @@ def default(task: str, spec: Any = None) -> Arrays:
     parts = []
     for first in range(0, EVENTS, 1500):
         parts.append(model.learn_many(rows[first : first + 1500], labels[first : first + 1500]))
-    seen = baselines(model.labels)
+    seen = progressive_validation(model.labels)
     encoded = np.array([model.labels.encode(label) for label in labels], np.float64)
-    compare_many(seen, np.ones(EVENTS), np.zeros(EVENTS), encoded, np.ones(EVENTS))
+    record(seen, np.ones(EVENTS), np.zeros(EVENTS), encoded, np.ones(EVENTS))
     served = {f"served.{name}": array for name, array in model.serving_arrays().items()}
     return {
         **model.to_arrays(),
         **{f"validation.{name}": array for name, array in baseline_arrays(seen).items()},
         "answers": np.concatenate(parts),
-        "next": model.predictions(model.predict_table(model._ask(rows[:200]))),
+        "next": model.predictions(model.predict(model._ask(rows[:200]))),
         "names": np.array(len(served)),
     }
 

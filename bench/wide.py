@@ -60,7 +60,7 @@ def measure(width: int, values: int, events: int, timed: int) -> Cost:
         found, _ = decoder.decode_many(bodies[k : k + PIECE])
         table, y, w = decoder.tabulate(found)
         decoded = time.process_time()
-        model.learn_table(table, y, w)
+        model.learn(table, y, w)
         if k >= events - timed:
             spent[0] += decoded - begun
             spent[1] += time.process_time() - decoded

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kaboost.models.banks.hedge import LIMIT, Hedge
-from kaboost.models.booster import Booster, Turn, features
+from kaboost.models.booster import Booster, SingleScratch, features
 from kaboost.models.build import build
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.one_vs_rest import OneVsRest
@@ -29,17 +29,17 @@ from kaboost.models.types import (
     Mat,
     ModelError,
     Vec,
-    floats,
+    as_float64,
 )
 from kaboost.models.verbs import (
+    bank_scratch_rows,
     encode_labels,
     gradient,
+    init_score,
     learn_one,
     predict_one,
-    prepare,
-    rooms,
-    start,
-    tally,
+    update_init,
+    update_shared,
 )
 
 ENOUGH = 1e-3  # training of a learner ends when an epoch lowers its loss by less than this part
@@ -88,7 +88,7 @@ def fit(
     >>> kaboost.predict_many(booster, [[0.5]]).round(1).tolist()
     [[2.0]]
     """
-    rows, labels = floats("X", X), floats("y", y)
+    rows, labels = as_float64("X", X), as_float64("y", y)
     if rows.ndim != 2 or len(rows) == 0:
         raise ModelError(f"X: has shape {rows.shape}; give (events, features) numbers")
     if m is None:
@@ -98,7 +98,7 @@ def fit(
         raise ModelError("bank: reboosted_trees learns event by event; call learn_many")
     if isinstance(booster, OneVsRest):
         raise ModelError("multiclass: fit trains one booster; take loss softmax, or learn_many")
-    W = np.ones(len(rows)) if w is None else np.minimum(floats("w", w), WEIGHT_LIMIT)
+    W = np.ones(len(rows)) if w is None else np.minimum(as_float64("w", w), WEIGHT_LIMIT)
     sample = Sample(features(booster, rows), encode_labels(booster.loss, labels, m), W)
     if len(sample.Y) != len(rows) or W.shape != (len(rows),) or not (W >= 0.0).all():
         raise ModelError(
@@ -121,11 +121,11 @@ def _(rule: Gb, booster: Booster, sample: Sample) -> None:
     if rule.best:
         _statistic(loss, sample, rule.y0)
     P = np.tile(rule.y0, (len(sample.X), 1))
-    G, h, turn = np.empty_like(P), np.empty_like(P), _turn(booster)
+    G, h, single = np.empty_like(P), np.empty_like(P), _turn(booster)
     for i in range(booster.learners):
         _slopes(loss, P, sample.Y, G)
-        converge(bank, i, sample, G, (SQUARE, np.inf), turn)
-        _said(bank, i, sample.X, h, turn)
+        converge(bank, i, sample, G, (SQUARE, np.inf), single)
+        _said(bank, i, sample.X, h, single)
         P -= rule.eta * h
 
 
@@ -133,24 +133,24 @@ def _(rule: Gb, booster: Booster, sample: Sample) -> None:
 def _(rule: Batch, booster: Booster, sample: Sample) -> None:
     loss, bank = booster.loss, booster.bank
     P = np.zeros((len(sample.X), booster.outputs))
-    G, h, turn = np.empty_like(P), np.empty_like(P), _turn(booster)
+    G, h, single = np.empty_like(P), np.empty_like(P), _turn(booster)
     for i in range(booster.learners):
         _slopes(loss, P, sample.Y, G)
-        oppose(bank, i, sample, G / rule.L, rule.D, turn)
-        _said(bank, i, sample.X, h, turn)
+        oppose(bank, i, sample, G / rule.L, rule.D, single)
+        _said(bank, i, sample.X, h, single)
         outwards = float((sample.W[:, None] * G * P).sum()) > 0.0
         rule.sigma[i] = 1.0 if rule.shrinks and outwards else 0.0
         _advance(P, h, (rule.sigma[i] * rule.eta, rule.eta * rule.scale, rule.D, rule.B))
 
 
 @singledispatch
-def oppose(bank: Any, i: int, sample: Sample, slopes: Mat, D: float, turn: Turn) -> None:
+def oppose(bank: Any, i: int, sample: Sample, slopes: Mat, D: float, single: SingleScratch) -> None:
     """Make learner i one of least sum w <slope, h(x)>, |h| <= D: for most banks in epochs."""
-    converge(bank, i, sample, slopes, (LINEAR, D), turn)
+    converge(bank, i, sample, slopes, (LINEAR, D), single)
 
 
 @oppose.register
-def _(bank: Hedge, i: int, sample: Sample, slopes: Mat, D: float, turn: Turn) -> None:
+def _(bank: Hedge, i: int, sample: Sample, slopes: Mat, D: float, single: SingleScratch) -> None:
     losses = np.einsum("k,kj,kc->cj", sample.W, sample.X, slopes)
     bank.C[:, :, i] = 0.0
     for c, row in enumerate(losses):
@@ -158,44 +158,46 @@ def _(bank: Hedge, i: int, sample: Sample, slopes: Mat, D: float, turn: Turn) ->
         bank.C[c, j, i] = LIMIT if row[j] > 0.0 else -LIMIT  # all weight on one function
 
 
-def converge(bank: Any, i: int, sample: Sample, tasks: Mat, how: Any, turn: Turn) -> None:
+def converge(
+    bank: Any, i: int, sample: Sample, tasks: Mat, how: Any, single: SingleScratch
+) -> None:
     """Teach learner i its tasks (B, m) in epochs, until one lowers the training loss by less than
     0.1 percent; `how` is the mode, and the length D that answers are clipped to.
     """
     last = np.inf
     for _ in range(EPOCHS):
-        lost = _epoch(bank, i, sample, tasks, how, turn)
+        lost = _epoch(bank, i, sample, tasks, how, single)
         if not last - lost > ENOUGH * abs(last) and last < np.inf:
             break
         last = lost
 
 
 @kernel
-def _epoch(bank: Any, i: int, sample: Sample, tasks: Mat, how: Any, turn: Any) -> float:
+def _epoch(bank: Any, i: int, sample: Sample, tasks: Mat, how: Any, single: Any) -> float:
     mode, D = how
     lost = 0.0
     for k in range(tasks.shape[0]):
         if sample.W[k] > 0.0:
-            prepare(bank, sample.X[k])
-            turn.weight[0] = sample.W[k]
+            update_shared(bank, sample.X[k])
+            single.weight[0] = sample.W[k]
             for c in range(tasks.shape[1]):
-                turn.target[c, 0] = tasks[k, c]
-            learn_one(bank, i, sample.X[k], mode, turn)
-            project(turn.h, 0, D)
+                single.target[c, 0] = tasks[k, c]
+            learn_one(bank, i, sample.X[k], mode, single)
+            project(single.h, 0, D)
             for c in range(tasks.shape[1]):
-                said, task = turn.h[c, 0], tasks[k, c]
+                said, task = single.h[c, 0], tasks[k, c]
                 squared = 0.5 * (said - task) * (said - task)
                 lost += sample.W[k] * (squared if mode == SQUARE else task * said)
     return lost
 
 
 @kernel
-def _said(bank: Any, i: int, X: Mat, h: Mat, turn: Any) -> None:
+def _said(bank: Any, i: int, X: Mat, h: Mat, single: Any) -> None:
     """Fill h (B, m) with what learner i says, 0 where it is not finite."""
     for k in range(X.shape[0]):
-        predict_one(bank, i, X[k], turn)
+        predict_one(bank, i, X[k], single)
         for c in range(h.shape[1]):
-            h[k, c] = turn.h[c, 0] if abs(turn.h[c, 0]) < math.inf else 0.0
+            h[k, c] = single.h[c, 0] if abs(single.h[c, 0]) < math.inf else 0.0
 
 
 @kernel
@@ -226,8 +228,8 @@ def _statistic(loss: Any, sample: Sample, y0: Vec) -> None:
     for k in range(sample.Y.shape[0]):
         if sample.W[k] > 0.0:
             total += sample.W[k]
-            tally(loss, sample.Y[k], sample.W[k], total, counts)
-    start(loss, total, counts, y0)
+            update_init(loss, sample.Y[k], sample.W[k], total, counts)
+    init_score(loss, total, counts, y0)
 
 
 def _classes(spec: Mapping[str, Any], labels: Vec) -> int:
@@ -236,6 +238,11 @@ def _classes(spec: Mapping[str, Any], labels: Vec) -> int:
     return int(labels.max(initial=1.0)) + 1 if kind == "softmax" else 1
 
 
-def _turn(booster: Booster) -> Turn:
+def _turn(booster: Booster) -> SingleScratch:
     m = booster.outputs
-    return Turn(np.empty((m, 1)), np.empty((m, 1)), np.empty(1), np.empty((rooms(booster.bank), 1)))
+    return SingleScratch(
+        np.empty((m, 1)),
+        np.empty((m, 1)),
+        np.empty(1),
+        np.empty((bank_scratch_rows(booster.bank), 1)),
+    )

@@ -23,29 +23,29 @@ from kaboost.models.types import (
     Mat3,
     ModelError,
     Vec,
-    floats,
+    as_float64,
 )
 from kaboost.models.verbs import (
-    adapt,
-    answer,
-    boost,
-    cost,
-    desks,
+    bank_scratch_rows,
+    combine,
+    combine_served,
     encode_labels,
-    forward,
-    judge,
-    link,
+    inverse_link,
+    learn,
+    learn_sequentially,
+    observe_average,
+    observe_features,
     predict,
-    prepare,
-    reach,
-    regard,
-    rooms,
-    say,
+    predict_served,
+    prediction_bound,
+    prefix_losses,
+    rule_scratch_size,
     sequential,
-    serve,
-    shadow,
+    served_loss,
     targets,
-    update,
+    to_prediction,
+    update_rule,
+    update_shared,
 )
 
 
@@ -71,13 +71,13 @@ class Booster(NamedTuple):
         return int(self.progress.edge_total.shape[0])
 
 
-class Turn(NamedTuple):
+class SingleScratch(NamedTuple):
     """Scratch for one learner at a time: what a rule needs that teaches them in turn."""
 
     h: Mat  # (m, 1)
     target: Mat  # (m, 1)
     weight: Vec  # (1,)
-    room: Mat  # (rooms(bank), 1)
+    bank_scratch: Mat  # (rooms(bank), 1)
 
 
 class Scratch(NamedTuple):
@@ -90,9 +90,9 @@ class Scratch(NamedTuple):
     T: Mat  # (m, N)
     W: Vec  # (N,)
     sound: Vec  # (N,) 1 where h is finite
-    room: Mat  # (rooms(bank), N)
-    desk: Vec  # (desks(rule),)
-    turn: Turn
+    bank_scratch: Mat  # (rooms(bank), N)
+    rule_scratch: Vec  # (desks(rule),)
+    single: SingleScratch
 
 
 @singledispatch
@@ -129,8 +129,8 @@ def learn_many(booster: Any, X: ArrayLike, y: ArrayLike, w: ArrayLike | None = N
     if not booster.progress.events.flags.writeable:
         raise ModelError("booster: its arrays are read-only (a snapshot); load a checkpoint")
     X = features(booster, X)
-    Y = encode_labels(booster.loss, floats("y", y), booster.outputs)
-    W = np.ones(len(X)) if w is None else floats("w", w)
+    Y = encode_labels(booster.loss, as_float64("y", y), booster.outputs)
+    W = np.ones(len(X)) if w is None else as_float64("w", w)
     if len(Y) != len(X) or W.shape != (len(X),):
         raise ModelError(
             f"y, w: {len(Y)} labels and {W.shape} weights for {len(X)} events; give one of each"
@@ -161,7 +161,7 @@ def predict_many(booster: Any, X: ArrayLike) -> Mat:
 def score_many(booster: Any, X: Mat) -> Mat:
     """Do what `predict_many` does for X (B, d) that is known to be finite float64 in rows."""
     scores = np.empty((X.shape[0], booster.outputs))
-    sizes = (booster.learners, rooms(booster.bank), desks(booster.rule))
+    sizes = (booster.learners, bank_scratch_rows(booster.bank), rule_scratch_size(booster.rule))
     _predict(booster.bank, booster.rule, X, sizes, scores)
     return scores
 
@@ -180,7 +180,7 @@ def prefixes_many(booster: Any, X: ArrayLike) -> Mat3:
 def predictions(booster: Any, scores: Mat) -> Mat:
     """Return what scores (B, m) stand for: values, P(positive) (B, 1), or probabilities (B, C)."""
     linked = np.empty_like(scores)
-    if say.dispatch(type(booster.rule)) is say.dispatch(object):
+    if to_prediction.dispatch(type(booster.rule)) is to_prediction.dispatch(object):
         link_many(booster.loss, scores, linked)  # handing a rule over takes 5 us
     else:
         _say(booster.rule, booster.loss, scores, linked)
@@ -191,13 +191,13 @@ def predictions(booster: Any, scores: Mat) -> Mat:
 def losses(booster: Any, scores: Mat, y: ArrayLike) -> Vec:
     """Return the loss (B,) of scores (B, m) for labels y (B,)."""
     found = np.empty(len(scores))
-    labels = encode_labels(booster.loss, floats("y", y), scores.shape[1])
+    labels = encode_labels(booster.loss, as_float64("y", y), scores.shape[1])
     _losses(booster.rule, booster.loss, scores, labels, found)
     return found
 
 
 @singledispatch
-def widen(booster: Any, full: Mapping[str, Any], d: int) -> Any:
+def add_features(booster: Any, full: Mapping[str, Any], d: int) -> Any:
     """Return a booster over d features, more than before, that has learned what this one has;
     `full` is its specification. This one is of no use any more.
 
@@ -214,14 +214,14 @@ def widen(booster: Any, full: Mapping[str, Any], d: int) -> Any:
 
 
 @singledispatch
-def tell_names(booster: Any, columns: Ints) -> None:
+def mark_categorical(booster: Any, columns: Ints) -> None:
     """Tell a booster in which columns numbers stand for names: -1 for a new one, then 0, 1, ... in
     order of first sight. Only those that add columns up have a use for it.
     """
 
 
 @singledispatch
-def settle(booster: Any) -> None:
+def quiesce(booster: Any) -> None:
     """Bring the arrays of a booster to where they stand whoever did its work, and whenever: before
     they are saved or compared. It answers and learns the same with or without.
     """
@@ -230,7 +230,7 @@ def settle(booster: Any) -> None:
 @singledispatch
 def features(booster: Any, X: ArrayLike) -> Mat:
     """Return X as kernels want it, (B, d) float64 in rows; ModelError when it does not fit."""
-    rows = floats("X", X)
+    rows = as_float64("X", X)
     d = int(booster.shape[0])
     if rows.ndim != 2 or rows.shape[1] != d:
         raise ModelError(f"X: has shape {rows.shape}; give (events, {d}) numbers")
@@ -242,7 +242,7 @@ def features(booster: Any, X: ArrayLike) -> Mat:
 
 
 def _scratch(booster: Booster) -> Scratch:
-    m, N, rows = booster.outputs, booster.learners, rooms(booster.bank)
+    m, N, rows = booster.outputs, booster.learners, bank_scratch_rows(booster.bank)
     return Scratch(
         h=np.empty((m, N)),
         F=np.empty((m, N + 1)),
@@ -251,9 +251,9 @@ def _scratch(booster: Booster) -> Scratch:
         T=np.empty((m, N)),
         W=np.empty(N),
         sound=np.empty(N),
-        room=np.empty((rows, N)),
-        desk=np.empty(desks(booster.rule)),
-        turn=Turn(np.empty((m, 1)), np.empty((m, 1)), np.empty(1), np.empty((rows, 1))),
+        bank_scratch=np.empty((rows, N)),
+        rule_scratch=np.empty(rule_scratch_size(booster.rule)),
+        single=SingleScratch(np.empty((m, 1)), np.empty((m, 1)), np.empty(1), np.empty((rows, 1))),
     )
 
 
@@ -265,32 +265,32 @@ def _learn(
     for k in range(X.shape[0]):
         x, y, w = X[k], Y[k], weights[k]
         if w > 0.0:
-            shadow(bank, rule, loss, x, y, w, seen, a, scores[k])
-        predict(bank, x, a.h, a.room)
+            observe_average(bank, rule, loss, x, y, w, seen, a, scores[k])
+        predict(bank, x, a.h, a.bank_scratch)
         bad = sanitise(a.h, a.sound)
-        forward(rule, a.h, a.F, scores[k], a.desk)
+        combine(rule, a.h, a.F, scores[k], a.rule_scratch)
         if w > 0.0:
-            judge(rule, loss, a.F, y, a.G, a.L)
+            prefix_losses(rule, loss, a.F, y, a.G, a.L)
             observe(seen, lost(rule, loss, scores[k], y, a), a.L, w)
             fill(a.W, w)
-            targets(rule, loss, y, a.h, a.F, a.G, a.T, a.W, a.desk)
+            targets(rule, loss, y, a.h, a.F, a.G, a.T, a.W, a.rule_scratch)
             if bad + strays(a.T) > 0:
                 limit(seen, a.T, a.W, bad, a.sound)
-            measure(seen, a.h, a.T, a.W, (rule.mode, reach(rule), w))
-            update(bank, x, a.h, a.T, a.W, rule.mode, a.room)
-            adapt(rule, loss, y, a.h, a.F, a.G, w, a.desk)
+            measure(seen, a.h, a.T, a.W, (rule.mode, prediction_bound(rule), w))
+            learn(bank, x, a.h, a.T, a.W, rule.mode, a.bank_scratch)
+            update_rule(rule, loss, y, a.h, a.F, a.G, w, a.rule_scratch)
 
 
 @inlined
 def lost(rule: Any, loss: Any, s: Vec, y: Vec, a: Scratch) -> float:
-    """Return the loss of the served score s (m,), which `judge` knows where s is the last
+    """Return the loss of the served score s (m,), which `prefix_losses` knows where s is the last
     prefix.
     """
     last = a.L.shape[0] - 1
     known = True
     for c in range(s.shape[0]):
         known = known and s[c] == a.F[c, last]
-    return a.L[last] if known else cost(rule, loss, s, y)  # type: ignore[no-any-return]
+    return a.L[last] if known else served_loss(rule, loss, s, y)  # type: ignore[no-any-return]
 
 
 @kernel
@@ -301,14 +301,14 @@ def _learn_in_turn(
     X, Y, weights = events
     for k in range(X.shape[0]):
         x, y, w = X[k], Y[k], weights[k]
-        predict(bank, x, a.h, a.room)
+        predict(bank, x, a.h, a.bank_scratch)
         bad = sanitise(a.h, a.sound)
-        forward(rule, a.h, a.F, scores[k], a.desk)
+        combine(rule, a.h, a.F, scores[k], a.rule_scratch)
         if w > 0.0:
-            judge(rule, loss, a.F, y, a.G, a.L)
-            observe(seen, cost(rule, loss, scores[k], y), a.L, w)
-            prepare(bank, x)
-            boost(rule, bank, y, x, w, a.T, a.W, a.turn)
+            prefix_losses(rule, loss, a.F, y, a.G, a.L)
+            observe(seen, served_loss(rule, loss, scores[k], y), a.L, w)
+            update_shared(bank, x)
+            learn_sequentially(rule, bank, y, x, w, a.T, a.W, a.single)
             if bad + strays(a.T) > 0:
                 limit(seen, a.T, a.W, bad, a.sound)
             measure(seen, a.h, a.T, a.W, (rule.mode, 1.0, w))
@@ -318,23 +318,28 @@ def _learn_in_turn(
 def _predict(bank: Any, rule: Any, X: Mat, sizes: Any, scores: Mat) -> None:
     # Its own scratch, made once a batch: a single row is answered 5 us sooner than from Python's.
     m, (N, rows, places) = scores.shape[1], sizes
-    h, F, sound, room = np.empty((m, N)), np.empty((m, N + 1)), np.empty(N), np.empty((rows, N))
-    desk = np.empty(places)
+    h, F, sound, bank_scratch = (
+        np.empty((m, N)),
+        np.empty((m, N + 1)),
+        np.empty(N),
+        np.empty((rows, N)),
+    )
+    rule_scratch = np.empty(places)
     for k in range(X.shape[0]):
-        answer(bank, X[k], h, room)
+        predict_served(bank, X[k], h, bank_scratch)
         sanitise(h, sound)
-        regard(rule, X[k], desk)
-        serve(rule, h, F, scores[k], desk)
+        observe_features(rule, X[k], rule_scratch)
+        combine_served(rule, h, F, scores[k], rule_scratch)
 
 
 @kernel
 def _prefixes(bank: Any, rule: Any, X: Mat, a: Scratch, sums: Mat3) -> None:
     yhat = np.empty(a.h.shape[0])
     for k in range(X.shape[0]):
-        answer(bank, X[k], a.h, a.room)
+        predict_served(bank, X[k], a.h, a.bank_scratch)
         sanitise(a.h, a.sound)
-        regard(rule, X[k], a.desk)
-        serve(rule, a.h, a.F, yhat, a.desk)
+        observe_features(rule, X[k], a.rule_scratch)
+        combine_served(rule, a.h, a.F, yhat, a.rule_scratch)
         for c in range(a.F.shape[0]):
             for i in range(a.F.shape[1]):
                 sums[k, i, c] = a.F[c, i]
@@ -344,19 +349,19 @@ def _prefixes(bank: Any, rule: Any, X: Mat, a: Scratch, sums: Mat3) -> None:
 def link_many(loss: Any, scores: Mat, linked: Mat) -> None:
     """Fill linked (B, m) with what scores (B, m) stand for by the loss alone."""
     for k in range(scores.shape[0]):
-        link(loss, scores[k], linked[k])
+        inverse_link(loss, scores[k], linked[k])
 
 
 @kernel
 def _say(rule: Any, loss: Any, scores: Mat, linked: Mat) -> None:
     for k in range(scores.shape[0]):
-        say(rule, loss, scores[k], linked[k])
+        to_prediction(rule, loss, scores[k], linked[k])
 
 
 @kernel
 def _losses(rule: Any, loss: Any, scores: Mat, Y: Mat, found: Vec) -> None:
     for k in range(scores.shape[0]):
-        found[k] = cost(rule, loss, scores[k], Y[k])
+        found[k] = served_loss(rule, loss, scores[k], Y[k])
 
 
 @kernel

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from kaboost.models.banks.averaged import averaged
 from kaboost.models.banks.copies import Copies
-from kaboost.models.booster import Booster, settle
+from kaboost.models.booster import Booster, quiesce
 from kaboost.models.evaluation.progress import progress
 from kaboost.models.one_vs_rest import OneVsRest, one_vs_rest
 from kaboost.models.parts import BANKS, PARTS, RULES
 from kaboost.models.reboosted.booster import ReboostedTrees, reboosted_trees
 from kaboost.models.spec import TREES, _integer, make_loss, normalise_spec
 from kaboost.models.state.tree import Arrays, _leaves, _refill, _without_memory
-from kaboost.models.types import ModelError, Setting, plain
+from kaboost.models.types import BuildContext, ModelError, to_python
 from kaboost.models.verbs import sequential
 
 AnyBooster = Booster | OneVsRest | ReboostedTrees
@@ -53,7 +53,7 @@ def build(
     """
     full = normalise_spec(spec, task)
     for name, count in (("d", d), ("m", m)):
-        _integer(name, plain(count), 1, 2**31)
+        _integer(name, to_python(count), 1, 2**31)
     if full.pop("multiclass", None):
         # Each class has a generator of its own, from the same seed: a class is the binary booster.
         full["classes"] = m
@@ -72,9 +72,9 @@ def check(spec: Mapping[str, Any] | None, d: int, m: int = 1, *, task: str | Non
     sequential(rule)  # rules of kaboost.models.batch refuse to say
 
 
-def _rule(full: Mapping[str, Any], d: int, m: int) -> tuple[Setting, Any]:
+def _rule(full: Mapping[str, Any], d: int, m: int) -> tuple[BuildContext, Any]:
     _check_pair(full, d, m)
-    setting = Setting(full, make_loss(full["loss"]), BANKS[full["bank"]["kind"]], d, m)
+    setting = BuildContext(full, make_loss(full["loss"]), BANKS[full["bank"]["kind"]], d, m)
     return setting, RULES[full["rule"]["kind"]].make(full["rule"], setting)
 
 
@@ -86,7 +86,7 @@ def _build(full: Mapping[str, Any], d: int, m: int) -> Booster | ReboostedTrees:
     bank = part.make(full["bank"], d, m, full["seed"])
     if full["rule"].get("averaged") or full["rule"].get("avg_halflife"):
         bank = averaged(bank, full["rule"]["avg_halflife"])
-    if getattr(rule, "alike", False):
+    if getattr(rule, "identical_learners", False):
         bank = Copies(part.make({**full["bank"], "n": 1}, d, m, full["seed"]))
     return Booster(bank, rule, setting.loss, progress(setting.learners), np.array([d, m], np.int64))
 
@@ -100,7 +100,7 @@ def _check_pair(full: Mapping[str, Any], d: int, m: int) -> None:
             f"loss: {rule} fixes its own loss; take {' or '.join(fixed)}{wrapped}, not {loss}"
         )
     for word in ("rule", "loss", "bank"):  # a loss says best what is wrong with a default bank
-        reason = PARTS[word][full[word]["kind"]].forbids({**full, "d": d, "m": m})
+        reason = PARTS[word][full[word]["kind"]].reject_reason({**full, "d": d, "m": m})
         if reason:
             raise ModelError(f"{word}: {reason}")
 
@@ -109,7 +109,7 @@ def to_arrays(booster: AnyBooster) -> Arrays:
     """Return every array of the booster under its dotted name, such as "bank.w"; scalars are arrays
     of no axis. The same events leave the same bytes, in whatever batches and by how many threads.
     """
-    settle(booster)
+    quiesce(booster)
     return {name: array for name, array, _ in _leaves("", booster)}
 
 
@@ -133,7 +133,7 @@ def from_arrays(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
     if "shape" not in arrays or arrays["shape"].shape != (2,):
         raise ModelError("arrays: 'shape' is missing; these are not a booster's arrays")
     d, m = (int(n) for n in arrays["shape"])
-    outline = _outline(json.dumps(normalise_spec(spec), sort_keys=True, default=plain), d, m)
+    outline = _outline(json.dumps(normalise_spec(spec), sort_keys=True, default=to_python), d, m)
     filled: AnyBooster = _refill("", outline, arrays)
     return filled
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from kaboost.models.parts import PARTS
 from kaboost.models.spec import TASK_FITS
-from kaboost.models.types import Param, Part
+from kaboost.models.types import Component, Param
 
 INTRODUCTION = """# Algorithms
 
@@ -42,14 +42,14 @@ HEADINGS = {
 }
 
 
-def entries() -> Iterator[tuple[str, Part]]:
+def entries() -> Iterator[tuple[str, Component]]:
     """Yield every part after the word it stands under: rule, bank or loss."""
     for word, parts in PARTS.items():
         for part in parts.values():
             yield word, part
 
 
-def tasks(part: Part) -> list[str]:
+def tasks(part: Component) -> list[str]:
     """Return the tasks that a loss answers."""
     return [task for task, losses in TASK_FITS.items() if part.kind in losses]
 
@@ -84,7 +84,7 @@ def page() -> str:
     return "\n".join(blocks)
 
 
-def _section(word: str, part: Part) -> str:
+def _section(word: str, part: Component) -> str:
     # A formula keeps its letters: q and Q are two things.
     said = f"{part.summary}." if word == "loss" else _sentence(part.summary)
     lines = [f"### `{part.kind}`", "", f"{said} {_sentence(part.source)}"]

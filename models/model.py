@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kaboost.models.booster import learn_many, losses, predictions, score_many, tell_names, widen
+from kaboost.models.booster import (
+    add_features,
+    learn_many,
+    losses,
+    mark_categorical,
+    predictions,
+    score_many,
+)
 from kaboost.models.build import build, check, from_arrays, serving_arrays, to_arrays
 from kaboost.models.evaluation import intervals as residual_intervals
 from kaboost.models.evaluation.intervals import Intervals, watch_many
@@ -25,15 +32,15 @@ from kaboost.models.features.columns import WIDTHS, Columns, roomy
 from kaboost.models.features.label_outliers import OUTLIER_SPREADS
 from kaboost.models.features.labels import Label
 from kaboost.models.features.onehot import Encoder, Table, some
-from kaboost.models.features.rows import Part, check_frame, check_rows, discover, tabulate
+from kaboost.models.features.rows import BatchSlice, check_frame, check_rows, discover, tabulate
 from kaboost.models.features.schema import AUTO, Schema, described, from_description
 from kaboost.models.losses import has_probability
 from kaboost.models.parts import BANKS
 from kaboost.models.reboosted.config import rates
 from kaboost.models.spec import normalise_spec
 from kaboost.models.state.format import Arrays, FormatError, pack, unpack
-from kaboost.models.types import Ints, Mat, ModelError, Vec, floats, plain
-from kaboost.models.verbs import cost, reveal
+from kaboost.models.types import Ints, Mat, ModelError, Vec, as_float64, to_python
+from kaboost.models.verbs import diagnostics, served_loss
 
 LOG_LOSSES = ("logistic", "logistic2", "softmax")  # log-losses themselves, exact in the tails
 TOGETHER = 1 << 17  # numbers of events that are predicted at once: they stay in a cache
@@ -42,12 +49,12 @@ LEAST_SHARE = 1e-6  # a label's probability counts as at least this, as a vote's
 
 def encoder_of(spec: Mapping[str, Any]) -> type[Encoder]:
     """Return what encodes features for the bank of a filled-in specification."""
-    return Columns if BANKS[spec["bank"]["kind"]].raw else Encoder
+    return Columns if BANKS[spec["bank"]["kind"]].takes_raw_columns else Encoder
 
 
 def _votes(booster: Any) -> bool:
     """Return whether the rule's scores are votes, which have a log-loss of their own."""
-    return cost.dispatch(type(booster.rule)) is not cost.dispatch(object)
+    return served_loss.dispatch(type(booster.rule)) is not served_loss.dispatch(object)
 
 
 class Model:
@@ -91,7 +98,7 @@ class Model:
         if self.encoder.told.auto:
             self.encoder.room = self._room(len(self.encoder.columns))
         self.booster = build(self.spec, self.encoder.width, self.labels.m, task=task)
-        tell_names(self.booster, self.encoder.names)
+        mark_categorical(self.booster, self.encoder.names)
 
     def _describe(
         self,
@@ -130,7 +137,7 @@ class Model:
 
     # What the service calls: encoded labels, grouped columns, whole batches.
 
-    def learn_table(self, table: Table, y: Vec, w: Vec) -> Mat:
+    def learn(self, table: Table, y: Vec, w: Vec) -> Mat:
         """Learn B events in order; return the scores (B, m) made before each was learned.
 
         Parameters
@@ -157,7 +164,7 @@ class Model:
             watch_many(self.intervals, self.predictions(scores), y, w)
         return scores
 
-    def predict_table(self, table: Table) -> Mat:
+    def predict(self, table: Table) -> Mat:
         """Return the scores (B, m) of B events; nothing changes."""
         B, rows = len(table.numbers), max(1, TOGETHER // max(self.encoder.width, 1))
         if B <= rows:
@@ -170,7 +177,7 @@ class Model:
     def predictions(self, scores: Mat) -> Mat:
         """Return what scores (B, m) stand for: numbers (B,), or probabilities (B, C) by class."""
         linked = predictions(self.booster, scores)
-        if self.task == "binary" and not self.probable:
+        if self.task == "binary" and not self.has_probabilities:
             linked = 0.5 + 0.5 * linked  # the sign, as certain as it says
         if self.task == "regression":
             return linked[:, 0]
@@ -202,13 +209,13 @@ class Model:
         return found
 
     @cached_property
-    def probable(self) -> bool:
+    def has_probabilities(self) -> bool:
         """Whether classes get probabilities: every loss of classes but hinge gives them."""
         return self.task != "regression" and (
             has_probability(self.booster.loss) or _votes(self.booster)
         )
 
-    def join(self, found: Mapping[str, str]) -> None:
+    def add_features(self, found: Mapping[str, str]) -> None:
         """Take features into the schema, of kinds that were inferred.
 
         Raises
@@ -220,11 +227,11 @@ class Model:
         encoder = self.encoder.extended(found)
         encoder.room = self._room(len(encoder.columns))
         if encoder.width > int(self.booster.shape[0]):
-            self.booster = widen(self.booster, self.spec, encoder.width)
+            self.booster = add_features(self.booster, self.spec, encoder.width)
         self.encoder = encoder
-        tell_names(self.booster, encoder.names)
+        mark_categorical(self.booster, encoder.names)
 
-    def fitting(self, found: Mapping[str, str]) -> dict[str, str]:
+    def affordable_features(self, found: Mapping[str, str]) -> dict[str, str]:
         """Return as many of the features as there is room for, the first ones.
 
         There is room while one more of the widest inferred kind fits into the memory of the bank:
@@ -234,10 +241,12 @@ class Model:
         before, room = len(self.encoder.columns), int(self.booster.shape[0])
         after = accumulate((WIDTHS[kind] for kind in found.values()), initial=before)
         needed = [width + WIDTHS["category"] for width in after][: len(found)]
-        full = bisect_left(needed, True, key=lambda width: width > room and not self._fits(width))
+        full = bisect_left(
+            needed, True, key=lambda width: width > room and not self._fits_memory(width)
+        )
         return dict(islice(found.items(), full))
 
-    def losses_errors(self, scores: Mat, said: Mat, y: Vec) -> tuple[Vec, Vec]:
+    def losses_and_errors(self, scores: Mat, said: Mat, y: Vec) -> tuple[Vec, Vec]:
         """Return the comparable loss (B,) and error (B,) of scores (B, m), for which `predictions`
         said `said`, as the baselines have them.
 
@@ -247,22 +256,22 @@ class Model:
         if self.task == "regression":
             with np.errstate(over="ignore"):
                 return 0.5 * (said - y) * (said - y), abs(said - y)
-        errors = (self.choose(said) != y).astype(np.float64)
+        errors = (self.classify(said) != y).astype(np.float64)
         kind = self.spec["loss"]["kind"]
-        if kind in LOG_LOSSES or not self.probable or _votes(self.booster):
+        if kind in LOG_LOSSES or not self.has_probabilities or _votes(self.booster):
             bare = self.booster._replace(loss=self.booster.loss._replace(l2=0.0))
             return losses(bare, scores, y), errors
         of_label = said[np.arange(len(said)), y.astype(np.int64)]
         return -np.log(np.clip(of_label, LEAST_SHARE, 1.0)), errors
 
-    def chances(self, said: Mat) -> Vec | None:
+    def positive_probability(self, said: Mat) -> Vec | None:
         """Return the probability (B,) of the positive of two classes among what `predictions` said;
         None where there is none.
         """
         # Contiguous for one event as for many: kernels are compiled for one layout, not two.
-        return said[:, 1].copy() if self.task == "binary" and self.probable else None
+        return said[:, 1].copy() if self.task == "binary" and self.has_probabilities else None
 
-    def choose(self, probabilities: Mat) -> Ints:
+    def classify(self, probabilities: Mat) -> Ints:
         """Return the class index (B,) that probabilities (B, C) stand for.
 
         The likeliest, the first of equals; of two classes the positive one from 1/2 on, as
@@ -276,7 +285,7 @@ class Model:
         """Whether scores can be explained: those of reboosted trees can."""
         return isinstance(self.encoder, Columns)
 
-    def explain_table(self, table: Table) -> list[list[Reason]]:
+    def explain(self, table: Table) -> list[list[Reason]]:
         """Return why each of B events gets its scores, (B, m); nothing changes.
 
         Raises
@@ -342,16 +351,16 @@ class Model:
         scores, first = [np.empty((0, self.labels.m))], 0
         for k, found in [*joining, (len(rows), {})]:
             part = rows.iloc[first:k] if hasattr(rows, "iloc") else rows[first:k]
-            table = self._tabulate(part, Part(first, len(rows)))
-            scores.append(self.learn_table(table, encoded[first:k], weights[first:k]))
+            table = self._tabulate(part, BatchSlice(first, len(rows)))
+            scores.append(self.learn(table, encoded[first:k], weights[first:k]))
             if found:
-                self.join(found)
+                self.add_features(found)
             first = k
         return self.predictions(np.concatenate(scores))
 
     def predict_one(self, x: Mapping[str, Any]) -> Label:
         """Return the number or the likeliest label for features `x`."""
-        said: Label = plain(self.predict_many([x])[0])
+        said: Label = to_python(self.predict_many([x])[0])
         return said
 
     def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Label, float]:
@@ -360,10 +369,10 @@ class Model:
 
     def predict_many(self, rows: Any) -> NDArray[Any]:
         """Return numbers or the likeliest labels, (B,)."""
-        said = self.predictions(self.predict_table(self._ask(rows)))
+        said = self.predictions(self.predict(self._ask(rows)))
         if self.task == "regression":
             return said
-        labels: NDArray[Any] = _array(self.classes_)[self.choose(said)]
+        labels: NDArray[Any] = _array(self.classes_)[self.classify(said)]
         return labels
 
     def predict_proba_many(self, rows: Any) -> Mat:
@@ -374,10 +383,10 @@ class Model:
         ModelError
             For a regression and for the loss hinge, which have none.
         """
-        if not self.probable:
+        if not self.has_probabilities:
             what = "a regression" if self.task == "regression" else "the loss hinge"
             raise ModelError(f"task: {what} has no probabilities; call predict_many")
-        return self.predictions(self.predict_table(self._ask(rows)))
+        return self.predictions(self.predict(self._ask(rows)))
 
     def predict_interval_one(self, x: Mapping[str, Any], level: float = 0.9) -> tuple[float, float]:
         """Return low and high, between which labels for features `x` lie with that probability."""
@@ -403,7 +412,7 @@ class Model:
         >>> low < 3.0 < high
         True
         """
-        said = self.predictions(self.predict_table(self._ask(rows)))
+        said = self.predictions(self.predict(self._ask(rows)))
         return self.intervals_around(said, level)
 
     def explain_one(self, x: Mapping[str, Any], label: Label | None = None) -> Reason:
@@ -426,7 +435,7 @@ class Model:
         ModelError
             For a bank whose scores cannot be explained, and a label that there is none of.
         """
-        found = self.explain_table(self._ask(rows))
+        found = self.explain(self._ask(rows))
         if label is not None:
             if self.task == "regression":
                 raise ModelError("label: a regression has one score, of no label; leave it out")
@@ -437,7 +446,7 @@ class Model:
             return [each[chosen] for each in found]
         scores = np.array([[one.score for one in each] for each in found])
         return [
-            each[k] for each, k in zip(found, self.choose(self.predictions(scores)), strict=True)
+            each[k] for each, k in zip(found, self.classify(self.predictions(scores)), strict=True)
         ]
 
     # The state, and a file of it.
@@ -448,7 +457,7 @@ class Model:
 
     def serving_arrays(self) -> Arrays:
         """Return the arrays that a prediction needs, and what the rule shows of itself; no copy."""
-        shown = {f"shown.{name}": values for name, values in reveal(self.booster.rule).items()}
+        shown = {f"shown.{name}": values for name, values in diagnostics(self.booster.rule).items()}
         own = {**serving_arrays(self.booster), **self.encoder.to_arrays()}
         return {**own, **self._interval_arrays(), **shown}
 
@@ -534,15 +543,15 @@ class Model:
             Where there is none for those there are, or something else is wrong with the model.
         """
         width = roomy(columns)
-        if self._fits(width):
+        if self._fits_memory(width):
             return width
         check(self.spec, columns or width, self.labels.m)
         widths = range(
             columns, width
         )  # all that is left at once: to widen takes a tenth of a second
-        return widths[bisect_left(widths, True, key=lambda n: not self._fits(n)) - 1]
+        return widths[bisect_left(widths, True, key=lambda n: not self._fits_memory(n)) - 1]
 
-    def _fits(self, width: int) -> bool:
+    def _fits_memory(self, width: int) -> bool:
         try:
             check(self.spec, width, self.labels.m)
         except ModelError:
@@ -557,7 +566,7 @@ class Model:
         check_frame(self.encoder.schema, rows)
         return self._tabulate(rows)
 
-    def _tabulate(self, rows: Any, part: Part | None = None) -> Table:
+    def _tabulate(self, rows: Any, part: BatchSlice | None = None) -> Table:
         return tabulate(self.encoder.layout, rows, lenient=self.encoder.told.auto, part=part)
 
     def _check_joining(self, rows: Any, joining: Sequence[tuple[int, Mapping[str, str]]]) -> None:
@@ -566,7 +575,7 @@ class Model:
         told, first = self.encoder.told, 0
         for k, found in [*joining, (len(rows), {})]:
             part = rows.iloc[first:k] if hasattr(rows, "iloc") else rows[first:k]
-            tabulate(told.kinds, part, lenient=True, part=Part(first, len(rows)))
+            tabulate(told.kinds, part, lenient=True, part=BatchSlice(first, len(rows)))
             told, first = told.with_inferred(found), k
         check(self.spec, self._room(len(Columns.columns_of(told))), self.labels.m)
 
@@ -587,7 +596,7 @@ class Model:
         found = np.empty(len(given))
         for k, label in enumerate(given):
             try:
-                found[k] = self.labels.encode(plain(label))
+                found[k] = self.labels.encode(to_python(label))
             except ValueError as error:
                 raise ModelError(f"y[{k}]: {error}" if len(given) > 1 else str(error)) from error
         return found
@@ -601,7 +610,7 @@ def _intervals(task: str) -> Intervals | None:
 def _check_weights(w: Any) -> Vec:
     if np.asarray(w).dtype.kind in "US":
         raise ModelError("w: holds what is no number (a text); give numbers")
-    weights = floats("w", w)
+    weights = as_float64("w", w)
     if weights.ndim != 1:
         raise ModelError(f"w: has shape {weights.shape}; give one importance >= 0 a row")
     wrong = np.flatnonzero(~((weights >= 0.0) & (weights < np.inf)))

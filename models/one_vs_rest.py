@@ -11,20 +11,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kaboost.models.booster import (
+    add_features,
     features,
     learn_many,
     losses,
+    mark_categorical,
     predictions,
     prefixes_many,
+    quiesce,
     score_many,
-    settle,
-    tell_names,
-    widen,
 )
 from kaboost.models.evaluation.progress import Progress
 from kaboost.models.explain.interface import Explanation, explain_many, gains
 from kaboost.models.losses import Softmax, has_probability
-from kaboost.models.types import Ints, Mat, Mat3, ModelError, Vec, floats
+from kaboost.models.types import Ints, Mat, Mat3, ModelError, Vec, as_float64
 from kaboost.models.verbs import encode_labels
 
 WORD = "one_vs_rest"
@@ -118,23 +118,23 @@ def _(booster: OneVsRest, X: ArrayLike) -> Mat3:
     return np.concatenate([prefixes_many(one, X) for one in booster.classes], axis=2)
 
 
-@widen.register
+@add_features.register
 def _(booster: OneVsRest, full: Mapping[str, Any], d: int) -> OneVsRest:
     shared = {**full, "classes": booster.outputs}
-    classes = tuple(widen(one, shared, d) for one in booster.classes)
+    classes = tuple(add_features(one, shared, d) for one in booster.classes)
     return booster._replace(classes=classes, shape=np.array([d, len(classes)], np.int64))
 
 
-@settle.register
+@quiesce.register
 def _(booster: OneVsRest) -> None:
     for one in booster.classes:
-        settle(one)
+        quiesce(one)
 
 
-@tell_names.register
+@mark_categorical.register
 def _(booster: OneVsRest, columns: Ints) -> None:
     for one in booster.classes:
-        tell_names(one, columns)
+        mark_categorical(one, columns)
 
 
 @predictions.register
@@ -181,4 +181,4 @@ def _(booster: OneVsRest) -> Vec:
 
 def _labels(booster: OneVsRest, y: ArrayLike) -> Vec:
     """Return class indices (B,), checked."""
-    return encode_labels(Softmax(0.0), floats("y", y), booster.outputs)[:, 0]
+    return encode_labels(Softmax(0.0), as_float64("y", y), booster.outputs)[:, 0]

@@ -8,8 +8,8 @@ from kaboost.models.banks import ALL as ALL_BANKS
 from kaboost.models.losses import LOSSES
 from kaboost.models.reboosted.config import REBOOSTED_TREES
 from kaboost.models.rules import ALL as ALL_RULES
-from kaboost.models.types import Part
+from kaboost.models.types import Component
 
-RULES: dict[str, Part] = {part.kind: part for part in ALL_RULES}
-BANKS: dict[str, Part] = {part.kind: part for part in (*ALL_BANKS, REBOOSTED_TREES)}
-PARTS: dict[str, Mapping[str, Part]] = {"rule": RULES, "bank": BANKS, "loss": LOSSES}
+RULES: dict[str, Component] = {part.kind: part for part in ALL_RULES}
+BANKS: dict[str, Component] = {part.kind: part for part in (*ALL_BANKS, REBOOSTED_TREES)}
+PARTS: dict[str, Mapping[str, Component]] = {"rule": RULES, "bank": BANKS, "loss": LOSSES}

@@ -11,7 +11,7 @@ from kaboost.models.losses import LOSSES
 from kaboost.models.one_vs_rest import WORD, binary_task
 from kaboost.models.parts import BANKS, PARTS, RULES
 from kaboost.models.reboosted.config import LOSSES as TREE_LOSSES
-from kaboost.models.types import ModelError, Param, plain
+from kaboost.models.types import ModelError, Param, to_python
 
 TREES = "reboosted_trees"  # the default bank
 TASK_LOSS = {"regression": "squared", "binary": "logistic", "multiclass": "softmax"}
@@ -56,8 +56,8 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
     for word in ("bank", "rule"):  # a rule's defaults may depend on the bank's
         own = full[word]
         around = {**full, "task": task, "part": BANKS[full["bank"]["kind"]]}
-        PARTS[word][own["kind"]].complete(own, make_loss(full["loss"]), around)
-    full["seed"] = _integer("seed", plain(given.get("seed", 1)), 0, 2**63 - 1)
+        PARTS[word][own["kind"]].fill_defaults(own, make_loss(full["loss"]), around)
+    full["seed"] = _integer("seed", to_python(given.get("seed", 1)), 0, 2**63 - 1)
     return full
 
 
@@ -98,7 +98,7 @@ def _with_likings(bank: Any, rule: Any) -> Any:
     number of learners for any other that has one.
     """
     kind = rule.get("kind") if isinstance(rule, Mapping) else rule
-    likes = RULES[kind].likes if isinstance(kind, str) and kind in RULES else {}
+    likes = RULES[kind].default_bank if isinstance(kind, str) and kind in RULES else {}
     own = {"kind": likes.get("kind", "linear")} if bank is None else bank
     own = {"kind": own} if isinstance(own, str) else own
     if not isinstance(own, Mapping):
@@ -142,7 +142,7 @@ def _meant(word: str, given: Any) -> str:
 
 def _value(word: str, param: Param, given: Any) -> Any:
     where = f"{word}.{param.name}"
-    given = plain(given)
+    given = to_python(given)
     if given is None and param.default is None:
         return None
     if param.check:

@@ -24,11 +24,11 @@ Ints = NDArray[np.int64]
 SQUARE, LINEAR, LOGISTIC = 0, 1, 2  # what a weak learner is asked for: specification, section 7
 TARGET_LIMIT = 1e6  # targets are clipped to this as a last resort (section 0, Dtype)
 # By these names: a kernel that names NumPy counts references to every array it is given.
-PLACE = np.uint64  # of what cannot be negative
-WHOLE = np.int64
+UINT = np.uint64  # of what cannot be negative
+INT = np.int64
 LOSS_LIMIT = 1e12  # one event adds at most this to a loss sum
 WEIGHT_LIMIT = 1e15  # a larger importance counts as this: sums over 10^12 such events stay finite
-SHOWN = 60  # characters of a faulty value that a message quotes
+REPR_LENGTH = 60  # characters of a faulty value that a message quotes
 LABEL_LIMIT = 1e150  # a larger label counts as this in y0: differences and products stay finite
 
 
@@ -36,21 +36,21 @@ class ModelError(ValueError):
     """A model that cannot be: what is asked, why it is refused, what to take instead."""
 
 
-def plain(value: Any) -> Any:
+def to_python(value: Any) -> Any:
     """Return a NumPy scalar as the Python value it stands for, anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return how Python writes a value, cut short for a message."""
     try:
         text = repr(value)
     except ValueError:  # of more digits than Python writes
         return "an integer of thousands of digits"
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    return text if len(text) <= REPR_LENGTH else f"{text[:REPR_LENGTH]}..."
 
 
-def floats(name: str, values: Any) -> Vec:
+def as_float64(name: str, values: Any) -> Vec:
     """Return `values` as a C-contiguous float64 array; or a ModelError that names them."""
     try:
         return np.ascontiguousarray(values, dtype=np.float64)
@@ -72,12 +72,12 @@ class Param(NamedTuple):
     check: Callable[[Any], object] | None = None  # of what is neither number nor word: it raises
 
 
-class Setting(NamedTuple):
+class BuildContext(NamedTuple):
     """What the parts of one booster may know of one another while they are made."""
 
     full: Mapping[str, Any]  # the specification with the defaults of every part
     loss: Any  # the loss itself
-    bank: Part  # the bank's kind
+    bank: Component  # the bank's kind
     d: int
     m: int
 
@@ -87,11 +87,11 @@ class Setting(NamedTuple):
         return int(self.full["bank"].get("n", 1))
 
 
-class Part(NamedTuple):
-    """One kind of rule, bank or loss: its words for people, the function that makes its state.
+class Component(NamedTuple):
+    """One kind of rule, bank or loss: its description, and the function that makes its state.
 
     `make` takes its own parameters: a loss as keywords, a bank as (params, d, m, seed), a rule as
-    (params, Setting). `complete` fills in the defaults that depend on the other parts, in place.
+    (params, BuildContext). `fill_defaults` sets, in place, defaults that depend on other parts.
     """
 
     kind: str
@@ -99,12 +99,18 @@ class Part(NamedTuple):
     source: str
     params: tuple[Param, ...]
     make: Callable[..., Any]
-    forbids: Callable[[Mapping[str, Any]], str | None] = lambda context: None
-    complete: Callable[[dict[str, Any], Any, dict[str, Any]], None] = lambda own, loss, full: None
+    reject_reason: Callable[[Mapping[str, Any]], str | None] = lambda context: None
+    fill_defaults: Callable[[dict[str, Any], Any, dict[str, Any]], None] = lambda own, loss, full: (
+        None
+    )
     losses: tuple[str, ...] = ()  # of a rule: the only kinds it takes; empty for all
-    likes: Mapping[str, Any] = MappingProxyType({})  # of a rule: its default bank, where not linear
+    default_bank: Mapping[str, Any] = MappingProxyType(
+        {}
+    )  # of a rule: its default bank, where not linear
     modes: tuple[int, ...] = (SQUARE, LINEAR, LOGISTIC)  # of a bank: what it can be asked for
     gradient: bool = True  # of a bank: it moves by derivatives, not by a closed form
-    random: Callable[[Mapping[str, Any]], bool] = lambda own: False  # of a bank: learners differ
-    raw: bool = False  # of a bank: it takes columns as they are, NaN where missing
-    draws: Callable[[Mapping[str, Any], int, int], int] = lambda own, d, m: 0  # of a bank
+    has_random_learners: Callable[[Mapping[str, Any]], bool] = lambda own: (
+        False
+    )  # of a bank: learners differ
+    takes_raw_columns: bool = False  # of a bank: it takes columns as they are, NaN where missing
+    initial_draws: Callable[[Mapping[str, Any], int, int], int] = lambda own, d, m: 0  # of a bank

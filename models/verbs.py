@@ -15,134 +15,140 @@ from kaboost.models.types import Mat, Vec
 
 
 @partial(verb, inline="never")
-def point(loss: Any, s: float, z: float) -> tuple[float, float, float]:
-    """Return value, slope and second derivative at one score s for one label z, l2 left out."""
-    raise unregistered("point", loss)
+def value_gradient_hessian(loss: Any, s: float, z: float) -> tuple[float, float, float]:
+    """Return value, gradient and second derivative at one score s for one label z, without l2."""
+    raise unregistered("value_gradient_hessian", loss)
 
 
 @partial(verb, inline="never")
-def bend(loss: Any, s: float, z: float, unit: float) -> float:
-    """Return h > 0, the curvature that Newton's step divides the slope by: at least 1e-3.
+def newton_curvature(loss: Any, s: float, z: float, unit: float) -> float:
+    """Return h >= 1e-3, the curvature that Newton's step divides the gradient by.
 
     `unit` > 0 is the typical |s - z|, for losses that have no curvature of their own.
     """
-    _, _, curve = point(loss, s, z)
+    _, _, curve = value_gradient_hessian(loss, s, z)
     return float(max(curve, 1e-3))
 
 
 @verb
-def predict(bank: Any, x: Vec, h: Mat, room: Mat) -> None:
-    """Fill h (m, N) with what each weak learner says of x (d,); the bank does not change.
+def predict(bank: Any, x: Vec, h: Mat, bank_scratch: Mat) -> None:
+    """Fill h (m, N) with the prediction of each weak learner for x (d,); the bank does not change.
 
-    `room` (rooms(bank), N) is scratch: what it holds afterwards is there for the `update` of the
-    same event.
+    `bank_scratch` (bank_scratch_rows(bank), N) keeps its contents for the `learn` of the same
+    event.
     """
     raise unregistered("predict", bank)
 
 
 @verb
-def update(bank: Any, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
-    """Move every learner towards its target (m, N) with its weight (N,); h is what `predict` said.
+def learn(
+    bank: Any, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat
+) -> None:
+    """Move every learner towards its target (m, N) with its weight (N,); h is from `predict`.
 
-    A learner of weight 0 is left untouched. `target` and `weight` are scratch: they may be
-    overwritten. `room` is as `predict` left it.
+    A learner of weight 0 is left unchanged. `target` and `weight` may be overwritten.
+    `bank_scratch` is as `predict` left it.
     """
-    raise unregistered("update", bank)
+    raise unregistered("learn", bank)
 
 
 @verb
-def answer(bank: Any, x: Vec, h: Mat, room: Mat) -> None:
-    """Fill h (m, N) with what is served for x (d,): `predict`, unless the bank serves an average of
-    what it learned.
+def predict_served(bank: Any, x: Vec, h: Mat, bank_scratch: Mat) -> None:
+    """Fill h (m, N) with the predictions to serve for x (d,): those of `predict`, unless the bank
+    serves an average of its learned weights.
     """
-    predict(bank, x, h, room)
+    predict(bank, x, h, bank_scratch)
 
 
 @verb
-def one(bank: Any, i: int) -> Any:
+def learner_view(bank: Any, i: int) -> Any:
     """Return learner i as a bank of one: the same type over views of the same arrays."""
-    raise unregistered("one", bank)
+    raise unregistered("learner_view", bank)
 
 
 @verb
-def prepare(bank: Any, x: Vec) -> None:
-    """Move what all learners share to where x (d,) puts it, before single ones learn from it.
+def update_shared(bank: Any, x: Vec) -> None:
+    """Update what all learners share with x (d,), before single learners learn from it.
 
-    `update` does that by itself; the sequential pair `learn_one`, `predict_one` needs it done once
-    an event.
-    """
-
-
-@verb
-def renew(bank: Any, i: int, state: Any) -> None:
-    """Make learner i a fresh one; what is random is drawn from the generator `state`."""
-    raise unregistered("renew", bank)
-
-
-@verb
-def forward(rule: Any, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
-    """Fill F (m, N+1) with what every prefix says, and the served score yhat (m,).
-
-    F is the partial sums for most rules, F[:, 0] = y0. h (m, N) may be clipped in place. `desk`
-    (desks(rule),) is the rule's scratch: what it holds is there for the later verbs of the same
+    `learn` does that by itself; the sequential pair `learn_one`, `predict_one` needs it once an
     event.
     """
-    raise unregistered("forward", rule)
 
 
 @verb
-def serve(rule: Any, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
-    """Do what `forward` does where nothing will be learned: the same, unless the rule draws its
-    answer.
+def reset_learner(bank: Any, i: int, state: Any) -> None:
+    """Reset learner i to its initial state; random parts are drawn from the generator `state`."""
+    raise unregistered("reset_learner", bank)
+
+
+@verb
+def combine(rule: Any, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
+    """Fill F (m, N+1) with the score of every prefix, and the served score yhat (m,).
+
+    F holds the partial sums for most rules, F[:, 0] = y0. h (m, N) may be clipped in place.
+    `rule_scratch` (rule_scratch_size(rule),) keeps its contents for the later verbs of the event.
     """
-    forward(rule, h, F, yhat, desk)
+    raise unregistered("combine", rule)
 
 
 @verb
-def regard(rule: Any, x: Vec, desk: Vec) -> None:
-    """Note what `serve` will want to know of the event x (d,) itself, for a rule that draws its
-    answer.
+def combine_served(rule: Any, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
+    """Do what `combine` does where nothing will be learned: the same, unless the rule draws its
+    served score at random.
+    """
+    combine(rule, h, F, yhat, rule_scratch)
+
+
+@verb
+def observe_features(rule: Any, x: Vec, rule_scratch: Vec) -> None:
+    """Note what `combine_served` needs to know of the features x (d,), for a rule that draws its
+    served score at random.
     """
 
 
 @verb
 def targets(
-    rule: Any, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, desk: Vec
+    rule: Any, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
 ) -> None:
-    """Fill T (m, N) and W (N,): what each learner should learn; G (m, N+1) is the gradient at every
-    prefix.
+    """Fill T (m, N) and W (N,): target and weight of each learner; G (m, N+1) is the gradient at
+    every prefix.
 
-    W arrives holding the event's importance in every place.
+    W holds the event's weight in every place on entry.
     """
     raise unregistered("targets", rule)
 
 
 @verb
-def adapt(rule: Any, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec) -> None:
-    """Move the rule's own state after the bank has learned, from the quantities before it did."""
-    raise unregistered("adapt", rule)
+def update_rule(
+    rule: Any, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec
+) -> None:
+    """Update the rule's own state after the bank has learned, from the quantities before it did."""
+    raise unregistered("update_rule", rule)
 
 
 @verb
-def boost(rule: Any, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, turn: Any) -> None:
-    """Teach one learner after the other, for rules that look at a learner's answer after it learned
-    (specification, section 0).
+def learn_sequentially(
+    rule: Any, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: Any
+) -> None:
+    """Let one learner after the other learn, for rules that look at a learner's prediction after it
+    has learned (specification, section 0).
 
-    Fill T (m, N) and W (N,) with what each was taught. `turn` is scratch for one learner.
+    Fill T (m, N) and W (N,) with the target and weight of each. `single` is scratch for one
+    learner.
     """
-    raise unregistered("boost", rule)
+    raise unregistered("learn_sequentially", rule)
 
 
 @verb
-def judge(rule: Any, loss: Any, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
+def prefix_losses(rule: Any, loss: Any, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
     """Fill value L (N+1,) and gradient G (m, N+1) of every prefix F (m, N+1): the loss's, unless
     the rule's scores are votes.
     """
-    assess(loss, F, y, G, L)
+    value_gradient_prefixes(loss, F, y, G, L)
 
 
 @verb
-def cost(rule: Any, loss: Any, s: Vec, y: Vec) -> float:
+def served_loss(rule: Any, loss: Any, s: Vec, y: Vec) -> float:
     """Return the loss of the served score s (m,) for label y: the loss's own, unless scores are
     votes.
     """
@@ -150,23 +156,26 @@ def cost(rule: Any, loss: Any, s: Vec, y: Vec) -> float:
 
 
 @verb
-def say(rule: Any, loss: Any, s: Vec, p: Vec) -> None:
-    """Fill p (m,) with the prediction of score s (m,): the loss's link, unless scores are votes."""
-    link(loss, s, p)
+def to_prediction(rule: Any, loss: Any, s: Vec, p: Vec) -> None:
+    """Fill p (m,) with the prediction of score s (m,): the loss's inverse link, unless scores are
+    votes.
+    """
+    inverse_link(loss, s, p)
 
 
 @verb
-def shadow(
+def observe_average(
     bank: Any, rule: Any, loss: Any, x: Vec, y: Vec, w: float, seen: Any, a: Any, s: Vec
 ) -> None:
-    """Record the loss of what `answer` serves where it is not what `predict` says (averaged banks).
+    """Record the loss of what `predict_served` gives where that differs from `predict` (averaged
+    banks).
 
     It runs first in an event that will be learned: a (Scratch) and s (m,) are free.
     """
 
 
 @verb
-def reach(rule: Any) -> float:
+def prediction_bound(rule: Any) -> float:
     """Return D, the bound of a weak prediction under the rule (specification, section 3)."""
     return 1.0
 
@@ -190,94 +199,94 @@ def curvature(loss: Any, s: Vec, y: Vec) -> float:
 
 
 @verb
-def assess(loss: Any, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
+def value_gradient_prefixes(loss: Any, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
     """Fill gradient G (m, N+1) and value L (N+1,) at every prefix F (m, N+1), sharing their
     exponentials.
     """
-    raise unregistered("assess", loss)
+    raise unregistered("value_gradient_prefixes", loss)
 
 
 @verb
-def link(loss: Any, s: Vec, p: Vec) -> None:
-    """Fill p (m,) with the prediction that score s (m,) stands for: a value, or probabilities."""
-    raise unregistered("link", loss)
+def inverse_link(loss: Any, s: Vec, p: Vec) -> None:
+    """Fill p (m,) with the prediction of score s (m,): a value, or probabilities."""
+    raise unregistered("inverse_link", loss)
 
 
 @verb
-def tally(loss: Any, y: Vec, w: float, total: float, counts: Vec) -> None:
-    """Add label y of importance w to the statistic that `start` makes y0 from; `total` has w."""
-    raise unregistered("tally", loss)
+def update_init(loss: Any, y: Vec, w: float, total: float, counts: Vec) -> None:
+    """Add label y of weight w to the statistic that `init_score` uses; `total` includes w."""
+    raise unregistered("update_init", loss)
 
 
 @verb
-def start(loss: Any, total: float, counts: Vec, y0: Vec) -> None:
-    """Fill y0 (m,) with the best constant score for the labels tallied so far, of total weight
-    `total`.
+def init_score(loss: Any, total: float, counts: Vec, y0: Vec) -> None:
+    """Fill y0 (m,) with the best constant score for the labels so far, of total weight `total`."""
+    raise unregistered("init_score", loss)
+
+
+@kernel
+def predict_one(bank: Any, i: int, x: Vec, single: Any) -> None:
+    """Fill single.h (m, 1) with the prediction of learner i for x (d,)."""
+    predict(learner_view(bank, i), x, single.h, single.bank_scratch)
+
+
+@kernel
+def learn_one(bank: Any, i: int, x: Vec, mode: int, single: Any) -> None:
+    """Let learner i learn single.target (m, 1) with single.weight (1,), from its prediction for x.
+
+    Both are overwritten. A learner whose prediction is not finite learns nothing.
     """
-    raise unregistered("start", loss)
+    _learn_view(learner_view(bank, i), x, mode, single)
 
 
+# Apart from `learn_one`: where numba inlines `learner_view` and `learn` into one function it takes
+# writes to the views, which nothing reads afterwards, for dead code.
 @kernel
-def predict_one(bank: Any, i: int, x: Vec, turn: Any) -> None:
-    """Fill turn.h (m, 1) with what learner i says of x (d,)."""
-    predict(one(bank, i), x, turn.h, turn.room)
-
-
-@kernel
-def learn_one(bank: Any, i: int, x: Vec, mode: int, turn: Any) -> None:
-    """Let learner i learn turn.target (m, 1) with turn.weight (1,), from what it says of x now.
-
-    Both are scratch, overwritten. A learner whose answer is not finite learns nothing.
-    """
-    _teach(one(bank, i), x, mode, turn)
-
-
-# Apart from `learn_one`: where numba inlines `one` and `update` into one function it takes writes
-# to the views, which nothing reads afterwards, for dead code.
-@kernel
-def _teach(single: Any, x: Vec, mode: int, turn: Any) -> None:
-    predict(single, x, turn.h, turn.room)
-    for c in range(turn.h.shape[0]):
-        if not abs(turn.h[c, 0]) < math.inf:
-            turn.weight[0] = 0.0
-    update(single, x, turn.h, turn.target, turn.weight, mode, turn.room)
+def _learn_view(view: Any, x: Vec, mode: int, single: Any) -> None:
+    predict(view, x, single.h, single.bank_scratch)
+    for c in range(single.h.shape[0]):
+        if not abs(single.h[c, 0]) < math.inf:
+            single.weight[0] = 0.0
+    learn(view, x, single.h, single.target, single.weight, mode, single.bank_scratch)
 
 
 @singledispatch
-def learning_only(bank: Any) -> tuple[str, ...]:
-    """Return the fields of a bank that only learning reads: snapshots leave them out."""
+def learning_only(part: Any) -> tuple[str, ...]:
+    """Return the fields of a part that only learning reads: snapshots leave them out."""
     return ()
 
 
 @singledispatch
-def rooms(bank: Any) -> int:
-    """Return how many rows of N numbers the bank wants as scratch while it predicts and learns."""
+def bank_scratch_rows(bank: Any) -> int:
+    """Return how many rows of N numbers the bank needs as scratch to predict and learn."""
     return 0
 
 
 @singledispatch
 def encode_labels(loss: Any, y: Vec, m: int) -> Mat:
-    """Return labels as kernels want them, (B, k) float64; raise ModelError for what this loss
-    cannot learn.
+    """Return labels as kernels need them, (B, k) float64; raise ModelError for labels that this
+    loss cannot learn.
     """
     raise unregistered("encode_labels", loss)
 
 
 @singledispatch
-def desks(rule: Any) -> int:
-    """Return how many numbers the rule wants as scratch from `forward` to `adapt` of one event."""
+def rule_scratch_size(rule: Any) -> int:
+    """Return how many numbers the rule needs as scratch from `combine` to `update_rule`."""
     return 0
 
 
 @singledispatch
-def reveal(rule: Any) -> dict[str, Mat]:
-    """Return what the rule's state says to people, by name: on `GET /model` and in snapshots."""
+def diagnostics(rule: Any) -> dict[str, Mat]:
+    """Return the parts of the rule's state that people read, by name: on `GET /model` and in
+    snapshots.
+    """
     return {}
 
 
 @singledispatch
 def sequential(rule: Any) -> bool:
-    """Return whether the rule teaches one learner after the other, by `boost`."""
+    """Return whether learners learn one after the other, by `learn_sequentially`."""
     return False
 
 

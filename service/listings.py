@@ -7,7 +7,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kaboost.models import catalogue
-from kaboost.models.types import Part
+from kaboost.models.types import Component
 from kaboost.service.config.settings import Settings, origins, values
 from kaboost.service.errors import CheckpointError, ConfigError, Incompatible
 from kaboost.service.storage import checkpoints, files
@@ -42,7 +42,7 @@ def part_rows() -> list[Row]:
     return [row for word, part in catalogue.entries() for row in _part_rows(word, part)]
 
 
-def _part_rows(word: str, part: Part) -> list[Row]:
+def _part_rows(word: str, part: Component) -> list[Row]:
     tasks = catalogue.tasks(part) if word == "loss" else []
     fits = f"; fits {', '.join(tasks)}" if tasks else ""
     head = {"part": word, "kind": part.kind, "parameter": "", "default": "", "values": ""}

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from kaboost.models.evaluation.baselines import PREDICTORS, Baselines
+from kaboost.models.evaluation.baselines import PREDICTORS, ProgressiveValidation
 from kaboost.models.evaluation.intervals import LEVELS, Intervals
 from kaboost.models.evaluation.progress import Progress
 from kaboost.models.evaluation.reliability import Reliability
@@ -43,7 +43,10 @@ class Validation(Collector):
         self._figures: _Figures | None = None
 
     def record(
-        self, baselines: Baselines, progress: Progress, intervals: Intervals | None = None
+        self,
+        baselines: ProgressiveValidation,
+        progress: Progress,
+        intervals: Intervals | None = None,
     ) -> None:
         """Take the figures of now; a scrape in another thread sees all of them or none."""
         self._figures = _Figures(

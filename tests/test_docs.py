@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from starlette.routing import Route
 
 from kaboost import Model
-from kaboost.models.evaluation.baselines import baselines
+from kaboost.models.evaluation.baselines import progressive_validation
 from kaboost.service import cli
 from kaboost.service.config.settings import Settings
 from kaboost.service.metrics import api_metrics, learner_metrics
@@ -46,7 +46,9 @@ def metrics() -> Iterator[str]:
     registry = CollectorRegistry()
     api_metrics(registry)
     model = Model("binary", LINEAR, {"x": "number"})
-    learner_metrics(registry).validation.record(baselines(model.labels), model.booster.progress)
+    learner_metrics(registry).validation.record(
+        progressive_validation(model.labels), model.booster.progress
+    )
     for family in registry.collect():
         yield family.name + ("_total" if family.type == "counter" else "")
 

@@ -13,7 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from kaboost import BANKS
-from kaboost.models.evaluation.baselines import baselines
+from kaboost.models.evaluation.baselines import progressive_validation
 from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.config.settings import Settings
@@ -66,7 +66,7 @@ def warm(settings: Settings) -> None:
     task = settings.task
     first = Model(task.kind, settings.model, settings.features.columns, task.labels)
     checkpoints.new_run(settings.checkpoints.directory)
-    room = Room(settings, State(first, baselines(first.labels), {0: 0}), metrics())
+    room = Room(settings, State(first, progressive_validation(first.labels), {0: 0}), metrics())
     room.publish(cold=True)
     room.warm()
     room.checkpoint()

@@ -116,11 +116,11 @@ class RiverModel(Model):
         return int(self.booster.progress.events)
 
     @cached_property
-    def probable(self) -> bool:
+    def has_probabilities(self) -> bool:
         """Whether classes get probabilities: always, if only those of a certain answer."""
         return self.task != "regression"
 
-    def learn_table(self, table: Table, y: Vec, w: Vec) -> Mat:
+    def learn(self, table: Table, y: Vec, w: Vec) -> Mat:
         """Learn B events in order; return the scores (B, m) made before each was learned.
 
         Events of weight 0 are predicted only. Any other weight is River's own `w` where the
@@ -139,7 +139,7 @@ class RiverModel(Model):
                         watch_many(self.intervals, scores[k], y[k : k + 1], w[k : k + 1])
         return scores
 
-    def predict_table(self, table: Table) -> Mat:
+    def predict(self, table: Table) -> Mat:
         """Return the scores (B, m) of B events.
 
         A score is the number of a regression, the log-odds of a binary task's positive class, the
@@ -160,7 +160,7 @@ class RiverModel(Model):
         positive = 1.0 / (1.0 + np.exp(-scores[:, 0]))
         return np.column_stack([1.0 - positive, positive])
 
-    def losses_errors(self, scores: Mat, said: Mat, y: Vec) -> tuple[Vec, Vec]:
+    def losses_and_errors(self, scores: Mat, said: Mat, y: Vec) -> tuple[Vec, Vec]:
         """Return loss (B,) and error (B,) of what was said of scores (B, m), as the baselines
         define both.
         """
@@ -168,10 +168,10 @@ class RiverModel(Model):
             with np.errstate(over="ignore", invalid="ignore"):
                 return np.minimum(0.5 * (said - y) ** 2, LOSS_LIMIT), abs(said - y)
         of_label = said[np.arange(len(y)), y.astype(np.int64)]
-        errors = self.choose(said) != y
+        errors = self.classify(said) != y
         return -np.log(np.maximum(of_label, SURE)), errors.astype(np.float64)
 
-    def chances(self, said: Mat) -> Vec | None:
+    def positive_probability(self, said: Mat) -> Vec | None:
         """Return the probability (B,) of the positive of two classes; None where there is none."""
         return said[:, 1] if self.task == "binary" else None
 

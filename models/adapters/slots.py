@@ -12,7 +12,7 @@ import numpy as np
 from kaboost.models.features.columns import Columns
 from kaboost.models.features.onehot import Encoder, Table
 from kaboost.models.features.rows import READ
-from kaboost.models.types import Mat, ModelError, plain
+from kaboost.models.types import Mat, ModelError, to_python
 
 BRIEF = 128  # longer texts are remembered by their hash: what is kept stays small
 
@@ -105,7 +105,7 @@ def _read(x: Mapping[Any, Any]) -> Iterator[tuple[Key, Any]]:
     for name, given in x.items():
         value = given
         if type(value) is not float:
-            value = plain(value)
+            value = to_python(value)
             if value is None:
                 continue
             if isinstance(value, bool):

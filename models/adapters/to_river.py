@@ -16,7 +16,7 @@ from river.base.typing import ClfTarget as Label
 from kaboost.models.adapters.slots import Slots
 from kaboost.models.booster import learn_many, score_many
 from kaboost.models.model import Model
-from kaboost.models.types import Mat, ModelError, Vec, plain
+from kaboost.models.types import Mat, ModelError, Vec, to_python
 
 Words = str | dict[str, Any]
 
@@ -229,7 +229,7 @@ class Classes:
     """
 
     def __init__(self, labels: int | tuple[Label, ...]) -> None:
-        given = () if isinstance(labels, int) else tuple(map(plain, labels))
+        given = () if isinstance(labels, int) else tuple(map(to_python, labels))
         self.room = labels if isinstance(labels, int) else len(given)
         if self.room < 2 or len(set(given)) < len(given):
             raise ModelError(f"labels: {labels!r} is not two or more; give a number or the labels")
@@ -237,7 +237,7 @@ class Classes:
 
     def admit(self, y: Any) -> int:
         """Return the index of a label, a new one's as well while there is room."""
-        label = plain(y)
+        label = to_python(y)
         index = self._index.get(label)
         if index is None:
             index = self._free(label)
@@ -266,7 +266,7 @@ class Classes:
 
 def _label(model: Model, y: Any) -> float:
     try:
-        return model.labels.encode(plain(y))
+        return model.labels.encode(to_python(y))
     except ValueError as err:
         raise ModelError(str(err)) from err
 

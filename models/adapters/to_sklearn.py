@@ -20,7 +20,7 @@ from kaboost.models.features.onehot import Table
 from kaboost.models.model import Model
 from kaboost.models.one_vs_rest import WORD, binary_task
 from kaboost.models.spec import TREES
-from kaboost.models.types import Mat, ModelError, Vec, plain
+from kaboost.models.types import Mat, ModelError, Vec, to_python
 
 Words = str | dict[str, Any]
 
@@ -165,13 +165,13 @@ class Regressor(RegressorMixin, _Online):  # type: ignore[misc]
     def predict(self, X: ArrayLike) -> Vec:
         """Return the predictions (B,) for X (B, d)."""
         rows = self._rows(X)
-        return self.model_.predictions(self.model_.predict_table(rows))
+        return self.model_.predictions(self.model_.predict(rows))
 
     def _begin(self, y: NDArray[Any]) -> None:
         self.model_ = self._new_model("regression")
 
     def _learn(self, X: Mat, y: NDArray[Any], w: Vec) -> None:
-        self.model_.learn_table(_table(X), np.asarray(y, np.float64), w)
+        self.model_.learn(_table(X), np.asarray(y, np.float64), w)
 
 
 class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
@@ -261,7 +261,7 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         rows = self._rows(X)
         if self.model_ is None:
             return np.ones((len(rows.numbers), 1))
-        shares = self.model_.predictions(self.model_.predict_table(rows))
+        shares = self.model_.predictions(self.model_.predict(rows))
         return shares
 
     def __sklearn_tags__(self) -> Any:
@@ -312,12 +312,12 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         known = np.isin(y, self.classes_)
         if not known.all():
             raise ValueError(
-                f"y: {plain(y[~known][0])!r} is not one of the classes {self.classes_.tolist()}; "
-                "name every class in the first partial_fit"
+                f"y: {to_python(y[~known][0])!r} is not one of the classes "
+                f"{self.classes_.tolist()}; name every class in the first partial_fit"
             )
         if self.model_ is not None:
             encoded = np.searchsorted(self.classes_, y).astype(np.float64)
-            self.model_.learn_table(_table(X), encoded, w)
+            self.model_.learn(_table(X), encoded, w)
 
 
 def _check_epochs(epochs: object) -> None:

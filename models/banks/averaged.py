@@ -11,16 +11,16 @@ import numpy as np
 from kaboost.models.banks.linear.sgd import Sgd
 from kaboost.models.types import Mat, Mat3, Vec
 from kaboost.models.verbs import (
-    answer,
-    cost,
-    forward,
-    one,
+    bank_scratch_rows,
+    combine,
+    learn,
+    learner_view,
+    observe_average,
     predict,
-    prepare,
-    renew,
-    rooms,
-    shadow,
-    update,
+    predict_served,
+    reset_learner,
+    served_loss,
+    update_shared,
 )
 
 
@@ -39,29 +39,31 @@ def averaged(bank: Any, half_life: float | None) -> Averaged:
     return Averaged(bank, np.zeros_like(bank.w), np.zeros(bank.w.shape[2]), share)
 
 
-@rooms.register
+@bank_scratch_rows.register
 def _(bank: Averaged) -> int:
-    return rooms(bank.bank)
+    return bank_scratch_rows(bank.bank)
 
 
-@one.register
+@learner_view.register
 def _(bank: Averaged, i: int) -> Averaged:
     lane = slice(i, i + 1)
-    return Averaged(one(bank.bank, i), bank.mean[:, :, lane], bank.t[lane], bank.share)
+    return Averaged(learner_view(bank.bank, i), bank.mean[:, :, lane], bank.t[lane], bank.share)
 
 
 @predict.register
-def _(bank: Averaged, x: Vec, h: Mat, room: Mat) -> None:
-    predict(bank.bank, x, h, room)
+def _(bank: Averaged, x: Vec, h: Mat, bank_scratch: Mat) -> None:
+    predict(bank.bank, x, h, bank_scratch)
 
 
-@answer.register
-def _(bank: Averaged, x: Vec, h: Mat, room: Mat) -> None:
-    predict(Sgd(bank.mean, 0.0, bank.bank.cyclic, bank.bank.first), x, h, room)
+@predict_served.register
+def _(bank: Averaged, x: Vec, h: Mat, bank_scratch: Mat) -> None:
+    predict(Sgd(bank.mean, 0.0, bank.bank.cyclic, bank.bank.first), x, h, bank_scratch)
 
 
-@update.register
-def _(bank: Averaged, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(
+    bank: Averaged, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat
+) -> None:
     m, rows, N = bank.mean.shape
     for i in range(N):
         bank.t[i] += 1.0 if weight[i] > 0.0 else 0.0
@@ -71,28 +73,28 @@ def _(bank: Averaged, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room:
                 share = max(bank.share, 1.0 / bank.t[i]) if bank.t[i] > 0.0 else 0.0
                 step = bank.bank.w[c, j, i] - bank.mean[c, j, i]
                 bank.mean[c, j, i] += share * step if weight[i] > 0.0 else 0.0
-    update(bank.bank, x, h, target, weight, mode, room)
+    learn(bank.bank, x, h, target, weight, mode, bank_scratch)
 
 
-@prepare.register
+@update_shared.register
 def _(bank: Averaged, x: Vec) -> None:
-    prepare(bank.bank, x)
+    update_shared(bank.bank, x)
 
 
-@renew.register
+@reset_learner.register
 def _(bank: Averaged, i: int, state: Any) -> None:
-    renew(bank.bank, i, state)
+    reset_learner(bank.bank, i, state)
     bank.t[i] = 0.0
     for c in range(bank.mean.shape[0]):
         for j in range(bank.mean.shape[1]):
             bank.mean[c, j, i] = 0.0
 
 
-@shadow.register
+@observe_average.register
 def _(
     bank: Averaged, rule: Any, loss: Any, x: Vec, y: Vec, w: float, seen: Any, a: Any, s: Vec
 ) -> None:
-    answer(bank, x, a.h, a.room)
-    forward(rule, a.h, a.F, s, a.desk)
-    served = cost(rule, loss, s, y)
+    predict_served(bank, x, a.h, a.bank_scratch)
+    combine(rule, a.h, a.F, s, a.rule_scratch)
+    served = served_loss(rule, loss, s, y)
     seen.averaged_loss_sum[()] += w * (served if served < 1e12 else 1e12)

@@ -11,8 +11,15 @@ from kaboost.models.banks.linear.walk import clear
 from kaboost.models.banks.nets import adam, draw, redraw, tick
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import add, fill, residual, sigmoid
-from kaboost.models.types import Mat, Mat3, Param, Part, Vec
-from kaboost.models.verbs import learning_only, one, predict, renew, rooms, update
+from kaboost.models.types import Component, Mat, Mat3, Param, Vec
+from kaboost.models.verbs import (
+    bank_scratch_rows,
+    learn,
+    learner_view,
+    learning_only,
+    predict,
+    reset_learner,
+)
 
 SIDE, KERNEL, STRIDE = 28, 5, 2
 OUT = (SIDE - KERNEL) // STRIDE + 1  # 12: no padding
@@ -42,13 +49,13 @@ def _(bank: Conv) -> tuple[str, ...]:
     return ("decayed", "MK", "VK", "MV", "VV")
 
 
-@rooms.register
+@bank_scratch_rows.register
 def _(bank: Conv) -> int:
     # hidden units z, their derivatives, those of K, a row of slopes, Adam's rates and roots
     return 2 * int(bank.V.shape[1] - 1) + ROWS * int(bank.K.shape[0]) + 3
 
 
-@one.register
+@learner_view.register
 def _(bank: Conv, i: int) -> Conv:
     lane = slice(i, i + 1)
     return Conv(
@@ -63,7 +70,7 @@ def _(bank: Conv, i: int) -> Conv:
     )
 
 
-@renew.register
+@reset_learner.register
 def _(bank: Conv, i: int, state: Any) -> None:
     redraw(bank.K, i, state)
     redraw(bank.V, i, state)
@@ -87,14 +94,14 @@ def pixel(place: int, tap: int) -> int:
 
 
 @predict.register
-def _(bank: Conv, x: Vec, h: Mat, room: Mat) -> None:
+def _(bank: Conv, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     m, rows, N = bank.V.shape
-    look(bank.K, x, room)
+    look(bank.K, x, bank_scratch)
     for c in range(m):
         fill(h[c], 0.0)
         for q in range(rows - 1):
             for i in range(N):
-                h[c, i] += bank.V[c, q, i] * room[q, i]
+                h[c, i] += bank.V[c, q, i] * bank_scratch[q, i]
         add(h[c], bank.V[c, rows - 1], 1.0)
 
 
@@ -116,53 +123,57 @@ def look(K: Mat3, x: Vec, z: Mat) -> None:
                 z[k * PLACES + p, i] = sigmoid(z[k * PLACES + p, i] + K[k, TAPS, i])
 
 
-@update.register
-def _(bank: Conv, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(bank: Conv, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
     residual(h, target, weight, mode)
     last, C = bank.V.shape[1] - 1, bank.K.shape[0]
-    backward(bank.V, target, room)
-    gather(x, room, last, C)
+    backward(bank.V, target, bank_scratch)
+    gather(x, bank_scratch, last, C)
     end = 2 * last + ROWS * C
-    slope, rate, root = room[end], room[end + 1], room[end + 2]
+    slope, rate, root = bank_scratch[end], bank_scratch[end + 1], bank_scratch[end + 2]
     tick(bank.decayed, bank.lr, weight, rate, root)
     for c in range(target.shape[0]):
         for q in range(last):
             for i in range(slope.shape[0]):
-                slope[i] = target[c, i] * room[q, i]
+                slope[i] = target[c, i] * bank_scratch[q, i]
             adam(bank.V[c, q], bank.MV[c, q], bank.VV[c, q], (slope, 1.0, rate, root))
         how = (target[c], 1.0, rate, root)
         adam(bank.V[c, last], bank.MV[c, last], bank.VV[c, last], how)
     for k in range(C):
         for tap in range(ROWS):
-            how = (room[2 * last + ROWS * k + tap], 1.0, rate, root)
+            how = (bank_scratch[2 * last + ROWS * k + tap], 1.0, rate, root)
             adam(bank.K[k, tap], bank.MK[k, tap], bank.VK[k, tap], how)
 
 
 @kernel
-def backward(V: Mat3, e: Mat, room: Mat) -> None:
+def backward(V: Mat3, e: Mat, bank_scratch: Mat) -> None:
     """Fill the next 144 C rows of room with d loss / d a from e (m, N), the derivative in h."""
     m, rows, N = V.shape
     last = rows - 1
     for q in range(last):
-        fill(room[last + q], 0.0)
+        fill(bank_scratch[last + q], 0.0)
         for c in range(m):
             for i in range(N):
-                room[last + q, i] += V[c, q, i] * e[c, i]
+                bank_scratch[last + q, i] += V[c, q, i] * e[c, i]
         for i in range(N):
-            room[last + q, i] *= room[q, i] * (1.0 - room[q, i])
+            bank_scratch[last + q, i] *= bank_scratch[q, i] * (1.0 - bank_scratch[q, i])
 
 
 @kernel
-def gather(x: Vec, room: Mat, last: int, C: int) -> None:
+def gather(x: Vec, bank_scratch: Mat, last: int, C: int) -> None:
     """Fill the ROWS C rows of room after that with d loss / d K."""
     for row in range(2 * last, 2 * last + ROWS * C):
-        fill(room[row], 0.0)
+        fill(bank_scratch[row], 0.0)
     for p in range(PLACES):
         for tap in range(ROWS):
             shade = x[pixel(p, tap)] if tap < TAPS else 1.0
             if shade != 0.0:
                 for k in range(C):
-                    add(room[2 * last + ROWS * k + tap], room[last + k * PLACES + p], shade)
+                    add(
+                        bank_scratch[2 * last + ROWS * k + tap],
+                        bank_scratch[last + k * PLACES + p],
+                        shade,
+                    )
 
 
 def _forbids(context: Mapping[str, Any]) -> str | None:
@@ -180,7 +191,7 @@ def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> Conv:
     return Conv(K, V, params["lr"], np.ones((2, N)), *moments)
 
 
-CONV = Part(
+CONV = Component(
     "conv",
     "N convolution nets for pictures of 28 x 28",
     "specification, 7.4; Hu, Sun, Venkatraman, Hebert, Bagnell 2017",
@@ -191,8 +202,8 @@ CONV = Part(
     ),
     _make,
     _forbids,
-    draws=lambda own, d, m: (
+    initial_draws=lambda own, d, m: (
         own["n"] * (own["channels"] * (TAPS + 1) + m * (own["channels"] * PLACES + 1))
     ),
-    random=lambda own: True,
+    has_random_learners=lambda own: True,
 )

@@ -11,8 +11,8 @@ import numpy as np
 
 from kaboost.models.banks.linear.walk import clear
 from kaboost.models.kernels.numeric import fill
-from kaboost.models.types import SQUARE, Mat, Mat3, Param, Part, Vec
-from kaboost.models.verbs import one, predict, renew, rooms, update
+from kaboost.models.types import SQUARE, Component, Mat, Mat3, Param, Vec
+from kaboost.models.verbs import bank_scratch_rows, learn, learner_view, predict, reset_learner
 
 
 class CoordinateFtl(NamedTuple):
@@ -25,17 +25,17 @@ class CoordinateFtl(NamedTuple):
     ridge: float
 
 
-@rooms.register
+@bank_scratch_rows.register
 def _(bank: CoordinateFtl) -> int:
     return 2  # highest gain, and the gain of one coordinate
 
 
-@one.register
+@learner_view.register
 def _(bank: CoordinateFtl, i: int) -> CoordinateFtl:
     return CoordinateFtl(bank.S[:, i : i + 1], bank.b[:, :, i : i + 1], bank.ridge)
 
 
-@renew.register
+@reset_learner.register
 def _(bank: CoordinateFtl, i: int, state: Any) -> None:
     clear(bank.b, i)
     for j in range(bank.S.shape[0]):
@@ -43,9 +43,9 @@ def _(bank: CoordinateFtl, i: int, state: Any) -> None:
 
 
 @predict.register
-def _(bank: CoordinateFtl, x: Vec, h: Mat, room: Mat) -> None:
+def _(bank: CoordinateFtl, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     m, d, N = bank.b.shape
-    highest, gain = room[0], room[1]
+    highest, gain = bank_scratch[0], bank_scratch[1]
     fill(highest, 0.0)
     for c in range(m):
         fill(h[c], 0.0)
@@ -62,8 +62,10 @@ def _(bank: CoordinateFtl, x: Vec, h: Mat, room: Mat) -> None:
             highest[i] = gain[i] if gain[i] > highest[i] else highest[i]
 
 
-@update.register
-def _(bank: CoordinateFtl, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(
+    bank: CoordinateFtl, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat
+) -> None:
     m, d, N = bank.b.shape
     for j in range(d):
         if x[j] != 0.0:
@@ -81,7 +83,7 @@ def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> CoordinateFtl
     return CoordinateFtl(np.full((d, N), ridge), np.zeros((m, d, N)), ridge)
 
 
-COORDINATE_FTL = Part(
+COORDINATE_FTL = Component(
     "coordinate_ftl",
     "N exact fits of one feature, for tests and theory plots",
     "specification, 7.1 and 7.7",

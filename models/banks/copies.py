@@ -9,7 +9,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kaboost.models.types import Mat, Vec
-from kaboost.models.verbs import one, predict, prepare, renew, rooms, update
+from kaboost.models.verbs import (
+    bank_scratch_rows,
+    learn,
+    learner_view,
+    predict,
+    reset_learner,
+    update_shared,
+)
 
 
 class Copies(NamedTuple):
@@ -18,34 +25,34 @@ class Copies(NamedTuple):
     bank: Any  # one learner
 
 
-@rooms.register
+@bank_scratch_rows.register
 def _(bank: Copies) -> int:
-    return rooms(bank.bank)
+    return bank_scratch_rows(bank.bank)
 
 
-@one.register
+@learner_view.register
 def _(bank: Copies, i: int) -> Copies:
-    return Copies(one(bank.bank, 0))
+    return Copies(learner_view(bank.bank, 0))
 
 
-@prepare.register
+@update_shared.register
 def _(bank: Copies, x: Vec) -> None:
-    prepare(bank.bank, x)
+    update_shared(bank.bank, x)
 
 
-@renew.register
+@reset_learner.register
 def _(bank: Copies, i: int, state: Any) -> None:
-    renew(bank.bank, 0, state)
+    reset_learner(bank.bank, 0, state)
 
 
 @predict.register
-def _(bank: Copies, x: Vec, h: Mat, room: Mat) -> None:
-    predict(bank.bank, x, h[:, :1], room[:, :1])
+def _(bank: Copies, x: Vec, h: Mat, bank_scratch: Mat) -> None:
+    predict(bank.bank, x, h[:, :1], bank_scratch[:, :1])
     for c in range(h.shape[0]):
         for i in range(1, h.shape[1]):
             h[c, i] = h[c, 0]
 
 
-@update.register
-def _(bank: Copies, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
-    update(bank.bank, x, h[:, :1], target[:, :1], weight[:1], mode, room[:, :1])
+@learn.register
+def _(bank: Copies, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
+    learn(bank.bank, x, h[:, :1], target[:, :1], weight[:1], mode, bank_scratch[:, :1])

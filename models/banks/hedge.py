@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kaboost.models.kernels.numeric import exp_negative, fill, residual
-from kaboost.models.types import Mat, Mat3, Param, Part, Vec
-from kaboost.models.verbs import one, predict, renew, rooms, update
+from kaboost.models.types import Component, Mat, Mat3, Param, Vec
+from kaboost.models.verbs import bank_scratch_rows, learn, learner_view, predict, reset_learner
 
 LIMIT = 1e300  # of a sum of losses: differences stay finite
 
@@ -28,17 +28,17 @@ class Hedge(NamedTuple):
     rate: float
 
 
-@rooms.register
+@bank_scratch_rows.register
 def _(bank: Hedge) -> int:
     return 2  # the largest exponent of each learner, the sum of its weights
 
 
-@one.register
+@learner_view.register
 def _(bank: Hedge, i: int) -> Hedge:
     return Hedge(bank.C[:, :, i : i + 1], bank.rate)
 
 
-@renew.register
+@reset_learner.register
 def _(bank: Hedge, i: int, state: Any) -> None:
     for c in range(bank.C.shape[0]):
         for j in range(bank.C.shape[1]):
@@ -46,9 +46,9 @@ def _(bank: Hedge, i: int, state: Any) -> None:
 
 
 @predict.register
-def _(bank: Hedge, x: Vec, h: Mat, room: Mat) -> None:
+def _(bank: Hedge, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     m, d, N = bank.C.shape
-    top, total = room[0], room[1]
+    top, total = bank_scratch[0], bank_scratch[1]
     for c in range(m):
         fill(top, 0.0)
         fill(total, 0.0)
@@ -66,8 +66,8 @@ def _(bank: Hedge, x: Vec, h: Mat, room: Mat) -> None:
             h[c, i] /= total[i]
 
 
-@update.register
-def _(bank: Hedge, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(bank: Hedge, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
     m, d, N = bank.C.shape
     residual(h, target, weight, mode)
     for c in range(m):
@@ -84,7 +84,7 @@ def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> Hedge:
     return Hedge(np.zeros((m, d, params["n"])), rate)
 
 
-HEDGE = Part(
+HEDGE = Component(
     "hedge",
     "N deterministic Hedge learners over the features and their negatives, for theory",
     "Freund, Schapire 1997; specification, 7.7",

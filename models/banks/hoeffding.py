@@ -27,8 +27,16 @@ from kaboost.models.banks.hoeffding_leaves import (
 from kaboost.models.banks.hoeffding_split import GAIN, GINI, add_bins, best_cut, is_ahead, weight_of
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.random import generator
-from kaboost.models.types import LOGISTIC, SQUARE, Ints, Mat, Mat3, Param, Part, Vec
-from kaboost.models.verbs import learning_only, one, predict, prepare, renew, rooms, update
+from kaboost.models.types import LOGISTIC, SQUARE, Component, Ints, Mat, Mat3, Param, Vec
+from kaboost.models.verbs import (
+    bank_scratch_rows,
+    learn,
+    learner_view,
+    learning_only,
+    predict,
+    reset_learner,
+    update_shared,
+)
 
 LEAVES = {"adaptive": ADAPTIVE, "majority": MAJORITY, "bayes": BAYES}
 MEASURES = {"gain": GAIN, "gini": GINI}
@@ -73,13 +81,13 @@ def _(bank: Hoeffding) -> tuple[str, ...]:
     return learns + counted if bank.leaf == MAJORITY else learns
 
 
-@rooms.register
+@bank_scratch_rows.register
 def _(bank: Hoeffding) -> int:
     # the leaf each learner is at; two rows of classes to predict, three to split
     return 1 + 3 * int(bank.counts.shape[2])
 
 
-@one.register
+@learner_view.register
 def _(bank: Hoeffding, i: int) -> Hoeffding:
     return Hoeffding(
         bank.feat[i : i + 1],
@@ -110,20 +118,20 @@ def _(bank: Hoeffding, i: int) -> Hoeffding:
     )
 
 
-@prepare.register
+@update_shared.register
 def _(bank: Hoeffding, x: Vec) -> None:
     note(bank, x)
 
 
 @predict.register
-def _(bank: Hoeffding, x: Vec, h: Mat, room: Mat) -> None:
+def _(bank: Hoeffding, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     N, _, C = bank.counts.shape
-    p = room[1:]
+    p = bank_scratch[1:]
     for i in range(N):
         q = 0
         while bank.feat[i, q] >= 0:
             q = bank.left[i, q] + (0 if x[bank.feat[i, q]] <= bank.cut[i, q] else 1)
-        room[0, i] = q
+        bank_scratch[0, i] = q
         chosen = bank.leaf == BAYES
         if bank.leaf == ADAPTIVE:
             chosen = bank.right[i, q, 1] > bank.right[i, q, 0]
@@ -138,39 +146,41 @@ def _(bank: Hoeffding, x: Vec, h: Mat, room: Mat) -> None:
                 h[k, i] = 2.0 * p[k, i] - 1.0
 
 
-@update.register
-def _(bank: Hoeffding, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(
+    bank: Hoeffding, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat
+) -> None:
     if bank.whole:
         note(bank, x)
-    learn(bank, x, target, weight, room)
+    learn_classes(bank, x, target, weight, bank_scratch)
 
 
 @kernel
-def learn(bank: Hoeffding, x: Vec, target: Mat, weight: Vec, room: Mat) -> None:
+def learn_classes(bank: Hoeffding, x: Vec, target: Mat, weight: Vec, bank_scratch: Mat) -> None:
     """Add the event to the leaf of every learner of positive weight.
 
-    A kernel of its own: numba takes writes to what `one` returned for dead code where both are
-    inlined into one function.
+    A kernel of its own: numba takes writes to what `learner_view` returned for dead code where both
+    are inlined into one function.
     """
     for i in range(weight.shape[0]):
         if weight[i] > 0.0:
-            q, k = int(room[0, i]), asked(target, i)
+            q, k = int(bank_scratch[0, i]), asked(target, i)
             if bank.ready[()] == 0:
                 bank.tasks[i, bank.filled[()] - 1, k] += weight[i]
                 bank.counts[i, q, k] += weight[i]
             else:
-                learn_leaf(bank, (i, q, k, target.shape[0]), weight[i], x, room)
-                grow(bank, i, q, room)
+                learn_leaf(bank, (i, q, k, target.shape[0]), weight[i], x, bank_scratch)
+                grow(bank, i, q, bank_scratch)
 
 
 @kernel
-def learn_leaf(bank: Hoeffding, place: Any, w: float, x: Vec, room: Mat) -> None:
+def learn_leaf(bank: Hoeffding, place: Any, w: float, x: Vec, bank_scratch: Mat) -> None:
     """Add an event of class k to leaf q of tree i with m outputs, after both ways of answering were
     tried on it.
     """
     i, q, k, m = place
     if bank.leaf == ADAPTIVE:
-        C, p = bank.counts.shape[2], room[1:]
+        C, p = bank.counts.shape[2], bank_scratch[1:]
         majority(bank, i, q, p)
         bank.right[i, q, 0] += w if said(p, i, C, m) == k else 0.0
         bayes(bank, i, q, x, p)
@@ -183,7 +193,7 @@ def learn_leaf(bank: Hoeffding, place: Any, w: float, x: Vec, room: Mat) -> None
 
 
 @kernel
-def grow(bank: Hoeffding, i: int, q: int, room: Mat) -> None:
+def grow(bank: Hoeffding, i: int, q: int, bank_scratch: Mat) -> None:
     """Try to split leaf q of tree i once it has waited for `grace`."""
     if bank.c[i, q] < bank.grace:
         return
@@ -191,7 +201,11 @@ def grow(bank: Hoeffding, i: int, q: int, room: Mat) -> None:
     if bank.depth[i, q] >= bank.max_depth or bank.nodes[i] + 2 > bank.feat.shape[1]:
         return
     C, H = bank.counts.shape[2], bank.H[i, bank.slot[i, q]]
-    total, low, high = room[1 : 1 + C, 0], room[1 + C : 1 + 2 * C, 0], room[1 + 2 * C :, 0]
+    total, low, high = (
+        bank_scratch[1 : 1 + C, 0],
+        bank_scratch[1 + C : 1 + 2 * C, 0],
+        bank_scratch[1 + 2 * C :, 0],
+    )
     add_bins(H, 0, H.shape[1] - 1, total)
     sums = (total, low, high)
     f, b, best, second = best_cut(H, bank.subset[i], bank.cuts, sums, bank.measure)
@@ -227,7 +241,7 @@ def split(bank: Hoeffding, place: Any, where: Any, parts: Any) -> None:
                 bank.H[i, slot, f, b, k] = 0.0
 
 
-@renew.register
+@reset_learner.register
 def _(bank: Hoeffding, i: int, state: Any) -> None:
     bank.feat[i] = -1
     bank.cut[i] = 0.0
@@ -310,7 +324,7 @@ def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> Hoeffding:
     )
 
 
-HOEFFDING = Part(
+HOEFFDING = Component(
     "hoeffding",
     "N Hoeffding trees, for rules that learn classes",
     "specification, 7.6; Domingos, Hulten 2000",
@@ -340,8 +354,8 @@ HOEFFDING = Part(
         ),
     ),
     _make,
-    forbids=_forbids,
+    reject_reason=_forbids,
     modes=(SQUARE, LOGISTIC),
     gradient=False,
-    random=lambda own: own["features"] != "all",
+    has_random_learners=lambda own: own["features"] != "all",
 )

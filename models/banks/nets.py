@@ -30,8 +30,15 @@ from kaboost.models.kernels.simd import (
     sqrt,
     where,
 )
-from kaboost.models.types import Mat, Mat3, Param, Part, Vec
-from kaboost.models.verbs import learning_only, one, predict, renew, rooms, update
+from kaboost.models.types import Component, Mat, Mat3, Param, Vec
+from kaboost.models.verbs import (
+    bank_scratch_rows,
+    learn,
+    learner_view,
+    learning_only,
+    predict,
+    reset_learner,
+)
 
 SIGMOID, LEAKY, TANH = 0, 1, 2
 ACTIVATIONS = {"sigmoid": SIGMOID, "leaky_relu": LEAKY, "tanh": TANH}
@@ -69,20 +76,20 @@ def _(bank: AdamNets) -> tuple[str, ...]:
     return ("decayed", "M1", "V1", "M2", "V2")
 
 
-@rooms.register(SgdNets)
-@rooms.register(AdamNets)
+@bank_scratch_rows.register(SgdNets)
+@bank_scratch_rows.register(AdamNets)
 def _(bank: SgdNets | AdamNets) -> int:
     # hidden units z and a 1 for the bias, their slopes, Adam's rates and roots
     return 2 * int(bank.W1.shape[0]) + 3
 
 
-@one.register
+@learner_view.register
 def _(bank: SgdNets, i: int) -> SgdNets:
     lane = slice(i, i + 1)
     return SgdNets(bank.W1[:, :, lane], bank.W2[:, :, lane], bank.lr, bank.activation)
 
 
-@one.register
+@learner_view.register
 def _(bank: AdamNets, i: int) -> AdamNets:
     lane = slice(i, i + 1)
     return AdamNets(
@@ -137,67 +144,71 @@ def descend(w: NewRow, z: Row, e: Lane, lr: Number) -> NewRow:
 
 
 @kernel
-def think(W1: Mat3, W2: Mat3, activation: int, x: Vec, h: Mat, room: Mat) -> None:
+def think(W1: Mat3, W2: Mat3, activation: int, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     """Fill h (m, N) and, in the first H + 1 rows of room, the hidden units and a row of 1."""
     H, _, N = W1.shape
     for k in range(H):
-        dot(W1[k], x, room[k])
+        dot(W1[k], x, bank_scratch[k])
         for i in range(N):
-            room[k, i] = activate(room[k, i], activation)
-    fill(room[H], 1.0)
+            bank_scratch[k, i] = activate(bank_scratch[k, i], activation)
+    fill(bank_scratch[H], 1.0)
     for c in range(W2.shape[0]):
-        combine(W2[c], room, h[c])
+        combine(W2[c], bank_scratch, h[c])
 
 
 @kernel
-def backward(W2: Mat3, activation: int, e: Mat, room: Mat) -> None:
+def backward(W2: Mat3, activation: int, e: Mat, bank_scratch: Mat) -> None:
     """Fill the next H rows of room with d loss / d a from e (m, N), the derivative in h."""
     m, rows, N = W2.shape
     H = rows - 1
     for k in range(H):
-        slope = room[rows + k]
+        slope = bank_scratch[rows + k]
         fill(slope, 0.0)
         for c in range(m):
             carry_back(slope, W2[c, k], e[c])
         for i in range(N):
-            slope[i] *= derivative(room[k, i], activation)
+            slope[i] *= derivative(bank_scratch[k, i], activation)
 
 
 @predict.register
-def _(bank: SgdNets, x: Vec, h: Mat, room: Mat) -> None:
-    think(bank.W1, bank.W2, bank.activation, x, h, room)
+def _(bank: SgdNets, x: Vec, h: Mat, bank_scratch: Mat) -> None:
+    think(bank.W1, bank.W2, bank.activation, x, h, bank_scratch)
 
 
 @predict.register
-def _(bank: AdamNets, x: Vec, h: Mat, room: Mat) -> None:
-    think(bank.W1, bank.W2, bank.activation, x, h, room)
+def _(bank: AdamNets, x: Vec, h: Mat, bank_scratch: Mat) -> None:
+    think(bank.W1, bank.W2, bank.activation, x, h, bank_scratch)
 
 
-@update.register
-def _(bank: SgdNets, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(
+    bank: SgdNets, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat
+) -> None:
     H, _, N = bank.W1.shape
     residual(h, target, weight, mode)
-    backward(bank.W2, bank.activation, target, room)
+    backward(bank.W2, bank.activation, target, bank_scratch)
     for c in range(bank.W2.shape[0]):
-        descend(bank.W2[c], room, target[c], bank.lr)
+        descend(bank.W2[c], bank_scratch, target[c], bank.lr)
     for k in range(H):
-        slope = room[H + 1 + k]
+        slope = bank_scratch[H + 1 + k]
         for i in range(N):
             slope[i] *= bank.lr
         retreat(bank.W1[k], x, slope)
 
 
-@update.register
-def _(bank: AdamNets, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(
+    bank: AdamNets, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat
+) -> None:
     H = bank.W1.shape[0]
     residual(h, target, weight, mode)
-    backward(bank.W2, bank.activation, target, room)
-    rate, root = room[2 * H + 1], room[2 * H + 2]
+    backward(bank.W2, bank.activation, target, bank_scratch)
+    rate, root = bank_scratch[2 * H + 1], bank_scratch[2 * H + 2]
     tick(bank.decayed, bank.lr, weight, rate, root)
     for c in range(bank.W2.shape[0]):
-        adam_units(bank.W2[c], bank.M2[c], bank.V2[c], room, target[c], rate, root)
+        adam_units(bank.W2[c], bank.M2[c], bank.V2[c], bank_scratch, target[c], rate, root)
     for k in range(H):
-        adam_rows(bank.W1[k], bank.M1[k], bank.V1[k], x, room[H + 1 + k], rate, root)
+        adam_rows(bank.W1[k], bank.M1[k], bank.V1[k], x, bank_scratch[H + 1 + k], rate, root)
 
 
 @kernel
@@ -271,13 +282,13 @@ def draw(seed: int, N: int, sizes: tuple[tuple[int, int], ...]) -> list[Mat3]:
     return layers
 
 
-@renew.register
+@reset_learner.register
 def _(bank: SgdNets, i: int, state: Any) -> None:
     redraw(bank.W1, i, state)
     redraw(bank.W2, i, state)
 
 
-@renew.register
+@reset_learner.register
 def _(bank: AdamNets, i: int, state: Any) -> None:
     redraw(bank.W1, i, state)
     redraw(bank.W2, i, state)
@@ -315,7 +326,7 @@ def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> SgdNets | Ada
     return AdamNets(W1, W2, params["lr"], activation, np.ones((2, N)), *moments)
 
 
-NETS = Part(
+NETS = Component(
     "nets",
     "N two-layer nets",
     "specification, 7.3",
@@ -327,7 +338,7 @@ NETS = Part(
         Param("lr", None, "learning rate; .001 for adam, .3 for sgd", 1e-12, 1e6),
     ),
     _make,
-    complete=_complete,
-    random=lambda own: True,
-    draws=lambda own, d, m: own["n"] * (own["hidden"] * (d + 1 + m) + m),
+    fill_defaults=_complete,
+    has_random_learners=lambda own: True,
+    initial_draws=lambda own, d, m: own["n"] * (own["hidden"] * (d + 1 + m) + m),
 )

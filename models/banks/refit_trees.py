@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from kaboost.models.banks.bins import too_large
 from kaboost.models.banks.cart import fit_cart
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.types import LOGISTIC, SQUARE, Ints, Mat, Mat3, Param, Part, Vec
-from kaboost.models.verbs import learning_only, one, predict, renew, update
+from kaboost.models.types import LOGISTIC, SQUARE, Component, Ints, Mat, Mat3, Param, Vec
+from kaboost.models.verbs import learn, learner_view, learning_only, predict, reset_learner
 
 
 class RefitTrees(NamedTuple):
@@ -38,7 +38,7 @@ def _(bank: RefitTrees) -> tuple[str, ...]:
     return ("X", "r", "w", "seen")
 
 
-@one.register
+@learner_view.register
 def _(bank: RefitTrees, i: int) -> RefitTrees:
     return RefitTrees(
         bank.feat[i : i + 1],
@@ -53,7 +53,7 @@ def _(bank: RefitTrees, i: int) -> RefitTrees:
 
 
 @predict.register
-def _(bank: RefitTrees, x: Vec, h: Mat, room: Mat) -> None:
+def _(bank: RefitTrees, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     N, _, m = bank.v.shape
     for i in range(N):
         q = 0
@@ -63,8 +63,10 @@ def _(bank: RefitTrees, x: Vec, h: Mat, room: Mat) -> None:
             h[c, i] = bank.v[i, q, c]
 
 
-@update.register
-def _(bank: RefitTrees, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(
+    bank: RefitTrees, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat
+) -> None:
     for i in range(weight.shape[0]):
         if weight[i] > 0.0:
             keep(bank, i, x, target, weight[i])
@@ -86,7 +88,7 @@ def keep(bank: RefitTrees, i: int, x: Vec, target: Mat, w: float) -> None:
     bank.seen[i] += 1
 
 
-@renew.register
+@reset_learner.register
 def _(bank: RefitTrees, i: int, state: Any) -> None:
     bank.feat[i] = -1
     bank.cut[i] = 0.0
@@ -119,7 +121,7 @@ def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> RefitTrees:
     )
 
 
-REFIT_TREES = Part(
+REFIT_TREES = Component(
     "refit_trees",
     "N trees fitted anew to the last `capacity` pairs, for plots only",
     "specification, 7.5 and 7.7; Breiman, Friedman, Olshen, Stone 1984",
@@ -130,7 +132,7 @@ REFIT_TREES = Part(
         Param("capacity", 4096, "latest pairs that count", 1, 10_000_000, integer=True),
     ),
     _make,
-    forbids=_forbids,
+    reject_reason=_forbids,
     modes=(SQUARE, LOGISTIC),
     gradient=False,
 )

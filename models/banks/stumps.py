@@ -13,8 +13,8 @@ import numpy as np
 from kaboost.models.banks.linear.walk import clear
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import fill
-from kaboost.models.types import LINEAR, Mat, Mat3, Param, Part, Vec
-from kaboost.models.verbs import one, predict, renew, rooms, update
+from kaboost.models.types import LINEAR, Component, Mat, Mat3, Param, Vec
+from kaboost.models.verbs import bank_scratch_rows, learn, learner_view, predict, reset_learner
 
 
 class Stumps(NamedTuple):
@@ -35,19 +35,19 @@ class Stumps(NamedTuple):
     use_zeros: bool  # whether features of 0 learn and speak as well
 
 
-@rooms.register
+@bank_scratch_rows.register
 def _(bank: Stumps) -> int:
     return 2  # lowest average error, and that of one feature
 
 
-@one.register
+@learner_view.register
 def _(bank: Stumps, i: int) -> Stumps:
     lane = slice(i, i + 1)
     w, c, L, n = bank.w[:, :, lane], bank.c[:, :, lane], bank.L[:, lane], bank.n[:, lane]
     return Stumps(w, c, L, n, bank.lr, bank.decay, bank.use_zeros)
 
 
-@renew.register
+@reset_learner.register
 def _(bank: Stumps, i: int, state: Any) -> None:
     clear(bank.w, i)
     clear(bank.c, i)
@@ -57,9 +57,9 @@ def _(bank: Stumps, i: int, state: Any) -> None:
 
 
 @predict.register
-def _(bank: Stumps, x: Vec, h: Mat, room: Mat) -> None:
+def _(bank: Stumps, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     m, d, N = bank.w.shape
-    lowest, average = room[0], room[1]
+    lowest, average = bank_scratch[0], bank_scratch[1]
     fill(lowest, math.inf)
     for c in range(m):
         fill(h[c], 0.0)
@@ -75,12 +75,12 @@ def _(bank: Stumps, x: Vec, h: Mat, room: Mat) -> None:
                 lowest[i] = average[i] if average[i] < lowest[i] else lowest[i]
 
 
-@update.register
-def _(bank: Stumps, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(bank: Stumps, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
     for j in range(x.shape[0]):
         if x[j] != 0.0 or bank.use_zeros:
             score(bank, j, x[j], (target, weight, mode))
-            learn(bank, j, x[j], (target, weight, mode))
+            learn_stump(bank, j, x[j], (target, weight, mode))
 
 
 @kernel
@@ -101,7 +101,7 @@ def score(bank: Stumps, j: int, xj: float, task: Any) -> None:
 
 
 @kernel
-def learn(bank: Stumps, j: int, xj: float, task: Any) -> None:
+def learn_stump(bank: Stumps, j: int, xj: float, task: Any) -> None:
     """Move the line of feature j of every learner of positive weight."""
     target, weight, mode = task
     m, _, N = bank.w.shape
@@ -121,7 +121,7 @@ def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> Stumps:
     return Stumps(w, np.zeros_like(w), L, np.zeros_like(L), *told)
 
 
-STUMPS = Part(
+STUMPS = Component(
     "stumps",
     "N learners of one line per feature, of which the best so far speaks",
     "specification, 7.2; Beygelzimer, Hazan, Kale, Luo 2015",

@@ -20,8 +20,16 @@ from kaboost.models.banks.trees_grow import fill_histograms, grow, settle
 from kaboost.models.banks.trees_split import BEYOND, HOEFFDING, NORMAL
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.random import generator
-from kaboost.models.types import LINEAR, Ints, Mat, Mat3, Param, Part, Vec
-from kaboost.models.verbs import learning_only, one, predict, prepare, renew, rooms, update
+from kaboost.models.types import LINEAR, Component, Ints, Mat, Mat3, Param, Vec
+from kaboost.models.verbs import (
+    bank_scratch_rows,
+    learn,
+    learner_view,
+    learning_only,
+    predict,
+    reset_learner,
+    update_shared,
+)
 
 TESTS = {"normal": NORMAL, "hoeffding": HOEFFDING}
 
@@ -69,13 +77,13 @@ def _(bank: Trees) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-@rooms.register
+@bank_scratch_rows.register
 def _(bank: Trees) -> int:
     # the leaf each learner is at, its statistics of the event, three sums of the split
     return 1 + 4 * int(bank.tasks.shape[2])
 
 
-@one.register
+@learner_view.register
 def _(bank: Trees, i: int) -> Trees:
     return Trees(
         bank.feat[i : i + 1],
@@ -109,81 +117,81 @@ def _(bank: Trees, i: int) -> Trees:
     )
 
 
-@prepare.register
+@update_shared.register
 def _(bank: Trees, x: Vec) -> None:
     note(bank, x)
 
 
 @predict.register
-def _(bank: Trees, x: Vec, h: Mat, room: Mat) -> None:
+def _(bank: Trees, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     N, _, m = bank.v.shape
     for i in range(N):
         q = 0
         while bank.feat[i, q] >= 0:
             q = 2 * q + (1 if x[bank.feat[i, q]] <= bank.cut[i, q] else 2)
-        room[0, i] = q
+        bank_scratch[0, i] = q
         for c in range(m):
             h[c, i] = bank.v[i, q, c]
 
 
-@update.register
-def _(bank: Trees, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(bank: Trees, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
     if bank.whole:
         note(bank, x)
-    count(target, weight, mode, room)
-    learn_leaves(bank, weight, mode, room)
+    count(target, weight, mode, bank_scratch)
+    learn_leaves(bank, weight, mode, bank_scratch)
     if bank.ready[()] == 1:
-        fill_histograms(bank, weight, room)
-        grow(bank, weight, mode, room)
+        fill_histograms(bank, weight, bank_scratch)
+        grow(bank, weight, mode, bank_scratch)
     else:
-        wait(bank, room)
+        wait(bank, bank_scratch)
 
 
 @kernel
-def count(target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+def count(target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
     """Fill rows 1 to K of room with w, w^2, w|r|^2 and w r of every learner; r is the target, or
     the negative slope.
     """
     m, N = target.shape
     for i in range(N):
         w = weight[i]
-        room[1, i] = w
-        room[2, i] = w * w
-        room[3, i] = 0.0
+        bank_scratch[1, i] = w
+        bank_scratch[2, i] = w * w
+        bank_scratch[3, i] = 0.0
         for c in range(m):
             r = -target[c, i] if mode == LINEAR else target[c, i]
-            room[3, i] += w * r * r
-            room[1 + BEYOND + c, i] = w * r
+            bank_scratch[3, i] += w * r * r
+            bank_scratch[1 + BEYOND + c, i] = w * r
 
 
 @kernel
-def learn_leaves(bank: Trees, weight: Vec, mode: int, room: Mat) -> None:
+def learn_leaves(bank: Trees, weight: Vec, mode: int, bank_scratch: Mat) -> None:
     """Add the event to the leaf of every learner of positive weight."""
     m = bank.v.shape[2]
     for i in range(weight.shape[0]):
         if weight[i] > 0.0:
-            q = int(room[0, i])
-            bank.n[i, q] = bank.rho * bank.n[i, q] + room[1, i]
-            bank.q[i, q] = bank.rho * bank.q[i, q] + room[3, i]
+            q = int(bank_scratch[0, i])
+            bank.n[i, q] = bank.rho * bank.n[i, q] + bank_scratch[1, i]
+            bank.q[i, q] = bank.rho * bank.q[i, q] + bank_scratch[3, i]
             for c in range(m):
-                bank.S[i, q, c] = bank.rho * bank.S[i, q, c] + room[1 + BEYOND + c, i]
+                bank.S[i, q, c] = bank.rho * bank.S[i, q, c] + bank_scratch[1 + BEYOND + c, i]
             settle(bank.n, bank.q, bank.S, bank.v, (i, q), (bank.lam, bank.l1, bank.bound, mode))
 
 
 @kernel
-def wait(bank: Trees, room: Mat) -> None:
+def wait(bank: Trees, bank_scratch: Mat) -> None:
     """Keep the statistics of every learner in the warm-up buffer, beside what the event already
     told it.
     """
     N, _, K = bank.tasks.shape
     r = bank.filled[()] - 1
     for i in range(N):
-        if room[1, i] > 0.0:
+        if bank_scratch[1, i] > 0.0:
             for s in range(K):
-                bank.tasks[i, r, s] += room[1 + s, i]
+                bank.tasks[i, r, s] += bank_scratch[1 + s, i]
 
 
-@renew.register
+@reset_learner.register
 def _(bank: Trees, i: int, state: Any) -> None:
     bank.feat[i] = -1
     bank.cut[i] = 0.0
@@ -262,7 +270,7 @@ def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> Trees:
     )
 
 
-TREES = Part(
+TREES = Component(
     "trees",
     "N regression trees of bounded depth that grow online",
     "specification, 7.5; Gouk, Pfahringer, Frank 2019; Ikonomovska et al. 2011",
@@ -291,8 +299,8 @@ TREES = Part(
         Param("bound", None, "largest |value| under linear losses; the rule's, or 1", 1e-12, 1e6),
     ),
     _make,
-    forbids=_forbids,
-    complete=_complete,
+    reject_reason=_forbids,
+    fill_defaults=_complete,
     gradient=False,
-    random=lambda own: own["features"] != "all",
+    has_random_learners=lambda own: own["features"] != "all",
 )

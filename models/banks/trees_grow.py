@@ -53,42 +53,42 @@ def slot_of(q: int, inner: int) -> int:
 
 
 @kernel
-def fill_histograms(bank: Any, weight: Vec, room: Mat) -> None:
+def fill_histograms(bank: Any, weight: Vec, bank_scratch: Mat) -> None:
     """Add the event to the histograms of every learner of positive weight whose leaf may split."""
     inner, K, k = bank.feat.shape[1] // 2, bank.tasks.shape[2], bank.subset.shape[1]
     for i in range(weight.shape[0]):
-        q = int(room[0, i])
+        q = int(bank_scratch[0, i])
         if weight[i] > 0.0 and q < inner:
             bank.c[i, q] += weight[i]
             slot = slot_of(q, inner)
             for f in range(k):
                 code = bank.codes[bank.subset[i, f]]
                 for s in range(K):
-                    bank.H[i, slot, f, code, s] += room[1 + s, i]
+                    bank.H[i, slot, f, code, s] += bank_scratch[1 + s, i]
 
 
 @kernel
-def grow(bank: Any, weight: Vec, mode: int, room: Mat) -> None:
+def grow(bank: Any, weight: Vec, mode: int, bank_scratch: Mat) -> None:
     """Try to split the leaves that have waited for `grace`."""
     inner = bank.feat.shape[1] // 2
     for i in range(weight.shape[0]):
-        q = int(room[0, i])
+        q = int(bank_scratch[0, i])
         if weight[i] > 0.0 and q < inner and bank.c[i, q] >= bank.grace:
             bank.c[i, q] = 0.0
-            attempt(bank, i, q, mode, room)
+            attempt(bank, i, q, mode, bank_scratch)
 
 
 @kernel
-def attempt(bank: Any, i: int, q: int, mode: int, room: Mat) -> None:
+def attempt(bank: Any, i: int, q: int, mode: int, bank_scratch: Mat) -> None:
     """Split leaf q of tree i at its best cut if the test is sure; fade its histogram if it grew too
     heavy.
     """
     K, slot = bank.tasks.shape[2], slot_of(q, bank.feat.shape[1] // 2)
     H = bank.H[i, slot]
     total, left, right = (
-        room[1 + K : 1 + 2 * K, 0],
-        room[1 + 2 * K : 1 + 3 * K, 0],
-        room[1 + 3 * K : 1 + 4 * K, 0],
+        bank_scratch[1 + K : 1 + 2 * K, 0],
+        bank_scratch[1 + 2 * K : 1 + 3 * K, 0],
+        bank_scratch[1 + 3 * K : 1 + 4 * K, 0],
     )
     add_bins(H, 0, H.shape[1] - 1, total)
     limits = (bank.lam, bank.n_min)

@@ -21,7 +21,7 @@ DECAY = 0.999  # of the windows: a memory of about a thousand events, as in `pro
 VALUE_LIMIT = 1e150  # of a number to predict: its square stays finite
 
 
-class Baselines(NamedTuple):
+class ProgressiveValidation(NamedTuple):
     """Progressive loss and error of model, prior and last label; sums are weighted by importance.
 
     The four before the last are what the two baselines know: C is 0 for regression, which alone
@@ -61,10 +61,10 @@ class Baselines(NamedTuple):
         return _ratio(self.error_recent, self.recent_weight)
 
 
-def baselines(labels: Labels) -> Baselines:
+def progressive_validation(labels: Labels) -> ProgressiveValidation:
     """Return baselines that have seen no event of a task with these labels."""
     C = len(labels.classes)
-    return Baselines(
+    return ProgressiveValidation(
         loss_sum=np.zeros(len(PREDICTORS)),
         error_sum=np.zeros(len(PREDICTORS)),
         loss_recent=np.zeros(len(PREDICTORS)),
@@ -79,8 +79,13 @@ def baselines(labels: Labels) -> Baselines:
     )
 
 
-def compare_many(
-    seen: Baselines, losses: Vec, errors: Vec, y: Vec, w: Vec, chances: Vec | None = None
+def record(
+    seen: ProgressiveValidation,
+    losses: Vec,
+    errors: Vec,
+    y: Vec,
+    w: Vec,
+    positive_probability: Vec | None = None,
 ) -> None:
     """Record events in stream order; an event of weight 0 is left out.
 
@@ -94,7 +99,7 @@ def compare_many(
         Class indices, or the numbers of a regression, (B,).
     w
         Importances, (B,).
-    chances
+    positive_probability
         What the model gave the positive of two classes, (B,); None where it gives none.
 
     References
@@ -105,35 +110,35 @@ def compare_many(
     Examples
     --------
     >>> from kaboost.models.features.labels import labels
-    >>> seen = baselines(labels("regression"))
-    >>> compare_many(seen, np.zeros(2), np.zeros(2), np.array([2.0, 4.0]), np.ones(2))
+    >>> seen = progressive_validation(labels("regression"))
+    >>> record(seen, np.zeros(2), np.zeros(2), np.array([2.0, 4.0]), np.ones(2))
     >>> seen.mean_error.tolist()
     [0.0, 2.0, 2.0]
     """
     w = np.minimum(w, WEIGHT_LIMIT)
-    if chances is not None:
-        check_many(seen.reliability, chances, y, w)
+    if positive_probability is not None:
+        check_many(seen.reliability, positive_probability, y, w)
     if seen.counts.size:
         _compare_classes(seen, losses, errors, y, w)
     else:
         _compare_numbers(seen, losses, errors, y, w)
 
 
-def copied(seen: Baselines) -> Baselines:
+def copied(seen: ProgressiveValidation) -> ProgressiveValidation:
     """Return the same figures in arrays of their own."""
     inner = Reliability(*map(np.copy, seen.reliability))
     own = {name: array.copy() for name, array in seen._asdict().items() if name != "reliability"}
-    return Baselines(**own, reliability=inner)
+    return ProgressiveValidation(**own, reliability=inner)
 
 
-def to_arrays(seen: Baselines) -> dict[str, NDArray[np.float64]]:
+def to_arrays(seen: ProgressiveValidation) -> dict[str, NDArray[np.float64]]:
     """Return the arrays by name, `baselines.loss_sum` and so on; no copy."""
     own = seen._asdict()
     inner = {f"reliability.{k}": array for k, array in own.pop("reliability")._asdict().items()}
     return {f"baselines.{name}": array for name, array in (own | inner).items()}
 
 
-def from_arrays(labels: Labels, arrays: Mapping[str, NDArray[np.float64]]) -> Baselines:
+def from_arrays(labels: Labels, arrays: Mapping[str, NDArray[np.float64]]) -> ProgressiveValidation:
     """Return the baselines over these very arrays.
 
     Raises
@@ -141,7 +146,7 @@ def from_arrays(labels: Labels, arrays: Mapping[str, NDArray[np.float64]]) -> Ba
     ModelError
         For an array that is missing or does not fit the labels.
     """
-    for name, fresh in to_arrays(baselines(labels)).items():
+    for name, fresh in to_arrays(progressive_validation(labels)).items():
         if name not in arrays or (arrays[name].shape, arrays[name].dtype) != (
             fresh.shape,
             fresh.dtype,
@@ -150,13 +155,13 @@ def from_arrays(labels: Labels, arrays: Mapping[str, NDArray[np.float64]]) -> Ba
                 f"{name}: missing or not {list(fresh.shape)} float64; these are not its arrays"
             )
     inner = {name: arrays[f"baselines.reliability.{name}"] for name in Reliability._fields}
-    own = [name for name in Baselines._fields if name != "reliability"]
+    own = [name for name in ProgressiveValidation._fields if name != "reliability"]
     found = {name: arrays[f"baselines.{name}"] for name in own}
-    return Baselines(**found, reliability=Reliability(**inner))
+    return ProgressiveValidation(**found, reliability=Reliability(**inner))
 
 
 @kernel
-def _compare_classes(seen: Baselines, losses: Vec, errors: Vec, y: Vec, w: Vec) -> None:
+def _compare_classes(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: Vec, w: Vec) -> None:
     for k in range(y.shape[0]):
         if w[k] > 0.0:
             label, last = int(y[k]), int(seen.last[()])
@@ -172,7 +177,7 @@ def _compare_classes(seen: Baselines, losses: Vec, errors: Vec, y: Vec, w: Vec) 
 
 
 @kernel
-def _compare_numbers(seen: Baselines, losses: Vec, errors: Vec, y: Vec, w: Vec) -> None:
+def _compare_numbers(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: Vec, w: Vec) -> None:
     for k in range(y.shape[0]):
         if w[k] > 0.0:
             value = min(max(y[k], -VALUE_LIMIT), VALUE_LIMIT)
@@ -185,7 +190,7 @@ def _compare_numbers(seen: Baselines, losses: Vec, errors: Vec, y: Vec, w: Vec) 
 
 
 @kernel
-def _fade(seen: Baselines, w: float) -> None:
+def _fade(seen: ProgressiveValidation, w: float) -> None:
     seen.weight_sum[()] += w
     seen.recent_weight[()] = DECAY * seen.recent_weight[()] + w
     for p in range(seen.loss_sum.shape[0]):
@@ -194,7 +199,7 @@ def _fade(seen: Baselines, w: float) -> None:
 
 
 @kernel
-def _record(seen: Baselines, p: int, loss: float, error: float, w: float) -> None:
+def _record(seen: ProgressiveValidation, p: int, loss: float, error: float, w: float) -> None:
     loss = loss if loss < LOSS_LIMIT else LOSS_LIMIT  # nan as well: a model that ran away has lost
     error = error if error < LOSS_LIMIT else LOSS_LIMIT
     seen.loss_sum[p] += w * loss
@@ -204,7 +209,7 @@ def _record(seen: Baselines, p: int, loss: float, error: float, w: float) -> Non
 
 
 @kernel
-def _judge(seen: Baselines, p: int, counts: Vec, label: int, w: float) -> None:
+def _judge(seen: ProgressiveValidation, p: int, counts: Vec, label: int, w: float) -> None:
     total = 0.0
     likeliest = 0
     for c in range(counts.shape[0]):
@@ -215,7 +220,7 @@ def _judge(seen: Baselines, p: int, counts: Vec, label: int, w: float) -> None:
 
 
 @kernel
-def _measure(seen: Baselines, p: int, difference: float, w: float) -> None:
+def _measure(seen: ProgressiveValidation, p: int, difference: float, w: float) -> None:
     _record(seen, p, 0.5 * difference * difference, abs(difference), w)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kaboost.models.types import ModelError, plain, shown
+from kaboost.models.types import ModelError, short_repr, to_python
 
 KINDS = ("regression", "binary", "multiclass")
 VALUE_LIMIT = 1e308  # of a regression label, as of every number of an event
@@ -47,9 +47,9 @@ class Labels(NamedTuple):
             index = self.classes.index(label)
             if self._spells(label, index):
                 return float(index)
-        known = ", ".join(map(shown, self.classes[:20]))
+        known = ", ".join(map(short_repr, self.classes[:20]))
         raise ValueError(
-            f"label: {shown(label)} is not one of {known}; send one of them or add it to "
+            f"label: {short_repr(label)} is not one of {known}; send one of them or add it to "
             "task.labels, in Python labels=, of a new model"
         )
 
@@ -65,8 +65,8 @@ class Labels(NamedTuple):
         number = _number(label)
         if number < self.least:
             raise ValueError(
-                f"label: {shown(label)} is below {self.least:g}; the loss learns nothing smaller, "
-                "so send such events elsewhere or take another loss"
+                f"label: {short_repr(label)} is below {self.least:g}; the loss learns nothing "
+                "smaller, so send such events elsewhere or take another loss"
             )
         return number
 
@@ -97,7 +97,7 @@ def labels(kind: str, classes: Sequence[Label] | None = None) -> Labels:
         raise ModelError(f"task.kind: {kind!r} is not one of {', '.join(KINDS)}")
     if isinstance(classes, str | bytes):
         raise ModelError(f"task.labels: {classes!r} is one text; give a list of labels")
-    given = None if classes is None else tuple(map(plain, classes))
+    given = None if classes is None else tuple(map(to_python, classes))
     if kind == "regression":
         if given:
             raise ModelError(f"task.labels: {given!r} given for regression; leave them out")
@@ -117,7 +117,7 @@ def _classification(kind: str, classes: tuple[Any, ...]) -> Labels:
     for label in classes:
         if not _can_name(label):
             raise ModelError(
-                f"task.labels: {shown(label)} is no label; take texts, numbers or booleans"
+                f"task.labels: {short_repr(label)} is no label; take texts, numbers or booleans"
             )
     if len(set(classes)) < len(classes) or len(set(map(_text, classes))) < len(classes):
         raise ModelError(f"task.labels: {classes!r} has two labels that read the same; keep one")
@@ -134,9 +134,9 @@ def _text(label: Label) -> str:
 
 def _number(label: object) -> float:
     if isinstance(label, bool) or not isinstance(label, int | float):
-        raise ValueError(f"label: {shown(label)} is not a number; a regression task needs one")
+        raise ValueError(f"label: {short_repr(label)} is not a number; a regression task needs one")
     if label != label:
         raise ValueError("label: nan is not a number; leave the row out until it has one")
     if not abs(label) <= VALUE_LIMIT:
-        raise ValueError(f"label: {shown(label)} is beyond +-1e308; send a finite number")
+        raise ValueError(f"label: {short_repr(label)} is beyond +-1e308; send a finite number")
     return float(label)

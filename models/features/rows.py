@@ -15,7 +15,7 @@ import numpy as np
 from kaboost.models.features.datetimes import is_moment, wall_seconds
 from kaboost.models.features.onehot import Table
 from kaboost.models.features.schema import Layout, check_name, infer, layout
-from kaboost.models.types import Mat, ModelError, plain, shown
+from kaboost.models.types import Mat, ModelError, short_repr, to_python
 
 MOST_COMPARED = 100  # names that an unknown one is compared with, letter by letter
 VALUE_LIMIT = 1e308  # of a number, on every door
@@ -24,7 +24,7 @@ DECLARE = f"{INFERRED}: begin anew with it declared if that is wrong"
 TEXTS = ("category", "datetime", "text")  # kinds of values that are texts
 
 
-class Part(NamedTuple):
+class BatchSlice(NamedTuple):
     """Rows of a batch, from `first` on."""
 
     first: int
@@ -40,7 +40,7 @@ def tabulate(
     rows: Any,
     *,
     lenient: bool = False,
-    part: Part | None = None,
+    part: BatchSlice | None = None,
 ) -> Table:
     """Return the features of rows, grouped by kind; what a dict does not hold costs little.
 
@@ -70,19 +70,19 @@ def tabulate(
     """
     check_rows(rows)
     known = schema if isinstance(schema, Layout) else layout(schema)
-    sheet = _Sheet.of(known, len(rows))
-    part = part or Part(0, len(rows))
+    sheet = TableBuilder.of(known, len(rows))
+    part = part or BatchSlice(0, len(rows))
     for k, row in enumerate(_dicts(known, rows, lenient)):
         if row.__class__ is not dict and not isinstance(row, Mapping):
             raise ModelError(
-                f"rows[{part.first + k}]: {shown(row)} is not a dict of features; pass dicts or a "
-                "DataFrame"
+                f"rows[{part.first + k}]: {short_repr(row)} is not a dict of features; pass "
+                "dicts or a DataFrame"
             )
         _fill(sheet, known, k, (row, lenient, part))
     return sheet.table()
 
 
-class _Sheet(NamedTuple):
+class TableBuilder(NamedTuple):
     """A table that is being filled."""
 
     numbers: Mat  # (B, n)
@@ -91,7 +91,7 @@ class _Sheet(NamedTuple):
     columns: dict[str, list[list[Any]]]  # of the kinds that are texts
 
     @classmethod
-    def of(cls, known: Layout, B: int) -> _Sheet:
+    def of(cls, known: Layout, B: int) -> TableBuilder:
         """Return a sheet of B rows on which all is missing."""
         numbers = np.full((B, known.counts["number"]), math.nan)
         booleans = np.full((B, known.counts["boolean"]), math.nan)
@@ -113,7 +113,9 @@ class _Sheet(NamedTuple):
         )
 
 
-def _fill(sheet: _Sheet, known: Layout, k: int, what: tuple[Mapping[str, Any], bool, Part]) -> None:
+def _fill(
+    sheet: TableBuilder, known: Layout, k: int, what: tuple[Mapping[str, Any], bool, BatchSlice]
+) -> None:
     """Put row k on the sheet."""
     row, lenient, part = what
     numbers, booleans = sheet.cells
@@ -129,9 +131,9 @@ def _fill(sheet: _Sheet, known: Layout, k: int, what: tuple[Mapping[str, Any], b
             numbers[k * n + j] = value  # what most values are
             continue
         try:
-            read = READ[kind](value if kind == "datetime" else plain(value))
+            read = READ[kind](value if kind == "datetime" else to_python(value))
         except ValueError as error:
-            amount = kind == "number" and _is_amount(plain(value))  # its kind is right
+            amount = kind == "number" and _is_amount(to_python(value))  # its kind is right
             why = DECLARE if name in known.inferred and not amount else ""
             raise ModelError(
                 f"features.{name}{part.place(part.first + k)}: {error}{why}"
@@ -175,7 +177,7 @@ def discover(known: Mapping[str, str], rows: Any, w: Any) -> list[tuple[int, dic
             if value is not None and name not in known and name not in seen
         }
         if new and w[k] > 0.0:
-            place = Part(0, len(rows)).place(k)
+            place = BatchSlice(0, len(rows)).place(k)
             found.append((k, {str(name): _kind(name, value, place) for name, value in new.items()}))
             seen |= new.keys()
     return found
@@ -198,21 +200,21 @@ def _with_unknown(
 def _kind(name: Any, value: Any, place: str) -> str:
     if why := check_name(name):
         raise ModelError(f"features{place}: the name {name!r:.60} {why}")
-    kind = infer(plain(value))
+    kind = infer(to_python(value))
     if kind is None and hasattr(value, "isoformat"):
         raise ModelError(
-            f"features.{name}{place}: {shown(value)} is a date or time, which is never inferred; "
-            f'declare it: features={{"{name}": "datetime", "*": "auto"}}'
+            f"features.{name}{place}: {short_repr(value)} is a date or time, which is never "
+            f'inferred; declare it: features={{"{name}": "datetime", "*": "auto"}}'
         )
     if kind is None:
         raise ModelError(
-            f"features.{name}{place}: {shown(value)} has no kind; pass a number, true, false or "
-            "a text"
+            f"features.{name}{place}: {short_repr(value)} has no kind; pass a number, true, "
+            "false or a text"
         )
     if kind == "category" and is_moment(str(value)):
         warnings.warn(
-            f"features.{name}{place}: {shown(value)} looks like a date and is read as a category; "
-            f'for hour, weekday and month begin anew with features={{"{name}": "datetime", '
+            f"features.{name}{place}: {short_repr(value)} looks like a date and is read as a "
+            f'category; for hour, weekday and month begin anew with features={{"{name}": "datetime", '
             '"*": "auto"}',
             stacklevel=2,
         )
@@ -292,10 +294,12 @@ def _number(value: Any) -> float:
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{shown(value)} is not a number; pass one, or None where it is missing")
+        raise ValueError(
+            f"{short_repr(value)} is not a number; pass one, or None where it is missing"
+        )
     if not abs(value) <= VALUE_LIMIT:  # nan as well
         raise ValueError(
-            f"{shown(value)} is not finite; pass |v| <= 1e308, or None where it is missing"
+            f"{short_repr(value)} is not finite; pass |v| <= 1e308, or None where it is missing"
         )
     return float(value)
 
@@ -305,14 +309,16 @@ def _boolean(value: Any) -> float:
         return math.nan
     if not isinstance(value, bool):
         raise ValueError(
-            f"{shown(value)} is not true or false; pass one, or None where it is missing"
+            f"{short_repr(value)} is not true or false; pass one, or None where it is missing"
         )
     return float(value)
 
 
 def _text(value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"{shown(value)} is not a text; pass one, or None where it is missing")
+        raise ValueError(
+            f"{short_repr(value)} is not a text; pass one, or None where it is missing"
+        )
     return value
 
 
@@ -325,7 +331,7 @@ def _moment(value: Any) -> str | None:
         written = value.isoformat()[:19]  # without an offset, which no clock shows
     if written is not None and not (isinstance(written, str) and is_moment(written)):
         raise ValueError(
-            f"{shown(value)} is not a date and time; pass a datetime, or a text such as "
+            f"{short_repr(value)} is not a date and time; pass a datetime, or a text such as "
             "'2026-11-20T10:00:00+01:00' (seconds are needed) or '2026-11-20', or None where it is "
             "missing"
         )

@@ -10,18 +10,18 @@ import numpy as np
 from kaboost.models.losses.labels import L2, numbers
 from kaboost.models.losses.summed import STEEPEST, growth, summed
 from kaboost.models.losses.theory import bounds, smallest_radius
-from kaboost.models.types import Mat, ModelError, Part, Vec
+from kaboost.models.types import Component, Mat, ModelError, Vec
 from kaboost.models.verbs import (
     Constants,
     constants,
     convexity,
     encode_labels,
-    link,
-    point,
+    init_score,
+    inverse_link,
     radius,
     smoothness,
-    start,
-    tally,
+    update_init,
+    value_gradient_hessian,
 )
 
 COUNT_LIMIT = 1e13  # a larger label counts as this: the steepest slope, e^30, must outweigh it
@@ -39,7 +39,7 @@ class Poisson(NamedTuple):
     l2: float
 
 
-@point.register
+@value_gradient_hessian.register
 def _(loss: Poisson, s: float, z: float) -> tuple[float, float, float]:
     near, beyond = min(s, STEEPEST), max(s - STEEPEST, 0.0)
     e = growth(near)
@@ -47,19 +47,19 @@ def _(loss: Poisson, s: float, z: float) -> tuple[float, float, float]:
     return (e - z * near) + (e - z) * beyond, e - z, (e if s <= STEEPEST else 0.0)
 
 
-@link.register
+@inverse_link.register
 def _(loss: Poisson, s: Vec, p: Vec) -> None:
     for c in range(s.shape[0]):
         p[c] = growth(min(s[c], STEEPEST))
 
 
-@tally.register
+@update_init.register
 def _(loss: Poisson, y: Vec, w: float, total: float, counts: Vec) -> None:
     for c in range(counts.shape[0]):
         counts[c] += w * y[c]
 
 
-@start.register
+@init_score.register
 def _(loss: Poisson, total: float, counts: Vec, y0: Vec) -> None:
     for c in range(y0.shape[0]):
         y0[c] = math.log((counts[c] + 0.5) / (total + 1.0)) if total > 0.0 else 0.0
@@ -97,7 +97,7 @@ def _(loss: Poisson, eta: float, N: int, D: float, Z: float = 1.0) -> float:
     return smallest_radius(loss, eta, N, D, Z)
 
 
-POISSON = Part(
+POISSON = Component(
     "poisson",
     "e^score - z score, a straight line from score 30 on",
     "specification, section 1",

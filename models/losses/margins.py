@@ -10,18 +10,18 @@ from kaboost.models.kernels.numeric import fill
 from kaboost.models.losses.labels import L2, margins, needs_one_output
 from kaboost.models.losses.summed import summed
 from kaboost.models.losses.theory import bounds, smallest_radius
-from kaboost.models.types import Mat, Part, Vec
+from kaboost.models.types import Component, Mat, Vec
 from kaboost.models.verbs import (
     Constants,
     constants,
     convexity,
     encode_labels,
-    link,
-    point,
+    init_score,
+    inverse_link,
     radius,
     smoothness,
-    start,
-    tally,
+    update_init,
+    value_gradient_hessian,
 )
 
 
@@ -52,39 +52,39 @@ class Mls(NamedTuple):
     l2: float
 
 
-@point.register
+@value_gradient_hessian.register
 def _(loss: Hinge, s: float, u: float) -> tuple[float, float, float]:
     gap = 1.0 - u * s
     return max(gap, 0.0), (-u if gap > 0.0 else 0.0), 0.0
 
 
-@point.register
+@value_gradient_hessian.register
 def _(loss: Linear, s: float, u: float) -> tuple[float, float, float]:
     return -u * s, -u, 0.0
 
 
-@point.register
+@value_gradient_hessian.register
 def _(loss: Mls, s: float, u: float) -> tuple[float, float, float]:
     gap = max(1.0 - u * s, 0.0)
     return 0.5 * gap * gap, -u * gap, (1.0 if gap > 0.0 else 0.0)
 
 
-@link.register
+@inverse_link.register
 def _(loss: Hinge, s: Vec, p: Vec) -> None:
     p[0] = 1.0 if s[0] >= 0.0 else -1.0
 
 
-@link.register
+@inverse_link.register
 def _(loss: Linear | Mls, s: Vec, p: Vec) -> None:
     p[0] = 0.5 * (1.0 + min(max(s[0], -1.0), 1.0))
 
 
-@tally.register
+@update_init.register
 def _(loss: Hinge | Linear | Mls, y: Vec, w: float, total: float, counts: Vec) -> None:
     pass
 
 
-@start.register
+@init_score.register
 def _(loss: Hinge | Linear | Mls, total: float, counts: Vec, y0: Vec) -> None:
     fill(y0, 0.0)
 
@@ -134,7 +134,7 @@ def _(loss: Hinge | Linear | Mls, eta: float, N: int, D: float, Z: float = 1.0) 
     return smallest_radius(loss, eta, N, D, Z)
 
 
-HINGE = Part(
+HINGE = Component(
     "hinge",
     "max(0, 1 - u score); no probability",
     "Hu et al. 2017; specification, section 1",
@@ -142,7 +142,7 @@ HINGE = Part(
     Hinge,
     needs_one_output,
 )
-LINEAR = Part(
+LINEAR = Component(
     "linear",
     "-u score",
     "Beygelzimer et al. 2015; specification, section 1",
@@ -150,7 +150,7 @@ LINEAR = Part(
     Linear,
     needs_one_output,
 )
-MLS = Part(
+MLS = Component(
     "mls",
     "1/2 max(1 - u score, 0)^2",
     "Beygelzimer et al. 2015; specification, section 1",

@@ -9,19 +9,19 @@ from kaboost.models.kernels.numeric import fill
 from kaboost.models.losses.labels import L2, copy, mean, numbers
 from kaboost.models.losses.summed import power, summed
 from kaboost.models.losses.theory import bounds, smallest_radius
-from kaboost.models.types import Mat, Param, Part, Vec
+from kaboost.models.types import Component, Mat, Param, Vec
 from kaboost.models.verbs import (
     Constants,
-    bend,
     constants,
     convexity,
     encode_labels,
-    link,
-    point,
+    init_score,
+    inverse_link,
+    newton_curvature,
     radius,
     smoothness,
-    start,
-    tally,
+    update_init,
+    value_gradient_hessian,
 )
 
 LARGEST = 700.0  # e^700 is still a number
@@ -69,20 +69,20 @@ class PNorm(NamedTuple):
     p: float
 
 
-@point.register
+@value_gradient_hessian.register
 def _(loss: Absolute, s: float, z: float) -> tuple[float, float, float]:
     r = s - z
     return abs(r), (1.0 if r > 0.0 else 0.0) - (1.0 if r < 0.0 else 0.0), 0.0
 
 
-@point.register
+@value_gradient_hessian.register
 def _(loss: Quantile, s: float, z: float) -> tuple[float, float, float]:
     r = s - z
     slope = (1.0 - loss.q if r > 0.0 else 0.0) - (loss.q if r < 0.0 else 0.0)
     return loss.q * max(-r, 0.0) + (1.0 - loss.q) * max(r, 0.0), slope, 0.0
 
 
-@point.register
+@value_gradient_hessian.register
 def _(loss: Huber, s: float, z: float) -> tuple[float, float, float]:
     r = s - z
     size, k = abs(r), loss.k
@@ -91,7 +91,7 @@ def _(loss: Huber, s: float, z: float) -> tuple[float, float, float]:
     return value, min(max(r, -k), k), (1.0 if near else 0.0)
 
 
-@point.register
+@value_gradient_hessian.register
 def _(loss: PNorm, s: float, z: float) -> tuple[float, float, float]:
     r = s - z
     p, rest = loss.p, power(abs(r), loss.p - 2.0)
@@ -99,44 +99,44 @@ def _(loss: PNorm, s: float, z: float) -> tuple[float, float, float]:
 
 
 # No curvature of their own: with these, Newton's step is a fraction of the typical residual.
-@bend.register
+@newton_curvature.register
 def _(loss: Absolute, s: float, z: float, unit: float) -> float:
     return 1.0 / unit
 
 
-@bend.register
+@newton_curvature.register
 def _(loss: Quantile, s: float, z: float, unit: float) -> float:
     return 1.0 / unit
 
 
 # The weight of iterated least squares: the second derivative is 0 where most has to be learned.
-@bend.register
+@newton_curvature.register
 def _(loss: Huber, s: float, z: float, unit: float) -> float:
     r = abs(s - z)
     return 1.0 if r <= loss.k else loss.k / r
 
 
-@link.register
+@inverse_link.register
 def _(loss: Absolute | Quantile | Huber | PNorm, s: Vec, p: Vec) -> None:
     copy(s, p)
 
 
-@tally.register
+@update_init.register
 def _(loss: Absolute | Huber, y: Vec, w: float, total: float, counts: Vec) -> None:
     mean(y, w, total, counts)
 
 
-@start.register
+@init_score.register
 def _(loss: Absolute | Huber, total: float, counts: Vec, y0: Vec) -> None:
     copy(counts, y0)
 
 
-@tally.register
+@update_init.register
 def _(loss: Quantile | PNorm, y: Vec, w: float, total: float, counts: Vec) -> None:
     pass
 
 
-@start.register
+@init_score.register
 def _(loss: Quantile | PNorm, total: float, counts: Vec, y0: Vec) -> None:
     fill(y0, 0.0)
 
@@ -202,28 +202,28 @@ def _(
     return smallest_radius(loss, eta, N, D, Z)
 
 
-ABSOLUTE = Part(
+ABSOLUTE = Component(
     "absolute",
     "|score - z|",
     "least absolute deviations; specification, section 1",
     (L2,),
     Absolute,
 )
-QUANTILE = Part(
+QUANTILE = Component(
     "quantile",
     "q (z - score)+ + (1 - q) (score - z)+",
     "Koenker, Bassett 1978; specification, section 1",
     (L2, Param("q", 0.5, "the share of labels below the prediction", 1e-6, 1.0 - 1e-6)),
     Quantile,
 )
-HUBER = Part(
+HUBER = Component(
     "huber",
     "1/2 r^2 up to |r| = k, then k (|r| - k/2), with r = score - z",
     "Huber 1964; specification, section 1",
     (L2, Param("k", 1.0, "the residual from which the loss is linear", 1e-9, 1e9)),
     Huber,
 )
-PNORM = Part(
+PNORM = Component(
     "pnorm",
     "|score - z|^p",
     "Beygelzimer et al. 2015; specification, section 1",

@@ -12,18 +12,18 @@ from kaboost.models.kernels.numeric import exp_negative, log1p_unit, sigmoid
 from kaboost.models.losses.labels import L2, margins, needs_one_output
 from kaboost.models.losses.summed import STEEPEST, growth, summed
 from kaboost.models.losses.theory import bounds, smallest_radius
-from kaboost.models.types import Mat, Part, Vec
+from kaboost.models.types import Component, Mat, Vec
 from kaboost.models.verbs import (
     Constants,
     constants,
     convexity,
     encode_labels,
-    link,
-    point,
+    init_score,
+    inverse_link,
     radius,
     smoothness,
-    start,
-    tally,
+    update_init,
+    value_gradient_hessian,
 )
 
 
@@ -55,7 +55,7 @@ class Exponential(NamedTuple):
     l2: float
 
 
-@point.register
+@value_gradient_hessian.register
 def _(loss: Logistic, s: float, u: float) -> tuple[float, float, float]:
     a = -u * s
     t = exp_negative(-abs(a))  # one exponential serves value, slope and curvature
@@ -63,7 +63,7 @@ def _(loss: Logistic, s: float, u: float) -> tuple[float, float, float]:
     return max(a, 0.0) + log1p_unit(t), -u * slope, t / ((1.0 + t) * (1.0 + t))
 
 
-@point.register
+@value_gradient_hessian.register
 def _(loss: Logistic2, s: float, u: float) -> tuple[float, float, float]:
     a = -2.0 * u * s
     t = exp_negative(-abs(a))
@@ -71,24 +71,24 @@ def _(loss: Logistic2, s: float, u: float) -> tuple[float, float, float]:
     return max(a, 0.0) + log1p_unit(t), -2.0 * u * slope, 4.0 * t / ((1.0 + t) * (1.0 + t))
 
 
-@point.register
+@value_gradient_hessian.register
 def _(loss: Exponential, s: float, u: float) -> tuple[float, float, float]:
     a = -u * s
     e = growth(min(a, STEEPEST))
     return e + e * max(a - STEEPEST, 0.0), -u * e, (e if a <= STEEPEST else 0.0)
 
 
-@link.register
+@inverse_link.register
 def _(loss: Logistic, s: Vec, p: Vec) -> None:
     p[0] = sigmoid(s[0])
 
 
-@link.register
+@inverse_link.register
 def _(loss: Logistic2 | Exponential, s: Vec, p: Vec) -> None:
     p[0] = sigmoid(2.0 * float(s[0]))
 
 
-@tally.register
+@update_init.register
 def _(
     loss: Logistic | Logistic2 | Exponential, y: Vec, w: float, total: float, counts: Vec
 ) -> None:
@@ -96,12 +96,12 @@ def _(
         counts[0] += w
 
 
-@start.register
+@init_score.register
 def _(loss: Logistic, total: float, counts: Vec, y0: Vec) -> None:
     y0[0] = log_odds(counts[0], total)
 
 
-@start.register
+@init_score.register
 def _(loss: Logistic2 | Exponential, total: float, counts: Vec, y0: Vec) -> None:
     y0[0] = 0.5 * log_odds(counts[0], total)
 
@@ -168,7 +168,7 @@ def _(loss: Exponential, eta: float, N: int, D: float, Z: float = 1.0) -> float:
     return smallest_radius(loss, eta, N, D, Z)
 
 
-LOGISTIC = Part(
+LOGISTIC = Component(
     "logistic",
     "ln(1 + e^(-u score))",
     "specification, section 1",
@@ -176,7 +176,7 @@ LOGISTIC = Part(
     Logistic,
     needs_one_output,
 )
-LOGISTIC2 = Part(
+LOGISTIC2 = Component(
     "logistic2",
     "ln(1 + e^(-2 u score))",
     "Friedman 2001; specification, section 1",
@@ -184,7 +184,7 @@ LOGISTIC2 = Part(
     Logistic2,
     needs_one_output,
 )
-EXPONENTIAL = Part(
+EXPONENTIAL = Component(
     "exponential",
     "e^(-u score), a straight line from margin -30 on",
     "Freund, Schapire 1997; specification, section 1",

@@ -11,21 +11,21 @@ import numpy as np
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import exp_negative
 from kaboost.models.losses.labels import L2, columns
-from kaboost.models.types import Mat, ModelError, Part, Vec
+from kaboost.models.types import Component, Mat, ModelError, Vec
 from kaboost.models.verbs import (
     Constants,
-    assess,
     constants,
     convexity,
     curvature,
     encode_labels,
     gradient,
-    link,
+    init_score,
+    inverse_link,
     radius,
     smoothness,
-    start,
-    tally,
+    update_init,
     value,
+    value_gradient_prefixes,
 )
 
 
@@ -78,7 +78,7 @@ def _(loss: Softmax, s: Vec, y: Vec) -> float:
     return float(own * (1.0 - own) + 2.0 * loss.l2)
 
 
-@assess.register
+@value_gradient_prefixes.register
 def _(loss: Softmax, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
     m = F.shape[0]
     k = int(y[0])
@@ -98,19 +98,19 @@ def _(loss: Softmax, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
         L[i] = (top - float(F[k, i])) + math.log(total) + penalty
 
 
-@link.register
+@inverse_link.register
 def _(loss: Softmax, s: Vec, p: Vec) -> None:
     top, total = mass(s)
     for c in range(s.shape[0]):
         p[c] = exp_negative(float(s[c]) - top) / total
 
 
-@tally.register
+@update_init.register
 def _(loss: Softmax, y: Vec, w: float, total: float, counts: Vec) -> None:
     counts[int(y[0])] += w
 
 
-@start.register
+@init_score.register
 def _(loss: Softmax, total: float, counts: Vec, y0: Vec) -> None:
     m = y0.shape[0]
     for c in range(m):
@@ -164,7 +164,7 @@ def _needs_classes(context: Mapping[str, Any]) -> str | None:
     return None
 
 
-SOFTMAX = Part(
+SOFTMAX = Component(
     "softmax",
     "logsumexp(score) - score_k",
     "specification, section 1",

@@ -8,18 +8,18 @@ from kaboost.models.kernels.numeric import fill
 from kaboost.models.losses.labels import L2, copy, mean, numbers
 from kaboost.models.losses.summed import summed
 from kaboost.models.losses.theory import bounds, smallest_radius
-from kaboost.models.types import Mat, Part, Vec
+from kaboost.models.types import Component, Mat, Vec
 from kaboost.models.verbs import (
     Constants,
     constants,
     convexity,
     encode_labels,
-    link,
-    point,
+    init_score,
+    inverse_link,
     radius,
     smoothness,
-    start,
-    tally,
+    update_init,
+    value_gradient_hessian,
 )
 
 
@@ -40,39 +40,39 @@ class SquaredFull(NamedTuple):
     l2: float
 
 
-@point.register
+@value_gradient_hessian.register
 def _(loss: Squared, s: float, z: float) -> tuple[float, float, float]:
     r = s - z
     return 0.5 * r * r, r, 1.0
 
 
-@point.register
+@value_gradient_hessian.register
 def _(loss: SquaredFull, s: float, z: float) -> tuple[float, float, float]:
     r = s - z
     return r * r, 2.0 * r, 2.0
 
 
-@link.register
+@inverse_link.register
 def _(loss: Squared | SquaredFull, s: Vec, p: Vec) -> None:
     copy(s, p)
 
 
-@tally.register
+@update_init.register
 def _(loss: Squared, y: Vec, w: float, total: float, counts: Vec) -> None:
     mean(y, w, total, counts)
 
 
-@start.register
+@init_score.register
 def _(loss: Squared, total: float, counts: Vec, y0: Vec) -> None:
     copy(counts, y0)
 
 
-@tally.register
+@update_init.register
 def _(loss: SquaredFull, y: Vec, w: float, total: float, counts: Vec) -> None:
     pass
 
 
-@start.register
+@init_score.register
 def _(loss: SquaredFull, total: float, counts: Vec, y0: Vec) -> None:
     fill(y0, 0.0)
 
@@ -109,7 +109,7 @@ def _(loss: Squared | SquaredFull, eta: float, N: int, D: float, Z: float = 1.0)
     return smallest_radius(loss, eta, N, D, Z)
 
 
-SQUARED = Part("squared", "1/2 (score - z)^2", "specification, section 1", (L2,), Squared)
-SQUARED_FULL = Part(
+SQUARED = Component("squared", "1/2 (score - z)^2", "specification, section 1", (L2,), Squared)
+SQUARED_FULL = Component(
     "squared_full", "(score - z)^2", "Hu et al. 2017; specification, section 1", (L2,), SquaredFull
 )

@@ -1,9 +1,10 @@
-"""Losses that are a sum over outputs: value, gradient, curvature and `assess` of all prefixes, from
-what the loss says of one score.
+"""Losses that are a sum over outputs: value, gradient and curvature of all prefixes, from what the
+loss gives for one score.
 
-A loss registers `point`, its row of the table in section 1 of the specification, and is decorated
-`@summed`. The term l2 |score|^2 is added here. Everything is branch-free per score, so that a pass
-over prefixes fills vector lanes, and `assess` gives the very bits of `value` and `gradient`.
+A loss registers `value_gradient_hessian`, its row of the table in section 1 of the specification,
+and is decorated `@summed`. The term l2 |score|^2 is added here. Everything is branch-free per
+score, so that a pass over prefixes fills vector lanes, and `value_gradient_prefixes` gives the same
+bits as `value` and `gradient`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from typing import Any, TypeVar, cast
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import exp_negative
 from kaboost.models.types import Mat, Vec
-from kaboost.models.verbs import assess, curvature, gradient, point, value
+from kaboost.models.verbs import (
+    curvature,
+    gradient,
+    value,
+    value_gradient_hessian,
+    value_gradient_prefixes,
+)
 
 Kind = TypeVar("Kind", bound=type)
 
@@ -22,12 +29,12 @@ STEEPEST = 30.0  # e^a goes on as its tangent line from here: value and slope st
 
 
 def summed(kind: Kind) -> Kind:
-    """Give a kind of loss the verbs that follow from its `point`."""
+    """Give a kind of loss the verbs that follow from its `value_gradient_hessian`."""
     for each, function in (
         (value, _value),
         (gradient, _gradient),
         (curvature, _curvature),
-        (assess, _assess),
+        (value_gradient_prefixes, _assess),
     ):
         cast(Any, each).register(kind, function)
     return kind
@@ -38,7 +45,7 @@ def _value(loss: Any, s: Vec, y: Vec) -> float:
     total: float = 0.0
     for c in range(s.shape[0]):
         a = float(s[c])
-        found, _, _ = point(loss, a, float(y[c]))
+        found, _, _ = value_gradient_hessian(loss, a, float(y[c]))
         total += found + loss.l2 * a * a
     return total
 
@@ -46,12 +53,12 @@ def _value(loss: Any, s: Vec, y: Vec) -> float:
 def _gradient(loss: Any, s: Vec, y: Vec, g: Vec) -> None:
     for c in range(s.shape[0]):
         a = float(s[c])
-        _, slope, _ = point(loss, a, float(y[c]))
+        _, slope, _ = value_gradient_hessian(loss, a, float(y[c]))
         g[c] = slope + 2.0 * loss.l2 * a
 
 
 def _curvature(loss: Any, s: Vec, y: Vec) -> float:
-    _, _, bend = point(loss, float(s[0]), float(y[0]))
+    _, _, bend = value_gradient_hessian(loss, float(s[0]), float(y[0]))
     return float(bend + 2.0 * loss.l2)
 
 
@@ -60,7 +67,7 @@ def _assess(loss: Any, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
         z = float(y[c])
         for i in range(F.shape[1]):
             a = float(F[c, i])
-            found, slope, _ = point(loss, a, z)
+            found, slope, _ = value_gradient_hessian(loss, a, z)
             G[c, i] = slope + 2.0 * loss.l2 * a
             L[i] = (L[i] if c > 0 else 0.0) + (found + loss.l2 * a * a)
 

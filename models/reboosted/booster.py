@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kaboost.models.booster import (
+    add_features,
     features,
     learn_many,
     link_many,
     losses,
+    mark_categorical,
     predictions,
     prefixes_many,
+    quiesce,
     score_many,
-    settle,
-    tell_names,
-    widen,
 )
 from kaboost.models.evaluation.progress import Progress, progress
 from kaboost.models.features.label_outliers import FIRST_LABELS, cut_first
@@ -93,8 +93,8 @@ from kaboost.models.reboosted.trees.binning import IDLE as BINNED
 from kaboost.models.reboosted.trees.binning import keys, rebin
 from kaboost.models.reboosted.trees.commit import hand_over
 from kaboost.models.reboosted.trees.rebuild import APART, GROWN, PIECE, REST, STEP, WAITING, regrow
-from kaboost.models.types import WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, floats
-from kaboost.models.verbs import bend, encode_labels, point, value
+from kaboost.models.types import WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, as_float64
+from kaboost.models.verbs import encode_labels, newton_curvature, value, value_gradient_hessian
 
 TRUST = (0.1, 0.1, 0.2)  # weight at the start of the linear learners' scores, and the last label's
 
@@ -167,7 +167,7 @@ def _stack(n: int) -> Stack:
 
 def rows_of(booster: ReboostedTrees, X: ArrayLike) -> Any:
     """Return X (B, d) as keys; nan is missing, infinities count as the largest numbers."""
-    rows = floats("X", X)
+    rows = as_float64("X", X)
     d = int(booster.shape[0])
     if rows.ndim != 2 or rows.shape[1] != d:
         raise ModelError(f"X: has shape {rows.shape}; give (events, {d}) numbers")
@@ -176,7 +176,7 @@ def rows_of(booster: ReboostedTrees, X: ArrayLike) -> Any:
 
 @features.register
 def _(booster: ReboostedTrees, X: ArrayLike) -> Mat:
-    rows = floats("X", X)
+    rows = as_float64("X", X)
     rows_of(booster, rows[:0] if rows.ndim == 2 else rows)
     return rows
 
@@ -186,8 +186,8 @@ def _(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | None =
     if not booster.progress.events.flags.writeable:
         raise ModelError("booster: its arrays are read-only (a snapshot); load a checkpoint")
     rows = rows_of(booster, X)
-    Y = np.clip(encode_labels(booster.loss, floats("y", y), 1), -LABEL_MOST, LABEL_MOST)
-    W = np.ones(len(rows)) if w is None else floats("w", w)
+    Y = np.clip(encode_labels(booster.loss, as_float64("y", y), 1), -LABEL_MOST, LABEL_MOST)
+    W = np.ones(len(rows)) if w is None else as_float64("w", w)
     if len(Y) != len(rows) or W.shape != (len(rows),):
         raise ModelError(
             f"y, w: {len(Y)} labels and {W.shape} weights for {len(rows)} events; give one of each"
@@ -226,7 +226,7 @@ def _grow(booster: ReboostedTrees, a: Desk, k: int, stop: Ints) -> None:
     _learn(booster, events, a, none, ((True, k, stop), np.zeros((), np.int64)))
 
 
-@settle.register
+@quiesce.register
 def _(booster: ReboostedTrees) -> None:
     pace = booster.bank.pace
     for k in np.flatnonzero(pace.busy == APART):
@@ -266,8 +266,10 @@ def _look_back(booster: ReboostedTrees) -> None:
         forget(trees)
     mean = float(labels.mean())
     bank.y0[...], off = mean, abs(labels - mean)
-    said = np.array([point(booster.loss, mean, float(y)) for y in labels])
-    bends = np.array([bend(booster.loss, mean, float(y), float(off.mean())) for y in labels])
+    said = np.array([value_gradient_hessian(booster.loss, mean, float(y)) for y in labels])
+    bends = np.array(
+        [newton_curvature(booster.loss, mean, float(y), float(off.mean())) for y in labels]
+    )
     typical = (mean, off.mean(), said[:, 0].mean(), ((said[:, 1] / bends) ** 2).mean(), off.mean())
     for kept, value_ in zip(booster.scale, (*typical, bends.mean(), origin, 0.0), strict=True):
         kept[...] = value_
@@ -275,7 +277,7 @@ def _look_back(booster: ReboostedTrees) -> None:
         bank.lags[...] += bank.plan.lag_rates * (y - bank.lags)
 
 
-@widen.register
+@add_features.register
 def _(booster: ReboostedTrees, full: Mapping[str, Any], d: int) -> ReboostedTrees:
     sizes = setup(full)
     fitting(sizes, d)  # refuses before anything moves
@@ -286,7 +288,7 @@ def _(booster: ReboostedTrees, full: Mapping[str, Any], d: int) -> ReboostedTree
     return booster._replace(bank=made, works=beside, linear=lines, shape=shape)
 
 
-@tell_names.register
+@mark_categorical.register
 def _(booster: ReboostedTrees, columns: Ints) -> None:
     booster.linear.names[columns] = 1.0
 
@@ -322,7 +324,7 @@ def _(booster: ReboostedTrees, scores: Mat) -> Mat:
 @losses.register
 def _(booster: ReboostedTrees, scores: Mat, y: ArrayLike) -> Vec:
     found = np.empty(len(scores))
-    _losses(booster.loss, scores, encode_labels(booster.loss, floats("y", y), 1), found)
+    _losses(booster.loss, scores, encode_labels(booster.loss, as_float64("y", y), 1), found)
     return found
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from kaboost.models.reboosted.state import BLOCK_EVENTS, STRUCTURES, Setup, Structure, bank, fitting
-from kaboost.models.types import SQUARE, ModelError, Param, Part
+from kaboost.models.types import SQUARE, Component, ModelError, Param
 
 LINKS = {"logistic": 1, "poisson": 2}
 LOSSES = ("squared", "logistic", "absolute", "quantile", "huber", "poisson")
@@ -140,7 +140,7 @@ def _forbids(context: Mapping[str, Any]) -> str | None:
     return None
 
 
-REBOOSTED_TREES = Part(
+REBOOSTED_TREES = Component(
     "reboosted_trees",
     "structures of regression trees, regrown in boosting order on windows of several lengths, with "
     "leaves that go on learning, stacked online with two linear learners and the last label, and "
@@ -186,5 +186,5 @@ REBOOSTED_TREES = Part(
     _make,
     _forbids,
     modes=(SQUARE,),
-    raw=True,
+    takes_raw_columns=True,
 )

@@ -61,8 +61,8 @@ from kaboost.models.reboosted.trees.rebuild import (
     share_out,
 )
 from kaboost.models.reboosted.trees.traverse import walk
-from kaboost.models.types import LOSS_LIMIT, PLACE, Ints, Mat, Vec
-from kaboost.models.verbs import bend, point
+from kaboost.models.types import LOSS_LIMIT, UINT, Ints, Mat, Vec
+from kaboost.models.verbs import newton_curvature, value_gradient_hessian
 
 STIFF_EVERY = 4  # events between two additions to AdaGrad's sums
 SEEN_EVERY = 4  # events between two looks at every prefix and tree
@@ -116,7 +116,7 @@ def lay_row(lags: Vec, keys: Any, x: Any) -> None:
     """Fill x (2d,) with the keys of an event's features and of the lags."""
     d0, d = keys.shape[0], keys.shape[0] + lags.shape[0]
     again = x[d:]
-    for j in range(PLACE(d0)):
+    for j in range(UINT(d0)):
         x[j] = keys[j]
         again[j] = keys[j] if keys[j] != MISSING_KEY else -MISSING_KEY
     for j in range(d0, d):
@@ -232,18 +232,18 @@ def assess_scores(loss: Any, y: float, scale: Any, link: int, a: Any) -> None:
     elif link == LOGARITHMS and y > 0.0:
         least = y - y * math.log(y)
     for i in range(a.f.shape[0]):
-        v, g, _ = point(loss, float(a.f[i]), y)
+        v, g, _ = value_gradient_hessian(loss, float(a.f[i]), y)
         a.loss[i] = min((v - least) * share, LOSS_MOST)
         a.slope[i] = g
     for j in range(a.z.shape[0]):
-        v, _, _ = point(loss, float(a.z[j]), y)
+        v, _, _ = value_gradient_hessian(loss, float(a.z[j]), y)
         a.mixed[j] = min((v - least) * share, LOSS_MOST)
 
 
 @inlined
 def lost_of(loss: Any, mixed: float, y: float, scale: Any, link: int) -> float:
     """Return the loss of the mixture in a unit that outliers do not rule."""
-    v, _, _ = point(loss, mixed, y)
+    v, _, _ = value_gradient_hessian(loss, mixed, y)
     share = 1.0 / max(LOSS_SHARE * float(scale.base[()]), 1e-300) if link == NUMBERS else 1.0
     return float(min(v * share, LOSS_MOST))
 
@@ -252,11 +252,11 @@ def lost_of(loss: Any, mixed: float, y: float, scale: Any, link: int) -> float:
 def learn_scale(scale: Any, loss: Any, y: float, link: int, t: int, first: float) -> None:
     """Move what is typical of labels towards y; `first` is what the first filter said."""
     slow, fast = max(1.0 / (t + 1.0), 1e-3), max(1.0 / (t + 1.0), 2e-3)
-    v, _, _ = point(loss, float(scale.mean[()]), y)
+    v, _, _ = value_gradient_hessian(loss, float(scale.mean[()]), y)
     scale.base[()] += slow * (v - scale.base[()])
     scale.mean[()] += slow * ((0.5 + 0.5 * y if link == LOG_ODDS else y) - scale.mean[()])
-    _, g, _ = point(loss, first, y)
-    h = bend(loss, first, y, unit_of(scale))
+    _, g, _ = value_gradient_hessian(loss, first, y)
+    h = newton_curvature(loss, first, y, unit_of(scale))
     off = g / h
     square = off * off
     if t > 50:
@@ -321,12 +321,12 @@ def learn_lines(filters: Any, loss: Any, y: float, w: float, link: int, scale: A
     """Let the linear learners take Newton's step from what they said, and know their columns."""
     first, most, curve = a.f.shape[0] - LINES, math.inf, 1.0
     if link == NUMBERS:  # a variance is a share of that of usual residuals
-        curve = bend(loss, 0.0, unit_of(scale), unit_of(scale))
+        curve = newton_curvature(loss, 0.0, unit_of(scale), unit_of(scale))
     if link == LOGARITHMS:
         most = FIERCEST
     meet(filters, a)
     for i in range(LEARNERS):
-        h = bend(loss, float(a.f[first + i]), y, unit_of(scale))
+        h = newton_curvature(loss, float(a.f[first + i]), y, unit_of(scale))
         error = min(max(-a.slope[first + i] / h, -most), most)
         learn_line(filters, i, a, error, curve / (h * min(w, 1e6)))
     learn_columns(filters, a)
@@ -485,7 +485,7 @@ def _judge(loss: Any, y: float, count: int, F: Vec, a: Any) -> None:
     for i in range(count - 1):
         said[i] = F[i + 1] - F[i]
     for i in range(count):
-        v, g, h = point(loss, float(F[i]), y)
+        v, g, h = value_gradient_hessian(loss, float(F[i]), y)
         lost[i], steep[i], bent[i] = min(v, LOSS_LIMIT), g, max(h, 1e-3)
 
 
@@ -513,8 +513,10 @@ def sharpness(loss: Any, scale: Any, link: int) -> float:
     """
     if link != NUMBERS:
         return 1.0
-    over, _, _ = point(loss, unit_of(scale), 0.0)  # a quantile minds one side more than the other
-    under, _, _ = point(loss, -unit_of(scale), 0.0)
+    over, _, _ = value_gradient_hessian(
+        loss, unit_of(scale), 0.0
+    )  # a quantile minds one side more than the other
+    under, _, _ = value_gradient_hessian(loss, -unit_of(scale), 0.0)
     usual = 0.5 * (float(over) + float(under))
     return max(1.0, LOSS_SHARE * float(scale.base[()]) / max(SHARP * usual, 1e-300))
 

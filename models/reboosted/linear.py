@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.types import PLACE, Ints, Mat, Vec
+from kaboost.models.types import UINT, Ints, Mat, Vec
 from kaboost.models.verbs import learning_only
 
 LEARNERS = 2
@@ -145,7 +145,7 @@ def inputs(filters: LinearFilters, row: Row) -> None:
 
     Means and deviations are as this event leaves them, so that few events give no far distances.
     """
-    x, z, d = row.values, row.distances, PLACE(row.values.shape[0])
+    x, z, d = row.values, row.distances, UINT(row.values.shape[0])
     i = 0
     while row.runs[i] < d:
         for j in range(row.runs[i], row.runs[i + 1]):
@@ -163,7 +163,7 @@ def inputs(filters: LinearFilters, row: Row) -> None:
 @kernel
 def _list(filters: LinearFilters, row: Row) -> None:
     """List the inputs that are not 0."""
-    d, age = PLACE(row.values.shape[0]), float(filters.age[()])
+    d, age = UINT(row.values.shape[0]), float(filters.age[()])
     n, known, met, i, last = 0, 0, 0, 0, row.places.shape[0] - 1
     while row.runs[i] < d:
         for j in range(row.runs[i], row.runs[i + 1]):
@@ -224,7 +224,7 @@ def has_news(filters: LinearFilters, row: Row) -> bool:
     """Return whether little is known of an input: a name met some sixty times at most, or never; a
     column that was missing, or one and the same number, until then.
     """
-    d, variance, i = PLACE(row.values.shape[0]), filters.spread[0], 0
+    d, variance, i = UINT(row.values.shape[0]), filters.spread[0], 0
     for n in range(row.active[0]):
         j, x = row.places[n], float(row.inputs[n])
         if j != d + d and (j >= d or abs(x) >= STRIKING) and variance[j] * x * x > NEW:
@@ -245,7 +245,7 @@ def meet(filters: LinearFilters, row: Row) -> None:
     """
     if row.active[2] == 0:
         return
-    d, r = PLACE(row.values.shape[0]), 0
+    d, r = UINT(row.values.shape[0]), 0
     while row.runs[r] < d:
         for j in range(row.runs[r], row.runs[r + 1]):
             own = _own(filters, j, row.values[j]) if filters.names[j] > 0.0 else 0
@@ -282,7 +282,7 @@ def attribute(filters: LinearFilters, i: int, row: Row) -> None:
     is missing adds nothing.
     """
     w, age = filters.weights[i], float(filters.age[()])
-    d, r = PLACE(row.values.shape[0]), 0
+    d, r = UINT(row.values.shape[0]), 0
     while row.runs[r] < d:
         for j in range(row.runs[r], row.runs[r + 1]):
             row.parts[j] = w[j] * row.distances[j]
@@ -310,7 +310,7 @@ def base(filters: LinearFilters) -> Vec:
 def learn_columns(filters: LinearFilters, row: Row) -> None:
     """Move what is known of the columns that are there towards row.values."""
     _freshen(filters)
-    d, fresh = PLACE(row.values.shape[0]), float(filters.fresh[()])
+    d, fresh = UINT(row.values.shape[0]), float(filters.fresh[()])
     for i in range(LEARNERS):
         attribute(filters, i, row)
         r = 0

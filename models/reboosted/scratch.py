@@ -12,7 +12,7 @@ from kaboost.models.kernels.jit import kernel
 from kaboost.models.reboosted.linear import LEARNERS, blank_row
 from kaboost.models.reboosted.state import LANES
 from kaboost.models.reboosted.trees.traverse import BLOCK
-from kaboost.models.types import PLACE, Ints, Mat, Vec
+from kaboost.models.types import UINT, Ints, Mat, Vec
 
 WORTH, WIDE = 6, 1024  # events from which on blocks are; columns up to which they fit the cache
 LINES = LEARNERS + 1  # scores that come of no trees: the linear learners', and the last label
@@ -120,7 +120,7 @@ def reading(forest: Any, stack: Any, d0: int, room: Any) -> Reading:
     p = e + LANES
     q, u = p + 2 * d0, p + 2 * d0 + C
     v, w = u + n + S, u + n + S + max(n, S)
-    places = longs[3 : 3 + P + d0 + 4].view(PLACE)
+    places = longs[3 : 3 + P + d0 + 4].view(UINT)
     return Reading(
         ints[:wide],
         ints[wide:].reshape(K, N),

@@ -33,7 +33,7 @@ from kaboost.models.kernels.simd import (
     over_learners,
 )
 from kaboost.models.types import Mat, Mat3, Vec
-from kaboost.models.verbs import bend, learning_only, point
+from kaboost.models.verbs import learning_only, newton_curvature, value_gradient_hessian
 
 DRIFTS = (1e-6, 1e-5, 1e-7)  # of the weights' variance an event, one for each filter
 SURE, DOUBT = 0.01, 0.1  # variance of a weight at the start; drift adds up to this
@@ -147,8 +147,8 @@ def learn_filters(s: Stack, loss: Any, y: float, how: Any, desk: Any) -> None:
     w, noise, unit = how
     for j in range(s.weights.shape[0]):
         z = float(desk.z[j])
-        _, slope, _ = point(loss, z, y)
-        h = bend(loss, z, y, unit)
+        _, slope, _ = value_gradient_hessian(loss, z, y)
+        h = newton_curvature(loss, z, y, unit)
         _correct(s.weights[j], s.spread[j], desk, (-slope / h, noise / (h * w), DRIFTS[j]))
 
 

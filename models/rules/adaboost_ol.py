@@ -24,21 +24,21 @@ from kaboost.models.rules.votes import (
     say_vote,
     vote_loss,
 )
-from kaboost.models.types import Ints, Mat, Param, Part, Setting, Vec
+from kaboost.models.types import BuildContext, Component, Ints, Mat, Param, Vec
 from kaboost.models.verbs import (
-    adapt,
-    assess,
-    cost,
-    desks,
-    forward,
-    judge,
+    combine,
+    combine_served,
+    inverse_link,
     learning_only,
-    link,
-    regard,
-    say,
-    serve,
+    observe_features,
+    prefix_losses,
+    rule_scratch_size,
+    served_loss,
     targets,
+    to_prediction,
+    update_rule,
     value,
+    value_gradient_prefixes,
 )
 
 EXPECTED, SAMPLED, FULL = 0, 1, 2
@@ -105,33 +105,33 @@ def sample(rule: AdaBoostOl, h: Mat, u: float) -> float:
     return 1.0 if total >= 0.0 else -1.0
 
 
-@forward.register
-def _(rule: AdaBoostOl, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+@combine.register
+def _(rule: AdaBoostOl, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     gather(rule, h, F)
     yhat[0] = sample(rule, h, float(rule.drawn[()])) if rule.vote == SAMPLED else F[0, h.shape[1]]
 
 
-@desks.register
+@rule_scratch_size.register
 def _(rule: AdaBoostOl) -> int:
     return 1  # what the event itself draws
 
 
-@regard.register
-def _(rule: AdaBoostOl, x: Vec, desk: Vec) -> None:
+@observe_features.register
+def _(rule: AdaBoostOl, x: Vec, rule_scratch: Vec) -> None:
     if rule.vote == SAMPLED:
-        fill(desk, hashed(x, float(rule.v[0])))
+        fill(rule_scratch, hashed(x, float(rule.v[0])))
 
 
-@serve.register
-def _(rule: AdaBoostOl, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+@combine_served.register
+def _(rule: AdaBoostOl, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     # A pure prediction draws nothing: the event itself says which expert answers (7.8).
     gather(rule, h, F)
-    yhat[0] = sample(rule, h, float(desk[0])) if rule.vote == SAMPLED else F[0, h.shape[1]]
+    yhat[0] = sample(rule, h, float(rule_scratch[0])) if rule.vote == SAMPLED else F[0, h.shape[1]]
 
 
 @targets.register
 def _(
-    rule: AdaBoostOl, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, desk: Vec
+    rule: AdaBoostOl, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
 ) -> None:
     margin = 0.0
     for i in range(h.shape[1]):
@@ -144,8 +144,10 @@ def _(
         margin += rule.alpha[i] * y[0] * cast_vote(h[0, i], rule.discrete)
 
 
-@adapt.register
-def _(rule: AdaBoostOl, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec) -> None:
+@update_rule.register
+def _(
+    rule: AdaBoostOl, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec
+) -> None:
     rule.t[()] += 1
     step = w * 4.0 / math.sqrt(min(float(rule.t[()]), rule.t_max))
     vote, total = 0.0, 0.0
@@ -163,25 +165,25 @@ def _(rule: AdaBoostOl, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, des
         rule.drawn[()] = uniform(rule.state)
 
 
-@judge.register
+@prefix_losses.register
 def _(rule: AdaBoostOl, loss: Any, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
     if rule.vote == FULL:
-        assess(loss, F, y, G, L)
+        value_gradient_prefixes(loss, F, y, G, L)
     else:
         judge_votes(F, y, L)
 
 
-@cost.register
+@served_loss.register
 def _(rule: AdaBoostOl, loss: Any, s: Vec, y: Vec) -> float:
     if rule.vote == FULL:
         return value(loss, s, y)  # type: ignore[no-any-return]
     return vote_loss(s, y)
 
 
-@say.register
+@to_prediction.register
 def _(rule: AdaBoostOl, loss: Any, s: Vec, p: Vec) -> None:
     if rule.vote == FULL:
-        link(loss, s, p)
+        inverse_link(loss, s, p)
     else:
         say_vote(s, p)
 
@@ -201,7 +203,7 @@ def hashed(x: Vec, salt: float) -> float:
     return found / PRIME
 
 
-def _make(params: Mapping[str, Any], setting: Setting) -> AdaBoostOl:
+def _make(params: Mapping[str, Any], setting: BuildContext) -> AdaBoostOl:
     N, state = setting.learners, generator(setting.full["seed"])
     vote, t_max = VOTES[params["vote"]], params["t_max"]
     return AdaBoostOl(
@@ -218,8 +220,8 @@ def _make(params: Mapping[str, Any], setting: Setting) -> AdaBoostOl:
     )
 
 
-def _part(kind: str, summary: str, vote: str) -> Part:
-    return Part(
+def _part(kind: str, summary: str, vote: str) -> Component:
+    return Component(
         kind,
         summary,
         "Beygelzimer, Kale, Luo 2015, Algorithm 2",

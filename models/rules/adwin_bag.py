@@ -26,8 +26,15 @@ from kaboost.models.rules.oza import (
     unused_rate,
 )
 from kaboost.models.rules.votes import classifying, votes
-from kaboost.models.types import Ints, Mat, Param, Part, Setting, Vec
-from kaboost.models.verbs import boost, forward, learning_only, predict_one, renew, sequential
+from kaboost.models.types import BuildContext, Component, Ints, Mat, Param, Vec
+from kaboost.models.verbs import (
+    combine,
+    learn_sequentially,
+    learning_only,
+    predict_one,
+    reset_learner,
+    sequential,
+)
 
 
 @votes
@@ -50,26 +57,26 @@ def _(rule: AdwinBag) -> bool:
     return True
 
 
-@forward.register
-def _(rule: AdwinBag, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+@combine.register
+def _(rule: AdwinBag, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     poll_equals(h, F)
     for c in range(h.shape[0]):
         yhat[c] = F[c, h.shape[1]]
 
 
-@boost.register
-def _(rule: AdwinBag, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, turn: Any) -> None:
+@learn_sequentially.register
+def _(rule: AdwinBag, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: Any) -> None:
     label = aim(y, T)
     changed = False
     for i in range(W.shape[0]):
-        predict_one(bank, i, x, turn)
-        wrong = chosen(turn.h, 0) != label
+        predict_one(bank, i, x, single)
+        wrong = chosen(single.h, 0) != label
         if detect(rule.detectors, i, 1.0 if wrong else 0.0):
             changed = True
-        teach(rule, bank, i, x, (w, T, W), turn)
+        teach(rule, bank, i, x, (w, T, W), single)
     if changed:
         i = worst(rule.detectors)
-        renew(bank, i, rule.feed.state)
+        reset_learner(bank, i, rule.feed.state)
         clear(rule.detectors, i)
         rule.renewed[()] += 1
 
@@ -83,14 +90,14 @@ def worst(a: Adwin) -> int:
     return found
 
 
-def _make(params: Mapping[str, Any], setting: Setting) -> AdwinBag:
+def _make(params: Mapping[str, Any], setting: BuildContext) -> AdwinBag:
     detectors = adwin(setting.learners, params["delta"])
     return AdwinBag(
         classifying(setting), feeding(params, setting), detectors, np.zeros((), np.int64)
     )
 
 
-ADWIN_BAG = Part(
+ADWIN_BAG = Component(
     "adwin_bag",
     "oza_bag whose worst learner starts afresh when the errors of any of them change",
     "Bifet and others 2009",
@@ -101,6 +108,6 @@ ADWIN_BAG = Part(
     ),
     _make,
     unused_rate,
-    likes={"n": 10},
+    default_bank={"n": 10},
     losses=CLASSES,
 )

@@ -15,8 +15,8 @@ import numpy as np
 
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.rules.votes import DISCRETE, cast_vote, classifying, votes
-from kaboost.models.types import Mat, Param, Part, Setting, Vec
-from kaboost.models.verbs import adapt, forward, learning_only, targets
+from kaboost.models.types import BuildContext, Component, Mat, Param, Vec
+from kaboost.models.verbs import combine, learning_only, targets, update_rule
 
 
 @votes
@@ -25,7 +25,9 @@ class Bbm(NamedTuple):
 
     mode: int
     discrete: bool
-    chances: Mat  # (N, N+1) weight of learner i when k of those after it must vote right
+    positive_probability: (
+        Mat  # (N, N+1) weight of learner i when k of those after it must vote right
+    )
 
 
 @learning_only.register
@@ -33,8 +35,8 @@ def _(rule: Bbm) -> tuple[str, ...]:
     return ("chances",)
 
 
-@forward.register
-def _(rule: Bbm, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+@combine.register
+def _(rule: Bbm, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     total = 0.0
     F[0, 0] = 0.0
     for i in range(h.shape[1]):
@@ -44,16 +46,18 @@ def _(rule: Bbm, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
 
 
 @targets.register
-def _(rule: Bbm, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, desk: Vec) -> None:
+def _(
+    rule: Bbm, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
+) -> None:
     margin = 0.0
     for i in range(h.shape[1]):
         T[0, i] = y[0]
-        W[i] *= weigh(rule.chances, i, margin)
+        W[i] *= weigh(rule.positive_probability, i, margin)
         margin += y[0] * cast_vote(h[0, i], rule.discrete)
 
 
-@adapt.register
-def _(rule: Bbm, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec) -> None:
+@update_rule.register
+def _(rule: Bbm, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec) -> None:
     pass
 
 
@@ -83,12 +87,12 @@ def chances(N: int, gamma: float, normalised: bool) -> Mat:
     return table
 
 
-def _make(params: Mapping[str, Any], setting: Setting) -> Bbm:
+def _make(params: Mapping[str, Any], setting: BuildContext) -> Bbm:
     table = chances(setting.learners, params["gamma"], params["weight"] == "normalised")
     return Bbm(classifying(setting), params["discrete"], table)
 
 
-BBM = Part(
+BBM = Component(
     "bbm",
     "every learner is weighted by how much its vote still counts for the majority",
     "Beygelzimer, Kale, Luo 2015, Algorithm 1",

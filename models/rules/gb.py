@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kaboost.models.rules.sgb import step
-from kaboost.models.types import SQUARE, Mat, ModelError, Param, Part, Setting, Vec
-from kaboost.models.verbs import forward, sequential
+from kaboost.models.types import SQUARE, BuildContext, Component, Mat, ModelError, Param, Vec
+from kaboost.models.verbs import combine, sequential
 
 
 class Gb(NamedTuple):
@@ -26,8 +26,8 @@ class Gb(NamedTuple):
     y0: Vec  # (m,)
 
 
-@forward.register
-def _(rule: Gb, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+@combine.register
+def _(rule: Gb, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     m, N = h.shape
     for c in range(m):
         F[c, 0] = rule.y0[c]
@@ -49,7 +49,7 @@ def offline(kind: str, online: str) -> ModelError:
     )
 
 
-def _make(params: Mapping[str, Any], setting: Setting) -> Gb:
+def _make(params: Mapping[str, Any], setting: BuildContext) -> Gb:
     best = params["y0"] == "statistic"
     return Gb(
         mode=SQUARE,
@@ -63,7 +63,7 @@ def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
     own["eta"] = step({**own, "gamma": None}, loss, full["bank"].get("n", 1))
 
 
-GB = Part(
+GB = Component(
     "gb",
     "classic gradient boosting of a whole sample, one learner after the other; by kaboost.fit",
     "Friedman 2001; Hu et al. 2017, section 6",
@@ -79,5 +79,5 @@ GB = Part(
         ),
     ),
     _make,
-    complete=_complete,
+    fill_defaults=_complete,
 )

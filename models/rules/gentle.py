@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kaboost.models.rules.votes import classifying
-from kaboost.models.types import SQUARE, Mat, Param, Part, Setting, Vec
-from kaboost.models.verbs import boost, forward, learn_one, predict_one, sequential
+from kaboost.models.types import SQUARE, BuildContext, Component, Mat, Param, Vec
+from kaboost.models.verbs import combine, learn_one, learn_sequentially, predict_one, sequential
 
 LEAST = 1e-3  # of an event's weight, in its importance
 
@@ -31,8 +31,8 @@ def _(rule: Gentle) -> bool:
     return True
 
 
-@forward.register
-def _(rule: Gentle, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+@combine.register
+def _(rule: Gentle, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     F[0, 0] = 0.0
     for i in range(h.shape[1]):
         h[0, i] = min(max(h[0, i], -1.0), 1.0)
@@ -40,17 +40,17 @@ def _(rule: Gentle, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
     yhat[0] = F[0, h.shape[1]]
 
 
-@boost.register
-def _(rule: Gentle, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, turn: Any) -> None:
+@learn_sequentially.register
+def _(rule: Gentle, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: Any) -> None:
     weight = w
     for i in range(W.shape[0]):
         T[0, i] = y[0]
         W[i] = weight
-        turn.target[0, 0] = y[0]
-        turn.weight[0] = weight
-        learn_one(bank, i, x, rule.mode, turn)
-        predict_one(bank, i, x, turn)
-        said = turn.h[0, 0]
+        single.target[0, 0] = y[0]
+        single.weight[0] = weight
+        learn_one(bank, i, x, rule.mode, single)
+        predict_one(bank, i, x, single)
+        said = single.h[0, 0]
         margin = y[0] * min(max(said, -1.0), 1.0) if abs(said) < math.inf else 0.0
         if rule.exponential:
             weight *= math.exp(-margin)
@@ -62,13 +62,13 @@ def _(rule: Gentle, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, turn: A
         weight = min(max(weight, least), rule.most * w)
 
 
-def _make(params: Mapping[str, Any], setting: Setting) -> Gentle:
+def _make(params: Mapping[str, Any], setting: BuildContext) -> Gentle:
     # A bank of classifiers gets a weighted example of the class instead of a square fit.
     mode = SQUARE if SQUARE in setting.bank.modes else classifying(setting)
     return Gentle(mode, params["step"] == "exp", 1.0 + params["alpha"], float(params["w_max"]))
 
 
-GENTLE = Part(
+GENTLE = Component(
     "gentle",
     "every learner fits the label, more weight for those after it where it is still wrong",
     "Siu, Online GentleAdaBoost; Friedman, Hastie, Tibshirani 2000",
@@ -90,6 +90,6 @@ GENTLE = Part(
         ),
     ),
     _make,
-    likes={"n": 10},
+    default_bank={"n": 10},
     losses=("exponential",),
 )

@@ -33,8 +33,15 @@ from kaboost.models.rules.ogb_words import (
     mode_of,
     refuse,
 )
-from kaboost.models.types import SQUARE, Mat, Part, Setting, Vec
-from kaboost.models.verbs import adapt, constants, desks, forward, reach, targets
+from kaboost.models.types import SQUARE, BuildContext, Component, Mat, Vec
+from kaboost.models.verbs import (
+    combine,
+    constants,
+    prediction_bound,
+    rule_scratch_size,
+    targets,
+    update_rule,
+)
 
 
 class Hull(NamedTuple):
@@ -42,7 +49,7 @@ class Hull(NamedTuple):
 
     mode: int
     fed: int  # what learners are fed: models/rules/ogb_words.py
-    alike: bool  # one learner stands for all: they are fed the same
+    identical_learners: bool  # one learner stands for all: they are fed the same
     scale: float  # s: every weak prediction counts s times
     D: float  # length of weak predictions
     L: float  # Lipschitz constant of the loss on radius s D
@@ -51,19 +58,19 @@ class Hull(NamedTuple):
     labels: LabelMap
 
 
-@desks.register
+@rule_scratch_size.register
 def _(rule: Hull) -> int:
     m, N = rule.labels.centre.shape[0], rule.steps.shape[0]
     return int(m * (N + 1) + N + 1 + m)
 
 
-@reach.register
+@prediction_bound.register
 def _(rule: Hull) -> float:
     return rule.D
 
 
-@forward.register
-def _(rule: Hull, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+@combine.register
+def _(rule: Hull, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     m, N = h.shape
     hush(rule.labels, h)
     for i in range(N):
@@ -73,19 +80,21 @@ def _(rule: Hull, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
         for i in range(N):
             eta = rule.steps[i]
             F[c, i + 1] = (1.0 - eta) * F[c, i] + eta * rule.scale * h[c, i]
-    to_labels(rule.labels, F, desk[: m * (N + 1)].reshape((m, N + 1)))
+    to_labels(rule.labels, F, rule_scratch[: m * (N + 1)].reshape((m, N + 1)))
     for c in range(m):
         yhat[c] = F[c, N]
 
 
 @targets.register
-def _(rule: Hull, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, desk: Vec) -> None:
+def _(
+    rule: Hull, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
+) -> None:
     m, N = h.shape
     end = (m + 1) * (N + 1)
-    L, z = desk[m * (N + 1) : end], desk[end:]
+    L, z = rule_scratch[m * (N + 1) : end], rule_scratch[end:]
     for c in range(m):
         z[c] = y[c]
-    to_sums(rule.labels, loss, z, F, G, desk[: m * (N + 1)].reshape((m, N + 1)), L)
+    to_sums(rule.labels, loss, z, F, G, rule_scratch[: m * (N + 1)].reshape((m, N + 1)), L)
     for c in range(m):
         for i in range(N):
             eta = rule.steps[i]
@@ -102,19 +111,19 @@ def _(rule: Hull, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, des
     rest(rule.labels, T, W)
 
 
-@adapt.register
-def _(rule: Hull, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec) -> None:
+@update_rule.register
+def _(rule: Hull, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec) -> None:
     if silent(rule.labels):
         collect(rule.labels, y, w)
 
 
-def _make(params: Mapping[str, Any], setting: Setting) -> Hull:
+def _make(params: Mapping[str, Any], setting: BuildContext) -> Hull:
     fed = form(params, setting)
     reached = params["bound"] * params["scale"]
     return Hull(
         mode=mode_of(fed),
         fed=fed,
-        alike=fed == REDUCED,
+        identical_learners=fed == REDUCED,
         scale=params["scale"],
         D=params["bound"],
         L=constants(setting.loss, reached, params["label_bound"]).lipschitz,
@@ -124,12 +133,12 @@ def _make(params: Mapping[str, Any], setting: Setting) -> Hull:
     )
 
 
-OGB_HULL = Part(
+OGB_HULL = Component(
     "ogb_hull",
     "a fixed average that competes with the convex hull of the weak learners",
     "Beygelzimer et al. 2015, Algorithm 2",
     WORDS,
     _make,
-    forbids=refuse,
-    complete=complete,
+    reject_reason=refuse,
+    fill_defaults=complete,
 )

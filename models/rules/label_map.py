@@ -15,7 +15,7 @@ import numpy as np
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import fill
 from kaboost.models.types import LABEL_LIMIT, Mat, Vec
-from kaboost.models.verbs import assess
+from kaboost.models.verbs import value_gradient_prefixes
 
 FIRST = 500
 MAPPABLE = ("squared", "squared_full", "absolute", "quantile", "huber", "pnorm")
@@ -81,7 +81,7 @@ def to_sums(labels: LabelMap, loss: Any, z: Vec, F: Mat, G: Mat, kept: Mat, L: V
             for i in range(F.shape[1]):
                 F[c, i] = kept[c, i]
         labels.outside[()] += 1.0 if clip(labels, z) > 0 else 0.0
-        assess(loss, F, z, G, L)
+        value_gradient_prefixes(loss, F, z, G, L)
 
 
 @kernel

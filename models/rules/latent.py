@@ -15,8 +15,8 @@ import numpy as np
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import sigmoid
 from kaboost.models.kernels.random import State, generator, uniform, uniforms
-from kaboost.models.types import SQUARE, TARGET_LIMIT, Mat, Param, Part, Setting, Vec
-from kaboost.models.verbs import adapt, desks, forward, reveal, targets
+from kaboost.models.types import SQUARE, TARGET_LIMIT, BuildContext, Component, Mat, Param, Vec
+from kaboost.models.verbs import combine, diagnostics, rule_scratch_size, targets, update_rule
 
 GUARD = 10.0  # of A and a when they are guarded
 
@@ -38,52 +38,54 @@ class Latent(NamedTuple):
     state: State  # () the generator that draws them
 
 
-@desks.register
+@rule_scratch_size.register
 def _(rule: Latent) -> int:
     return int(rule.a.shape[0])  # z of every space
 
 
-@forward.register
-def _(rule: Latent, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+@combine.register
+def _(rule: Latent, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     P, N = rule.A.shape
     for p in range(P):
-        desk[p] = 0.0
+        rule_scratch[p] = 0.0
     F[0, 0] = 0.0
     for i in range(N):
         h[0, i] = guarded(h[0, i], TARGET_LIMIT)
         total = 0.0
         for p in range(P):
-            desk[p] += rule.A[p, i] * h[0, i]
-            total += rule.a[p] * max(desk[p], 0.0)
+            rule_scratch[p] += rule.A[p, i] * h[0, i]
+            total += rule.a[p] * max(rule_scratch[p], 0.0)
         F[0, i + 1] = total
     yhat[0] = F[0, N]
 
 
 @targets.register
-def _(rule: Latent, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, desk: Vec) -> None:
+def _(
+    rule: Latent, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
+) -> None:
     # The combination weights move here, learner by learner: each residual sees those before it
     # moved. The weak learners' targets do not depend on updated weak learners.
     P, N = rule.A.shape
     u, w = y[0], W[0]
-    weigh(rule, desk, w)
+    weigh(rule, rule_scratch, w)
     for p in range(P):
-        desk[p] = 0.0
+        rule_scratch[p] = 0.0
     total = 0.0
     for i in range(N):
         left = u * sigmoid(-u * total)
         slope = 0.0
         after = 0.0
         for p in range(P):
-            z = desk[p] + rule.A[p, i] * h[0, i]
+            z = rule_scratch[p] + rule.A[p, i] * h[0, i]
             after += rule.a[p] * max(z, 0.0)
             slope += rule.a[p] * rule.A[p, i] if z > 0.0 else 0.0
         T[0, i] = left * slope if rule.chain else left
-        total = mix(rule, i, h[0, i], (w * rule.rate * u * sigmoid(-u * after)), desk)
+        total = mix(rule, i, h[0, i], (w * rule.rate * u * sigmoid(-u * after)), rule_scratch)
 
 
 @kernel
 def weigh(rule: Latent, z: Vec, w: float) -> None:
-    """Add what every space says to its importance Omega; z (P,) is as `forward` left it."""
+    """Add what every space says to its importance Omega; z (P,) is as `combine` left it."""
     for p in range(z.shape[0]):
         rule.power[p] += w * abs(rule.a[p] * max(z[p], 0.0))
     rule.weight[()] += w
@@ -116,8 +118,8 @@ def guarded(value: float, limit: float) -> float:
     return min(max(value, -limit), limit)
 
 
-@adapt.register
-def _(rule: Latent, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec) -> None:
+@update_rule.register
+def _(rule: Latent, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec) -> None:
     longest = 0.0
     for i in range(rule.dead.shape[0]):
         longest = max(longest, rule.dead[i])
@@ -151,15 +153,15 @@ def importances(rule: Latent) -> Vec:
         return np.asarray(rule.power / rule.weight)
 
 
-@reveal.register
+@diagnostics.register
 def _(rule: Latent) -> dict[str, Mat]:
     C = correlations(rule)
     return {"correlation": C, "importance": importances(rule), "average_correlation": C.mean(1)}
 
 
-def _make(params: Mapping[str, Any], setting: Setting) -> Latent:
+def _make(params: Mapping[str, Any], setting: BuildContext) -> Latent:
     P, N, seed = params["spaces"], setting.learners, setting.full["seed"]
-    skip = setting.bank.draws(setting.full["bank"], setting.d, setting.m)
+    skip = setting.bank.initial_draws(setting.full["bank"], setting.d, setting.m)
     drawn = uniforms(seed, P * N + P, skip)  # one generator: after the bank's, A by rows, then a
     if params["start"] == "uniform":
         drawn = 2.0 * drawn - 1.0
@@ -183,7 +185,7 @@ def _make(params: Mapping[str, Any], setting: Setting) -> Latent:
     )
 
 
-LATENT = Part(
+LATENT = Component(
     "latent",
     "P spaces mix the learners through relu: a non-linear combination",
     "Frery et al. 2018, Algorithm 1, corrected",
@@ -212,6 +214,6 @@ LATENT = Part(
         ),
     ),
     _make,
-    likes={"kind": "nets", "n": 20, "optimiser": "sgd"},
+    default_bank={"kind": "nets", "n": 20, "optimiser": "sgd"},
     losses=("logistic",),
 )

@@ -38,8 +38,17 @@ from kaboost.models.rules.ogb_words import (
     mode_of,
     refuse,
 )
-from kaboost.models.types import SQUARE, Mat, Part, Setting, Vec
-from kaboost.models.verbs import adapt, assess, constants, desks, forward, radius, reach, targets
+from kaboost.models.types import SQUARE, BuildContext, Component, Mat, Vec
+from kaboost.models.verbs import (
+    combine,
+    constants,
+    prediction_bound,
+    radius,
+    rule_scratch_size,
+    targets,
+    update_rule,
+    value_gradient_prefixes,
+)
 
 
 class Span(NamedTuple):
@@ -47,7 +56,7 @@ class Span(NamedTuple):
 
     mode: int
     fed: int  # what learners are fed: models/rules/ogb_words.py
-    alike: bool  # one learner stands for all: they are fed the same
+    identical_learners: bool  # one learner stands for all: they are fed the same
     eta: float
     scale: float  # s: every weak prediction counts s times
     D: float  # length of weak predictions
@@ -60,41 +69,43 @@ class Span(NamedTuple):
     labels: LabelMap
 
 
-@desks.register
+@rule_scratch_size.register
 def _(rule: Span) -> int:
     m, N = rule.labels.centre.shape[0], rule.sigma.shape[0]
     return int(m * (N + 1) + 2 * m * N + N + 1 + m)
 
 
-@reach.register
+@prediction_bound.register
 def _(rule: Span) -> float:
     return rule.D
 
 
-@forward.register
-def _(rule: Span, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+@combine.register
+def _(rule: Span, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     m, N = h.shape
     hush(rule.labels, h)
     climb(h, F, rule.sigma, (rule.eta, rule.scale, rule.D, rule.B))
-    to_labels(rule.labels, F, desk[: m * (N + 1)].reshape((m, N + 1)))
+    to_labels(rule.labels, F, rule_scratch[: m * (N + 1)].reshape((m, N + 1)))
     for c in range(m):
         yhat[c] = F[c, N]
 
 
 @targets.register
-def _(rule: Span, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, desk: Vec) -> None:
+def _(
+    rule: Span, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
+) -> None:
     m, N = h.shape
     first, second, third = m * (N + 1), m * (2 * N + 1), m * (3 * N + 1)
-    S, E = desk[first:second].reshape((m, N)), desk[second:third].reshape((m, N))
-    L, z = desk[third : third + N + 1], desk[third + N + 1 :]
+    S, E = rule_scratch[first:second].reshape((m, N)), rule_scratch[second:third].reshape((m, N))
+    L, z = rule_scratch[third : third + N + 1], rule_scratch[third + N + 1 :]
     for c in range(m):
         z[c] = y[c]
-    to_sums(rule.labels, loss, z, F, G, desk[: m * (N + 1)].reshape((m, N + 1)), L)
+    to_sums(rule.labels, loss, z, F, G, rule_scratch[: m * (N + 1)].reshape((m, N + 1)), L)
     if rule.fed == GREEDY:
         for c in range(m):
             for i in range(N):
                 S[c, i] = F[c, i] + rule.eta * rule.scale * h[c, i]
-        assess(loss, S, z, E, L)
+        value_gradient_prefixes(loss, S, z, E, L)
     for c in range(m):
         for i in range(N):
             if rule.fed == GREEDY:
@@ -109,8 +120,8 @@ def _(rule: Span, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, des
     rest(rule.labels, T, W)
 
 
-@adapt.register
-def _(rule: Span, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec) -> None:
+@update_rule.register
+def _(rule: Span, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec) -> None:
     m, N = h.shape
     if silent(rule.labels):
         collect(rule.labels, y, w)
@@ -150,7 +161,7 @@ def step_size(eta: float | None, N: int) -> float:
     return math.log(N) / N if N >= 3 else 1.0
 
 
-def ball(params: Mapping[str, Any], setting: Setting) -> tuple[float, float]:
+def ball(params: Mapping[str, Any], setting: BuildContext) -> tuple[float, float]:
     """Return B, the length of partial sums (equation 3.1), and L_B."""
     D, Z, B = params["bound"] * params["scale"], params["label_bound"], params["radius"]
     if B is None:
@@ -158,13 +169,13 @@ def ball(params: Mapping[str, Any], setting: Setting) -> tuple[float, float]:
     return B, constants(setting.loss, B, Z).lipschitz
 
 
-def _make(params: Mapping[str, Any], setting: Setting) -> Span:
+def _make(params: Mapping[str, Any], setting: BuildContext) -> Span:
     fed = form(params, setting)
     B, L = ball(params, setting)
     return Span(
         mode=mode_of(fed),
         fed=fed,
-        alike=fed == REDUCED,
+        identical_learners=fed == REDUCED,
         eta=params["eta"],
         scale=params["scale"],
         D=params["bound"],
@@ -184,12 +195,12 @@ def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
     complete(own, loss, full)
 
 
-OGB_SPAN = Part(
+OGB_SPAN = Component(
     "ogb_span",
     "shrunken partial sums compete with the span of the weak learners",
     "Beygelzimer et al. 2015, Algorithm 1",
     (ETA, *WORDS, RADIUS, T_MAX),
     _make,
-    forbids=refuse,
-    complete=_complete,
+    reject_reason=refuse,
+    fill_defaults=_complete,
 )

@@ -15,8 +15,8 @@ import numpy as np
 from kaboost.models.rules.gb import offline
 from kaboost.models.rules.ogb import ball, climb, step_size
 from kaboost.models.rules.ogb_words import BOUND, ETA, LABEL_BOUND, RADIUS, SCALE, has_kink
-from kaboost.models.types import LINEAR, Mat, ModelError, Param, Part, Setting, Vec
-from kaboost.models.verbs import forward, reach, sequential
+from kaboost.models.types import LINEAR, BuildContext, Component, Mat, ModelError, Param, Vec
+from kaboost.models.verbs import combine, prediction_bound, sequential
 
 
 class Batch(NamedTuple):
@@ -32,13 +32,13 @@ class Batch(NamedTuple):
     sigma: Vec  # (N,)
 
 
-@reach.register
+@prediction_bound.register
 def _(rule: Batch) -> float:
     return rule.D
 
 
-@forward.register
-def _(rule: Batch, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+@combine.register
+def _(rule: Batch, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     m, N = h.shape
     climb(h, F, rule.sigma, (rule.eta, rule.scale, rule.D, rule.B))
     for c in range(m):
@@ -50,7 +50,7 @@ def _(rule: Batch) -> bool:
     raise offline("ogb_batch", "ogb_span")
 
 
-def _make(params: Mapping[str, Any], setting: Setting) -> Batch:
+def _make(params: Mapping[str, Any], setting: BuildContext) -> Batch:
     if has_kink(setting.loss):
         kind = setting.full["loss"]["kind"]
         raise ModelError(f"loss: ogb_batch needs a smooth loss; take huber or gb, not {kind}")
@@ -73,7 +73,7 @@ def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
     own["eta"] = step_size(own["eta"], full["bank"].get("n", 1))
 
 
-OGB_BATCH = Part(
+OGB_BATCH = Component(
     "ogb_batch",
     "boosting of a whole sample against the span of the weak learners; by kaboost.models.batch",
     "Beygelzimer et al. 2015, A.3",
@@ -86,5 +86,5 @@ OGB_BATCH = Part(
         Param("shrinkage", "exact", "sigma: exact, or none", choices=("exact", "none")),
     ),
     _make,
-    complete=_complete,
+    fill_defaults=_complete,
 )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kaboost.models.rules.label_map import MAPPABLE
-from kaboost.models.types import LINEAR, SQUARE, ModelError, Param, Setting
+from kaboost.models.types import LINEAR, SQUARE, BuildContext, ModelError, Param
 from kaboost.models.verbs import constants, smoothness
 
 # What a learner is fed: the theorem's slope; the gradient where its own step leads to; a scaled
@@ -80,7 +80,7 @@ def refuse(context: Mapping[str, Any]) -> str | None:
     return None
 
 
-def form(params: Mapping[str, Any], setting: Setting) -> int:
+def form(params: Mapping[str, Any], setting: BuildContext) -> int:
     """Return what learners are fed; ModelError for what the theory or the bank does not allow."""
     kind = setting.full["loss"]["kind"]
     greedy = params["fit"] == "greedy"
@@ -110,14 +110,14 @@ def bend(loss: Any, fed: int) -> float:
     return float(smoothness(loss) or 1.0) if mode_of(fed) == SQUARE else 1.0
 
 
-def _refuse_reduction(kind: str, greedy: bool, setting: Setting) -> None:
+def _refuse_reduction(kind: str, greedy: bool, setting: BuildContext) -> None:
     """Raise ModelError where the deterministic reduction does not hold (specification, 3.5)."""
     if greedy:
         raise ModelError(
             f"rule.fit: greedy needs a smooth loss, and {kind} has a kink; "
             "take fit: linear, or nonsmooth: heuristic"
         )
-    if setting.bank.random(setting.full["bank"]):
+    if setting.bank.has_random_learners(setting.full["bank"]):
         raise ModelError(
             f"rule.nonsmooth: {kind} has a kink, so all learners are fed one slope, and these "
             f"{setting.bank.kind} learners differ by more; take nonsmooth: heuristic, or alike "

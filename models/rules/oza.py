@@ -16,8 +16,24 @@ from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import chosen
 from kaboost.models.kernels.random import RATE_LIMIT, State, generator, poisson
 from kaboost.models.rules.votes import classifying, votes
-from kaboost.models.types import SQUARE, TARGET_LIMIT, Ints, Mat, Param, Part, Setting, Vec
-from kaboost.models.verbs import boost, forward, learn_one, learning_only, predict_one, sequential
+from kaboost.models.types import (
+    SQUARE,
+    TARGET_LIMIT,
+    BuildContext,
+    Component,
+    Ints,
+    Mat,
+    Param,
+    Vec,
+)
+from kaboost.models.verbs import (
+    combine,
+    learn_one,
+    learn_sequentially,
+    learning_only,
+    predict_one,
+    sequential,
+)
 
 SURE = 1e-10  # no learner counts as nearer to error 0 than this
 CLASSES = ("logistic", "softmax")
@@ -78,22 +94,22 @@ def _(rule: Any) -> bool:
     return True
 
 
-@forward.register
-def _(rule: OzaBoost, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+@combine.register
+def _(rule: OzaBoost, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     poll(h, rule.votes, F)
     for c in range(h.shape[0]):
         yhat[c] = F[c, h.shape[1]]
 
 
-@forward.register
-def _(rule: OzaBag, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+@combine.register
+def _(rule: OzaBag, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     poll_equals(h, F)
     for c in range(h.shape[0]):
         yhat[c] = F[c, h.shape[1]]
 
 
-@forward.register
-def _(rule: OzaMean, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+@combine.register
+def _(rule: OzaMean, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     for c in range(h.shape[0]):
         total = 0.0
         F[c, 0] = 0.0
@@ -103,30 +119,30 @@ def _(rule: OzaMean, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
         yhat[c] = F[c, h.shape[1]]
 
 
-@boost.register
-def _(rule: OzaBoost, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, turn: Any) -> None:
+@learn_sequentially.register
+def _(rule: OzaBoost, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: Any) -> None:
     label = aim(y, T)
     weight = w
     for i in range(W.shape[0]):
-        teach(rule, bank, i, x, (weight, T, W), turn)
-        predict_one(bank, i, x, turn)
-        right = chosen(turn.h, 0) == label
+        teach(rule, bank, i, x, (weight, T, W), single)
+        predict_one(bank, i, x, single)
+        right = chosen(single.h, 0) == label
         weight = count(rule, i, weight, right)
 
 
-@boost.register
-def _(rule: OzaBag, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, turn: Any) -> None:
+@learn_sequentially.register
+def _(rule: OzaBag, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: Any) -> None:
     aim(y, T)
     for i in range(W.shape[0]):
-        teach(rule, bank, i, x, (w, T, W), turn)
+        teach(rule, bank, i, x, (w, T, W), single)
 
 
-@boost.register
-def _(rule: OzaMean, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, turn: Any) -> None:
+@learn_sequentially.register
+def _(rule: OzaMean, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: Any) -> None:
     for i in range(W.shape[0]):
         for c in range(y.shape[0]):
             T[c, i] = y[c]
-        teach(rule, bank, i, x, (w, T, W), turn)
+        teach(rule, bank, i, x, (w, T, W), single)
 
 
 @kernel
@@ -206,7 +222,7 @@ def aim(y: Vec, T: Mat) -> int:
 
 
 @kernel
-def teach(rule: Any, bank: Any, i: int, x: Vec, task: Any, turn: Any) -> None:
+def teach(rule: Any, bank: Any, i: int, x: Vec, task: Any, single: Any) -> None:
     """Let learner i learn column i of T (m, N) with `weight`, and put what it got into W (N,);
     `task` is weight, T, W.
     """
@@ -220,9 +236,9 @@ def teach(rule: Any, bank: Any, i: int, x: Vec, task: Any, turn: Any) -> None:
         W[i] = float(times)
     for _ in range(times):
         for c in range(T.shape[0]):
-            turn.target[c, 0] = min(max(T[c, i], -TARGET_LIMIT), TARGET_LIMIT)
-        turn.weight[0] = 1.0 if feed.poisson else weight
-        learn_one(bank, i, x, rule.mode, turn)
+            single.target[c, 0] = min(max(T[c, i], -TARGET_LIMIT), TARGET_LIMIT)
+        single.weight[0] = 1.0 if feed.poisson else weight
+        learn_one(bank, i, x, rule.mode, single)
 
 
 FEED = Param(
@@ -245,43 +261,43 @@ def unused_rate(context: Mapping[str, Any]) -> str | None:
     return None
 
 
-def feeding(params: Mapping[str, Any], setting: Setting) -> Feed:
+def feeding(params: Mapping[str, Any], setting: BuildContext) -> Feed:
     """Return how learners are fed, with a generator that starts at the specification's seed."""
     state = generator(setting.full["seed"])
     return Feed(params["feed"] == "poisson", params["rate"], state, np.zeros((), np.int64))
 
 
-def _boost(params: Mapping[str, Any], setting: Setting) -> OzaBoost:
+def _boost(params: Mapping[str, Any], setting: BuildContext) -> OzaBoost:
     N = setting.learners
     slowest = math.inf if params["t_max"] is None else params["t_max"]
     feed = feeding(params, setting)
     return OzaBoost(classifying(setting), feed, slowest, np.zeros(N), np.zeros(N), np.zeros(N))
 
 
-def _bag(params: Mapping[str, Any], setting: Setting) -> OzaBag | OzaMean:
+def _bag(params: Mapping[str, Any], setting: BuildContext) -> OzaBag | OzaMean:
     feed = feeding(params, setting)
     if setting.full["loss"]["kind"] in NUMBERS:
         return OzaMean(SQUARE, feed)
     return OzaBag(classifying(setting), feed)
 
 
-OZA_BOOST = Part(
+OZA_BOOST = Component(
     "oza_boost",
     "every learner sees an event the oftener the more of those before it were wrong",
     "Oza, Russell 2001; Oza 2005",
     (FEED, RATE, T_MAX),
     _boost,
     unused_rate,
-    likes={"n": 10},
+    default_bank={"n": 10},
     losses=CLASSES,
 )
-OZA_BAG = Part(
+OZA_BAG = Component(
     "oza_bag",
     "every learner sees an event a Poisson number of times; equal votes, or the mean of numbers",
     "Oza, Russell 2001",
     (FEED, RATE),
     _bag,
     unused_rate,
-    likes={"n": 10},
+    default_bank={"n": 10},
     losses=(*CLASSES, *NUMBERS),
 )

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kaboost.models.rules.starting import Y0, Y0_FREEZE, follow, starting
-from kaboost.models.types import SQUARE, Mat, ModelError, Param, Part, Setting, Vec
-from kaboost.models.verbs import adapt, forward, smoothness, targets
+from kaboost.models.types import SQUARE, BuildContext, Component, Mat, ModelError, Param, Vec
+from kaboost.models.verbs import combine, smoothness, targets, update_rule
 
 
 class Sgb(NamedTuple):
@@ -29,8 +29,8 @@ class Sgb(NamedTuple):
     counts: Vec  # (m,) the loss's statistic of their labels
 
 
-@forward.register
-def _(rule: Sgb, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+@combine.register
+def _(rule: Sgb, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     m, N = h.shape
     for c in range(m):
         F[c, 0] = rule.y0[c]
@@ -40,26 +40,28 @@ def _(rule: Sgb, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
 
 
 @targets.register
-def _(rule: Sgb, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, desk: Vec) -> None:
+def _(
+    rule: Sgb, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
+) -> None:
     m, N = h.shape
     for c in range(m):
         for i in range(N):
             T[c, i] = G[c, i]
 
 
-@adapt.register
-def _(rule: Sgb, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec) -> None:
+@update_rule.register
+def _(rule: Sgb, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec) -> None:
     if rule.seen[()] < rule.freeze:
         follow(rule, loss, y, w)
 
 
-def _make(params: Mapping[str, Any], setting: Setting) -> Sgb:
+def _make(params: Mapping[str, Any], setting: BuildContext) -> Sgb:
     eta = step(params, setting.loss, setting.learners)
     return Sgb(mode=SQUARE, eta=eta, **starting(params, setting.m))
 
 
 def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
-    if full["part"].raw:  # every structure of trees has a step and a start of its own
+    if full["part"].takes_raw_columns:  # every structure of trees has a step and a start of its own
         told = [p.name for p in SGB.params if own[p.name] != p.default]
         if told:
             raise ModelError(
@@ -109,7 +111,7 @@ def step(params: Mapping[str, Any], loss: Any, N: int) -> float:
     return float(gamma / (beta * (8.0 - 4.0 * gamma)))
 
 
-SGB = Part(
+SGB = Component(
     "sgb",
     "every learner fits the gradient at the partial sum before it",
     "Hu et al. 2017, Algorithm 1",

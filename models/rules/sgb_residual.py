@@ -15,8 +15,24 @@ import numpy as np
 
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.rules.starting import Y0, Y0_FREEZE, follow, starting
-from kaboost.models.types import LABEL_LIMIT, SQUARE, Mat, ModelError, Param, Part, Setting, Vec
-from kaboost.models.verbs import adapt, convexity, desks, forward, gradient, targets
+from kaboost.models.types import (
+    LABEL_LIMIT,
+    SQUARE,
+    BuildContext,
+    Component,
+    Mat,
+    ModelError,
+    Param,
+    Vec,
+)
+from kaboost.models.verbs import (
+    combine,
+    convexity,
+    gradient,
+    rule_scratch_size,
+    targets,
+    update_rule,
+)
 
 THEORY, SHIFTED, LAST = 0, 1, 2
 AVERAGES = {"theory": THEORY, "shifted": SHIFTED, "last": LAST}
@@ -51,7 +67,7 @@ class SgbResidual(NamedTuple):
     counts: Vec  # (m,)
 
 
-@desks.register
+@rule_scratch_size.register
 def _(rule: SgbResidual) -> int:
     m = rule.y0.shape[0]
     return int(m * (rule.eta.shape[0] + 1) + 2 * m)  # partial sums, residual, gradient
@@ -69,22 +85,24 @@ def project(z: Vec, radius: float) -> None:
             z[c] *= radius / length
 
 
-@forward.register
-def _(rule: SgbResidual, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
+@combine.register
+def _(rule: SgbResidual, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     m, N = h.shape
     for c in range(m):
-        desk[c] = rule.y0[c]
+        rule_scratch[c] = rule.y0[c]
         F[c, 0] = rule.y0[c]
     for i in range(N):
         here = (i + 1) * m
         for c in range(m):
-            desk[here + c] = desk[here - m + c] - rule.eta[i] * h[c, i]
-        project(desk[here : here + m], float(rule.radius[()]))
+            rule_scratch[here + c] = rule_scratch[here - m + c] - rule.eta[i] * h[c, i]
+        project(rule_scratch[here : here + m], float(rule.radius[()]))
         for c in range(m):
             if rule.average == LAST:
-                F[c, i + 1] = desk[here + c]
+                F[c, i + 1] = rule_scratch[here + c]
             else:
-                new = desk[here - m + c] if rule.average == THEORY else desk[here + c]
+                new = (
+                    rule_scratch[here - m + c] if rule.average == THEORY else rule_scratch[here + c]
+                )
                 before = F[c, i] if i > 0 else 0.0
                 F[c, i + 1] = before + (new - before) / (i + 1.0)
     for c in range(m):
@@ -93,14 +111,17 @@ def _(rule: SgbResidual, h: Mat, F: Mat, yhat: Vec, desk: Vec) -> None:
 
 @targets.register
 def _(
-    rule: SgbResidual, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, desk: Vec
+    rule: SgbResidual, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
 ) -> None:
     m, N = h.shape
-    left, g = desk[m * (N + 1) : m * (N + 2)], desk[m * (N + 2) :]  # residual, gradient
+    left, g = (
+        rule_scratch[m * (N + 1) : m * (N + 2)],
+        rule_scratch[m * (N + 2) :],
+    )  # residual, gradient
     for c in range(m):
         left[c] = 0.0
     for i in range(N):
-        sums = desk[i * m : (i + 1) * m]
+        sums = rule_scratch[i * m : (i + 1) * m]
         gradient(loss, sums, y, g)
         if rule.grows:
             grow(rule, sums, g)
@@ -126,8 +147,10 @@ def grow(rule: SgbResidual, sums: Vec, g: Vec) -> None:
     rule.bound[()] = max(float(rule.bound[()]), math.sqrt(square))
 
 
-@adapt.register
-def _(rule: SgbResidual, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, desk: Vec) -> None:
+@update_rule.register
+def _(
+    rule: SgbResidual, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec
+) -> None:
     if rule.seen[()] < rule.freeze:
         follow(rule, loss, y, w)
     if rule.follows != NOTHING and rule.scaled[()] < rule.freeze_scale:
@@ -166,7 +189,7 @@ def _bound(loss: Mapping[str, Any]) -> float | None:
     return float(loss["k"]) if loss["kind"] == "huber" else BOUNDS.get(loss["kind"])
 
 
-def _make(params: Mapping[str, Any], setting: Setting) -> SgbResidual:
+def _make(params: Mapping[str, Any], setting: BuildContext) -> SgbResidual:
     loss = setting.full["loss"]
     bound = _bound(loss)
     follows = LABELS if loss["kind"] in LABELLED else NOTHING
@@ -191,7 +214,7 @@ def _make(params: Mapping[str, Any], setting: Setting) -> SgbResidual:
     )
 
 
-SGB_RESIDUAL = Part(
+SGB_RESIDUAL = Component(
     "sgb_residual",
     "every learner also fits what those before it left of their targets; for losses with kinks",
     "Hu et al. 2017, Algorithms 2 and 3",

@@ -11,7 +11,7 @@ import numpy as np
 
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import Param
-from kaboost.models.verbs import start, tally
+from kaboost.models.verbs import init_score, update_init
 
 Y0 = Param("y0", "running", "start: 'running' or a number", -1e6, 1e6, choices=("running",))
 Y0_FREEZE = Param(
@@ -36,5 +36,5 @@ def follow(rule: Any, loss: Any, y: Any, w: float) -> None:
     """Move the running y0 of `rule` by a label y of importance w."""
     rule.seen[()] += 1.0
     rule.total[()] += w
-    tally(loss, y, w, rule.total[()], rule.counts)
-    start(loss, rule.total[()], rule.counts, rule.y0)
+    update_init(loss, y, w, rule.total[()], rule.counts)
+    init_score(loss, rule.total[()], rule.counts, rule.y0)

@@ -9,8 +9,8 @@ import math
 from typing import Any, TypeVar, cast
 
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.types import LOGISTIC, Mat, ModelError, Param, Setting, Vec
-from kaboost.models.verbs import cost, judge, say
+from kaboost.models.types import LOGISTIC, BuildContext, Mat, ModelError, Param, Vec
+from kaboost.models.verbs import prefix_losses, served_loss, to_prediction
 
 Kind = TypeVar("Kind", bound=type)
 
@@ -23,12 +23,12 @@ def votes(kind: Kind) -> Kind:
     """Give a rule whose scores are votes the verbs that judge and say them: (1,) in [-1, 1] of two
     classes, shares (m,) of the vote of more.
     """
-    for each, function in ((judge, _judge), (cost, _cost), (say, _say)):
+    for each, function in ((prefix_losses, _judge), (served_loss, _cost), (to_prediction, _say)):
         cast(Any, each).register(kind, function)
     return kind
 
 
-def classifying(setting: Setting) -> int:
+def classifying(setting: BuildContext) -> int:
     """Return the mode of a rule whose learners learn classes; ModelError for a bank that cannot."""
     if LOGISTIC not in setting.bank.modes:
         rule, bank = setting.full["rule"]["kind"], setting.bank.kind

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kaboost.models.evaluation.baselines import baselines, compare_many
+from kaboost.models.evaluation.baselines import progressive_validation, record
 from kaboost.models.evaluation.baselines import to_arrays as baseline_arrays
 from kaboost.models.features.rows import tabulate
 from kaboost.models.model import Model
@@ -16,11 +16,11 @@ from kaboost.service.demo.stage import LABELS
 def uninterrupted(events: Sequence[tuple[producer.Row, str]]) -> Arrays:
     """Learn the events in this process from the first to the last; gives the whole state."""
     model = Model(task="binary", features=producer.schema(), labels=LABELS)
-    seen = baselines(model.labels)
+    seen = progressive_validation(model.labels)
     rows, labels = zip(*events, strict=True)
     y = np.array([model.labels.encode(label) for label in labels])
     w = np.ones(len(y))
-    scores = model.learn_table(tabulate(model.encoder.schema, rows), y, w)
+    scores = model.learn(tabulate(model.encoder.schema, rows), y, w)
     said = model.predictions(scores)
-    compare_many(seen, *model.losses_errors(scores, said, y), y, w, model.chances(said))
+    record(seen, *model.losses_and_errors(scores, said, y), y, w, model.positive_probability(said))
     return {**model.to_arrays(), **baseline_arrays(seen)}

@@ -97,7 +97,7 @@ class Decoder:
         self._known: set[tuple[type, object]] = set()
         self._make_types()
 
-    def join(self, found: Mapping[str, str]) -> None:
+    def add_features(self, found: Mapping[str, str]) -> None:
         """Know features from now on, of the kinds that were inferred."""
         self._told = self._told.with_inferred(found)
         inferred = frozenset(self._told.inferred)

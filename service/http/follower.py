@@ -134,9 +134,9 @@ class Follower:
         """Make a snapshot ready to answer: its first prediction is not a caller's."""
         try:
             served = Served(found, self._door(found), self._stamp(found, self.learner))
-            found.model.predictions(found.model.predict_table(empty(found, rows=1)))
+            found.model.predictions(found.model.predict(empty(found, rows=1)))
             if self.served is None and found.model.explicable:
-                found.model.explain_table(empty(found, rows=1))
+                found.model.explain(empty(found, rows=1))
         except Exception:  # the door for files: whatever one does to us, we serve the one before
             self._unusable.add(found.version)
             log.exception("snapshot not served", extra={"version": found.version})

@@ -194,14 +194,14 @@ class Door:
     def answer(self, rows: Rows, model: Model, stamp: Stamp) -> bytes:
         """Predict the rows and write the answer."""
         table = self._decoder.tabulate_features(rows.features)
-        found = model.predict_table(table)
+        found = model.predict(table)
         values, scores = model.predictions(found), found.tolist()
         if not all(math.isfinite(sum(row)) for row in scores):
             raise NotReady(f"version {stamp.version} predicts what is no number: it has diverged")
         if self._classes:
-            chosen = model.choose(values).tolist()
+            chosen = model.classify(values).tolist()
             said = list(map(self._classify, values.tolist(), chosen, scores))
-            if not model.probable:
+            if not model.has_probabilities:
                 said = [{**each, "probability": None, "probabilities": None} for each in said]
         else:
             said = [
@@ -226,7 +226,7 @@ class Door:
         """Say with every prediction why; of several classes those of all, and the predicted one."""
         if not model.explicable:
             raise RequestError([("#/explain", REFUSAL)])
-        for each, found in zip(said, model.explain_table(table), strict=True):
+        for each, found in zip(said, model.explain(table), strict=True):
             reasons = [Explanation(**reason._asdict()) for reason in found]
             each["explanation"] = reasons[0]
             if len(reasons) > 1:

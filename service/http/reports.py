@@ -10,7 +10,7 @@ from kaboost.models.evaluation.baselines import PREDICTORS
 from kaboost.models.evaluation.intervals import LEVELS
 from kaboost.models.explain.interface import REFUSAL
 from kaboost.models.types import Mat, Vec
-from kaboost.models.verbs import reveal
+from kaboost.models.verbs import diagnostics
 from kaboost.service.errors import RequestError
 from kaboost.service.http.follower import Learner, Served
 
@@ -154,7 +154,8 @@ def report_model(served: Served) -> ModelReport:
             if weight > 0.0
         ],
         intervals=[] if model.intervals is None else coverages(model.intervals.coverage),
-        latent={name: nested(shown) for name, shown in reveal(model.booster.rule).items()} or None,
+        latent={name: nested(shown) for name, shown in diagnostics(model.booster.rule).items()}
+        or None,
     )
 
 

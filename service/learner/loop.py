@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, Message
 from prometheus_client import CollectorRegistry, start_http_server
 
 from kaboost.models.adapters.from_river import RiverModel
-from kaboost.models.evaluation.baselines import baselines
+from kaboost.models.evaluation.baselines import progressive_validation
 from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.config import settings as config
@@ -190,7 +190,7 @@ class Learner:
         return State(checkpoint.model, checkpoint.baselines, positions, checkpoint.damaged)
 
     def _fresh(self, model: Model, partitions: list[int]) -> State:
-        return State(model, baselines(model.labels), self._door.begin(partitions))
+        return State(model, progressive_validation(model.labels), self._door.begin(partitions))
 
     def _open_live(self, live: Live, state: State, cold_start: bool) -> LiveRoom:
         lag, topic = self._metrics.lag_records, self._settings.kafka.topic

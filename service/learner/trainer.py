@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Message
 
-from kaboost.models.evaluation.baselines import Baselines, compare_many
+from kaboost.models.evaluation.baselines import ProgressiveValidation, record
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import EventError, NotWritten
@@ -35,7 +35,7 @@ class State(NamedTuple):
     """What a checkpoint holds: all that decides what comes next."""
 
     model: Model
-    baselines: Baselines
+    baselines: ProgressiveValidation
     positions: dict[int, int]  # partition → next offset
     damaged: tuple[int, ...] = ()  # checkpoints that were passed over
 
@@ -122,10 +122,10 @@ class Room:
 
     def _join(self, found: dict[str, str]) -> dict[str, str]:
         """Take features that have come up into the model; return those it has room for."""
-        fitting = self.state.model.fitting(found)
+        fitting = self.state.model.affordable_features(found)
         if fitting:
-            self.state.model.join(fitting)
-            self._decoder.join(fitting)
+            self.state.model.add_features(fitting)
+            self._decoder.add_features(fitting)
         if len(fitting) < len(found):
             self._decoder.close()
             told = {
@@ -214,10 +214,10 @@ class Room:
         table, y, w = self._decoder.tabulate(events)
         model = self.state.model
         begin = time.perf_counter()
-        scores = model.learn_table(table, y, w)
+        scores = model.learn(table, y, w)
         said = model.predictions(scores)
-        measured = model.losses_errors(scores, said, y)
-        compare_many(self.state.baselines, *measured, y, w, model.chances(said))
+        measured = model.losses_and_errors(scores, said, y)
+        record(self.state.baselines, *measured, y, w, model.positive_probability(said))
         if events:
             self._metrics.learn_duration.observe(time.perf_counter() - begin)
             self._metrics.batch_events.observe(len(events))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kaboost.models.evaluation.baselines import Baselines, from_arrays, to_arrays
+from kaboost.models.evaluation.baselines import ProgressiveValidation, from_arrays, to_arrays
 from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.errors import CheckpointError, Damaged, Incompatible
@@ -22,7 +22,7 @@ class Checkpoint(NamedTuple):
 
     sequence: int
     model: Model
-    baselines: Baselines
+    baselines: ProgressiveValidation
     offsets: dict[int, int]  # partition → next offset
     header: dict[str, Any]
     damaged: tuple[int, ...] = ()  # sequences that were passed over on the way to this state

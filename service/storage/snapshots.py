@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kaboost.models.evaluation.baselines import Baselines, from_arrays, to_arrays
+from kaboost.models.evaluation.baselines import ProgressiveValidation, from_arrays, to_arrays
 from kaboost.models.model import Model
 from kaboost.service.errors import CheckpointError, Incompatible, NotWritten
 from kaboost.service.storage import files
@@ -23,7 +23,7 @@ class Snapshot(NamedTuple):
     version: int
     model: Model
     header: dict[str, Any]
-    baselines: Baselines
+    baselines: ProgressiveValidation
 
 
 class Status(NamedTuple):
@@ -35,7 +35,12 @@ class Status(NamedTuple):
 
 
 def publish(
-    directory: Path, model: Model, header: Mapping[str, Any], keep: int, *, baselines: Baselines
+    directory: Path,
+    model: Model,
+    header: Mapping[str, Any],
+    keep: int,
+    *,
+    baselines: ProgressiveValidation,
 ) -> int:
     """Write the next version, then forget all but the newest `keep`; give the version."""
     files.make(directory)

@@ -9,7 +9,7 @@ import pytest
 
 import kaboost
 from kaboost.models import verbs
-from kaboost.models.booster import Turn
+from kaboost.models.booster import SingleScratch
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.state.format import pack, unpack
 from kaboost.models.types import SQUARE
@@ -155,35 +155,35 @@ def check_one_learner_pair(subject):
     make, N = kaboost.BANKS[params["kind"]].make, params["n"]
     whole, pair = (make(params, subjects.FEATURES, m, 7) for _ in range(2))
     r = np.random.default_rng(2)
-    rows = verbs.rooms(whole)
-    turn = Turn(np.empty((m, 1)), np.empty((m, 1)), np.empty(1), np.empty((rows, 1)))
-    h, room = np.empty((m, N)), np.empty((rows, N))
+    rows = verbs.bank_scratch_rows(whole)
+    single = SingleScratch(np.empty((m, 1)), np.empty((m, 1)), np.empty(1), np.empty((rows, 1)))
+    h, bank_scratch = np.empty((m, N)), np.empty((rows, N))
     for x in subject.X[:12]:
         target, weight = np.sign(r.normal(size=(m, N))), r.choice([0.0, 1.0, 2.0], N)
-        teach(whole, x, h, (target.copy(), weight.copy()), room)
-        said = teach_in_turn(pair, x, target, weight, turn)
+        teach(whole, x, h, (target.copy(), weight.copy()), bank_scratch)
+        said = teach_in_turn(pair, x, target, weight, single)
         np.testing.assert_allclose(said, h, rtol=1e-12)
     for field, array in whole._asdict().items():
         np.testing.assert_allclose(array, getattr(pair, field), 1e-12, err_msg=field)
 
 
 @kernel
-def teach(bank, x, h, task, room):
-    verbs.predict(bank, x, h, room)
-    verbs.update(bank, x, h, task[0], task[1], SQUARE, room)
+def teach(bank, x, h, task, bank_scratch):
+    verbs.predict(bank, x, h, bank_scratch)
+    verbs.learn(bank, x, h, task[0], task[1], SQUARE, bank_scratch)
 
 
 @kernel
-def teach_in_turn(bank, x, target, weight, turn):
+def teach_in_turn(bank, x, target, weight, single):
     said = np.empty(target.shape)
     for i in range(target.shape[1]):
-        verbs.predict_one(bank, i, x, turn)
-        said[:, i] = turn.h[:, 0]
-    verbs.prepare(bank, x)
+        verbs.predict_one(bank, i, x, single)
+        said[:, i] = single.h[:, 0]
+    verbs.update_shared(bank, x)
     for i in range(target.shape[1]):
-        turn.target[:, 0] = target[:, i]
-        turn.weight[0] = weight[i]
-        verbs.learn_one(bank, i, x, SQUARE, turn)
+        single.target[:, 0] = target[:, i]
+        single.weight[0] = weight[i]
+        verbs.learn_one(bank, i, x, SQUARE, single)
     return said
 
 

@@ -51,15 +51,15 @@ def test_a_bank_of_n_is_n_banks_of_one(bank):
     # A learner i of cyclic banks sees feature i mod d: a bank of one is that of learner 0.
     ones = [make(params, d, m, 9) for _ in range(N)]
     for x in r.normal(size=(12, d)):
-        h, room = np.empty((m, N)), np.empty((verbs.rooms(whole), N))
+        h, bank_scratch = np.empty((m, N)), np.empty((verbs.bank_scratch_rows(whole), N))
         target, weight = r.normal(size=(m, N)), r.choice([0.0, 1.0, 2.0], N)
-        verbs.predict(whole, x, h, room)
-        verbs.update(whole, x, h, target.copy(), weight.copy(), 0, room)
+        verbs.predict(whole, x, h, bank_scratch)
+        verbs.learn(whole, x, h, target.copy(), weight.copy(), 0, bank_scratch)
         for i, one in enumerate(ones):
             alone = np.where(np.arange(N) == i, weight, 0.0)
-            verbs.predict(one, x, h, room)
-            verbs.update(one, x, h, target.copy(), alone, 0, room)
+            verbs.predict(one, x, h, bank_scratch)
+            verbs.learn(one, x, h, target.copy(), alone, 0, bank_scratch)
     for i, alone in enumerate(ones):
-        left, right = verbs.one(whole, i)._asdict(), verbs.one(alone, i)._asdict()
+        left, right = verbs.learner_view(whole, i)._asdict(), verbs.learner_view(alone, i)._asdict()
         for field, array in left.items():
             np.testing.assert_array_equal(array, right[field], field)

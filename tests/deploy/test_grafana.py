@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from deploy.grafana import generate
 from kaboost import Model
-from kaboost.models.evaluation.baselines import baselines
+from kaboost.models.evaluation.baselines import progressive_validation
 from kaboost.service.metrics import api_metrics, learner_metrics
 from tests.deploy.prometheus import rules
 from tests.specs import LINEAR
@@ -50,7 +50,9 @@ def exposed() -> set[str]:
     registry = CollectorRegistry()
     api_metrics(registry)
     model = Model("binary", LINEAR, {"x": "number"})
-    learner_metrics(registry).validation.record(baselines(model.labels), model.booster.progress)
+    learner_metrics(registry).validation.record(
+        progressive_validation(model.labels), model.booster.progress
+    )
     return {
         family.name + part
         for family in registry.collect()

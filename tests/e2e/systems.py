@@ -98,10 +98,10 @@ def alone(settings, values):
     decoder = Decoder(model.encoder.told, model.labels)
     while values:
         table, y, w = decoder.tabulate(decoder.decode_many(values)[0])
-        model.learn_table(table, y, w)
+        model.learn(table, y, w)
         if decoder.joining:
-            model.join(decoder.joining)
-            decoder.join(decoder.joining)
+            model.add_features(decoder.joining)
+            decoder.add_features(decoder.joining)
         values = values[decoder.taken :]
     return model, table
 
@@ -153,7 +153,7 @@ def lives_through(name, topic, broker, send, tmp_path):
         assert len(prefixes) == len(edges) + 1 == spec["bank"]["n"] + 1
         np.testing.assert_array_equal(prefixes, model.booster.progress.prefix_losses)
     expect_same(settings, model)
-    np.testing.assert_array_equal(served.model.predict_table(table), model.predict_table(table))
+    np.testing.assert_array_equal(served.model.predict(table), model.predict(table))
 
 
 def expect_same(settings, model):

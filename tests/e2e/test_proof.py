@@ -10,7 +10,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from kaboost.models.evaluation.baselines import PREDICTORS, baselines, compare_many, to_arrays
+from kaboost.models.evaluation.baselines import (
+    PREDICTORS,
+    progressive_validation,
+    record,
+    to_arrays,
+)
 from kaboost.models.model import Model
 from kaboost.service.demo import producer
 from kaboost.service.events.decoder import Decoder
@@ -31,16 +36,22 @@ def run(broker, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(run):
-    """The same events through `learn_table` in this process, in other batches."""
+    """The same events through `learn` in this process, in other batches."""
     model = Model("binary", LINEAR, producer.schema(), ["DOWN", "UP"])
     decoder = Decoder(model.encoder.schema, model.labels)
-    beside = baselines(model.labels)
+    beside = progressive_validation(model.labels)
     events = [decoder.decode(value) for value in run.good]
     for first in range(0, len(events), 777):
         table, y, w = decoder.tabulate(events[first : first + 777])
-        scores = model.learn_table(table, y, w)
+        scores = model.learn(table, y, w)
         said = model.predictions(scores)
-        compare_many(beside, *model.losses_errors(scores, said, y), y, w, model.chances(said))
+        record(
+            beside,
+            *model.losses_and_errors(scores, said, y),
+            y,
+            w,
+            model.positive_probability(said),
+        )
     return model, beside
 
 
@@ -93,7 +104,7 @@ def test_first_two_thousand_equal_the_naive_twin(run):
     model = Model("binary", LINEAR, producer.schema(), ["DOWN", "UP"])
     decoder = Decoder(model.encoder.schema, model.labels)
     table, y, w = decoder.tabulate([decoder.decode(value) for value in run.good[:2000]])
-    scores = model.learn_table(table, y, w)
+    scores = model.learn(table, y, w)
     encoder = NaiveEncoder(producer.schema())
     twin = NaiveBooster(model.spec, model.encoder.width, 1)
     expected = []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 import kaboost
-from kaboost.models.booster import Turn
+from kaboost.models.booster import SingleScratch
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.verbs import learn_one, predict, prepare, rooms, update
+from kaboost.models.verbs import bank_scratch_rows, learn, learn_one, predict, update_shared
 from tests.naive.booster import BANKS
 
 
@@ -25,26 +25,26 @@ def twin_of(bank, d, m, seed=7):
 
 
 @kernel
-def say(bank, x, h, room):
-    predict(bank, x, h, room)
+def say(bank, x, h, bank_scratch):
+    predict(bank, x, h, bank_scratch)
 
 
 @kernel
-def teach(bank, x, h, task, mode, room):
-    predict(bank, x, h, room)
-    update(bank, x, h, task[0], task[1], mode, room)
+def teach(bank, x, h, task, mode, bank_scratch):
+    predict(bank, x, h, bank_scratch)
+    learn(bank, x, h, task[0], task[1], mode, bank_scratch)
 
 
 @kernel
-def teach_in_turn(bank, x, task, mode, times, turn):
+def teach_in_turn(bank, x, task, mode, times, single):
     target, weight = task
-    prepare(bank, x)
+    update_shared(bank, x)
     for k in range(times * weight.shape[0]):
         i = k // times
         for c in range(target.shape[0]):
-            turn.target[c, 0] = target[c, i]
-        turn.weight[0] = weight[i]
-        learn_one(bank, i, x, mode, turn)
+            single.target[c, 0] = target[c, i]
+        single.weight[0] = weight[i]
+        learn_one(bank, i, x, mode, single)
 
 
 def drive(bank, X, targets, weights, mode, in_turn=0):
@@ -54,15 +54,15 @@ def drive(bank, X, targets, weights, mode, in_turn=0):
     """
     said = np.empty_like(targets)
     _, m, N = targets.shape
-    rows = rooms(bank)
-    room = np.empty((rows, N))
-    turn = Turn(np.empty((m, 1)), np.empty((m, 1)), np.empty(1), np.empty((rows, 1)))
+    rows = bank_scratch_rows(bank)
+    bank_scratch = np.empty((rows, N))
+    single = SingleScratch(np.empty((m, 1)), np.empty((m, 1)), np.empty(1), np.empty((rows, 1)))
     for x, h, target, weight in zip(X, said, targets.copy(), weights.copy(), strict=True):
         if in_turn:
-            say(bank, x, h, room)
-            teach_in_turn(bank, x, (target, weight), mode, in_turn, turn)
+            say(bank, x, h, bank_scratch)
+            teach_in_turn(bank, x, (target, weight), mode, in_turn, single)
         else:
-            teach(bank, x, h, (target, weight), mode, room)
+            teach(bank, x, h, (target, weight), mode, bank_scratch)
     return said
 
 

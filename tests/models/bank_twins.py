@@ -20,19 +20,22 @@ def made(m=1, d=FEATURES, **bank):
 
 
 def say(bank, x):
-    """What every learner says of x, (m, N), and the scratch for `update`."""
+    """What every learner says of x, (m, N), and the scratch for `learn`."""
     shape = bank.w.shape if hasattr(bank, "w") else bank[1].shape
-    h, room = np.empty((shape[0], shape[-1])), np.empty((verbs.rooms(bank), shape[-1]))
-    verbs.predict(bank, np.asarray(x, float), h, room)
-    return h, room
+    h, bank_scratch = (
+        np.empty((shape[0], shape[-1])),
+        np.empty((verbs.bank_scratch_rows(bank), shape[-1])),
+    )
+    verbs.predict(bank, np.asarray(x, float), h, bank_scratch)
+    return h, bank_scratch
 
 
 def teach(bank, x, target, weight=1.0, mode=SQUARE):
     """Teach every learner; a number stands for the same for all. Return what was said before."""
-    h, room = say(bank, x)
+    h, bank_scratch = say(bank, x)
     task = np.broadcast_to(target, h.shape).astype(float)
     weights = np.broadcast_to(weight, h.shape[1:]).astype(float)
-    verbs.update(bank, np.asarray(x, float), h.copy(), task, weights, mode, room)
+    verbs.learn(bank, np.asarray(x, float), h.copy(), task, weights, mode, bank_scratch)
     return h
 
 

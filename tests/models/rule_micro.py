@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import kaboost
-from kaboost.models.booster import Turn
-from kaboost.models.verbs import adapt, boost, forward, targets
+from kaboost.models.booster import SingleScratch
+from kaboost.models.verbs import combine, learn_sequentially, targets, update_rule
 
 
 def made(rule, n=3, loss=None, m=1, **bank):
@@ -20,9 +20,9 @@ def at_once(booster, h, u, w=1.0):
     h, N = np.array([h], float), len(h)
     F, G, T, W = np.empty((1, N + 1)), np.empty((1, N + 1)), np.empty((1, N)), np.full(N, w)
     s, y, none = np.empty(1), np.array([u]), np.empty(0)
-    forward(booster.rule, h, F, s, none)
+    combine(booster.rule, h, F, s, none)
     targets(booster.rule, booster.loss, y, h, F, G, T, W, none)
-    adapt(booster.rule, booster.loss, y, h, F, G, w, none)
+    update_rule(booster.rule, booster.loss, y, h, F, G, w, none)
     return F[0], s[0], W
 
 
@@ -31,6 +31,6 @@ def in_turn(booster, h, u, w=1.0):
     N = len(h)
     booster.bank.w[0, 1] = h
     T, W = np.empty((1, N)), np.empty(N)
-    turn = Turn(np.empty((1, 1)), np.empty((1, 1)), np.empty(1), np.empty((0, 1)))
-    boost(booster.rule, booster.bank, np.array([u]), np.zeros(1), w, T, W, turn)
+    single = SingleScratch(np.empty((1, 1)), np.empty((1, 1)), np.empty(1), np.empty((0, 1)))
+    learn_sequentially(booster.rule, booster.bank, np.array([u]), np.zeros(1), w, T, W, single)
     return W

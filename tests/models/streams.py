@@ -11,7 +11,7 @@ import sys
 import numpy as np
 
 from kaboost import Model
-from kaboost.models.evaluation.baselines import baselines, compare_many
+from kaboost.models.evaluation.baselines import progressive_validation, record
 from kaboost.models.evaluation.baselines import to_arrays as baseline_arrays
 from kaboost.models.features.labels import labels
 from kaboost.models.features.onehot import Encoder
@@ -83,10 +83,10 @@ def compared(count=300):
     """Return the digest of the baselines of every task."""
     parts = {}
     for task, classes in CLASSES.items():
-        seen = baselines(labels(task, classes))
+        seen = progressive_validation(labels(task, classes))
         y = targets(task, count)
         y[::50] *= 1e308 if task == "regression" else 1.0
-        compare_many(seen, abs(y), np.ones(count), y, weights(count))
+        record(seen, abs(y), np.ones(count), y, weights(count))
         parts |= {f"{task}.{name}": array for name, array in baseline_arrays(seen).items()}
     return digest(parts)
 
@@ -97,9 +97,9 @@ def learned(count=60):
     for task, classes in CLASSES.items():
         model = Model(task, LINEAR, SCHEMA, classes)
         y = targets(task, count)
-        scores = model.learn_table(tabulate(SCHEMA, rows(count)), y, weights(count))
+        scores = model.learn(tabulate(SCHEMA, rows(count)), y, weights(count))
         answers = model.predictions(scores)
-        lost, wrong = model.losses_errors(scores, answers, y)
+        lost, wrong = model.losses_and_errors(scores, answers, y)
         said = {"scores": scores, "said": answers, "lost": lost, "wrong": wrong}
         parts |= {f"{task}.{name}": array for name, array in (model.to_arrays() | said).items()}
     return digest(parts)

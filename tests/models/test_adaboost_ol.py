@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kaboost
-from kaboost.models.verbs import forward, serve
+from kaboost.models.verbs import combine, combine_served
 from tests.contracts import checks, subjects
 from tests.models.reference_streams import stream_c
 from tests.models.rule_micro import at_once, made
@@ -181,9 +181,9 @@ def test_learning_draws_from_the_generator():
     found = []
     for u in (0.0, 0.19, 0.3, 0.6, 0.999):
         booster.rule.drawn[()] = u
-        forward(booster.rule, h, F, s, np.empty(0))
+        combine(booster.rule, h, F, s, np.empty(0))
         found.append(s[0])
-        serve(booster.rule, h, F, s, np.array([0.5]))
+        combine_served(booster.rule, h, F, s, np.array([0.5]))
         found.append(s[0])
 
     assert found[::2] == [1, 1, 1, -1, -1]  # experts 1, 1, 2 (a sum of 0 is +1), 3, 3

@@ -16,9 +16,9 @@ from kaboost import ModelError
 from kaboost.models.evaluation import baselines as module
 from kaboost.models.evaluation.baselines import (
     PREDICTORS,
-    baselines,
-    compare_many,
     from_arrays,
+    progressive_validation,
+    record,
     to_arrays,
 )
 from kaboost.models.features.labels import labels
@@ -68,11 +68,11 @@ def weighted_mean(past):
 
 def compared(task, y, w, cuts=()):
     """Return baselines that saw a stream, cut into batches."""
-    seen = baselines(TASKS[task])
+    seen = progressive_validation(TASKS[task])
     for begin, end in pairwise([0, *sorted(cuts), len(y)]):
         part = slice(begin, end)
         said = (0.1 + 0.7 * y[part]) if task == "binary" else None
-        compare_many(seen, 0.25 * y[part], y[part] * 0.5, y[part], w[part], said)
+        record(seen, 0.25 * y[part], y[part] * 0.5, y[part], w[part], said)
     return seen
 
 
@@ -124,8 +124,8 @@ def test_elec2_is_as_hard_as_it_is_known_to_be():
     """On the electricity stream the prior loses 0.68 nats and the last label 0.415."""
     with gzip.open(ELEC2, "rt") as file:
         y = np.array([row["class"] == "UP" for row in csv.DictReader(file)], dtype=np.float64)
-    seen = baselines(TASKS["binary"])
-    compare_many(seen, np.zeros(len(y)), np.zeros(len(y)), y, np.ones(len(y)))
+    seen = progressive_validation(TASKS["binary"])
+    record(seen, np.zeros(len(y)), np.zeros(len(y)), y, np.ones(len(y)))
 
     np.testing.assert_allclose(seen.mean_loss[1:], [0.68183, 0.41518], atol=5e-6)
     np.testing.assert_allclose(1 - seen.mean_error[2], 0.853303, atol=1e-4)
@@ -133,9 +133,9 @@ def test_elec2_is_as_hard_as_it_is_known_to_be():
 
 def test_runaway_model_counts_as_lost():
     """A loss that is nan, inf or huge counts 1e12 and poisons no sum."""
-    seen = baselines(TASKS["regression"])
+    seen = progressive_validation(TASKS["regression"])
     lost = np.array([np.nan, np.inf, 1e300, 1.0])
-    compare_many(seen, lost, lost, np.array([1e308, -1e308, 0.0, 1.0]), np.ones(4))
+    record(seen, lost, lost, np.array([1e308, -1e308, 0.0, 1.0]), np.ones(4))
 
     assert seen.loss_sum[0] == 3e12 + 1.0
     assert all(np.isfinite(array).all() for array in to_arrays(seen).values())
@@ -148,23 +148,23 @@ def test_arrays_go_on_where_they_stopped(task):
     seen = compared(task, y[:40], w[:40])
     again = from_arrays(TASKS[task], {k: v.copy() for k, v in to_arrays(seen).items()})
     said = (0.1 + 0.7 * y[40:]) if task == "binary" else None
-    compare_many(again, 0.25 * y[40:], 0.5 * y[40:], y[40:], w[40:], said)
+    record(again, 0.25 * y[40:], 0.5 * y[40:], y[40:], w[40:], said)
 
     assert streams.digest(to_arrays(compared(task, y, w))) == streams.digest(to_arrays(again))
 
 
 def test_foreign_arrays_are_refused():
     """Baselines of another task, or of none, are not taken for these."""
-    for arrays in ({}, to_arrays(baselines(TASKS["multiclass"]))):
+    for arrays in ({}, to_arrays(progressive_validation(TASKS["multiclass"]))):
         with pytest.raises(ModelError, match=r"baselines\."):
             from_arrays(TASKS["binary"], arrays)
 
 
 def test_before_any_event_nothing_is_claimed():
     """Means of nothing are nan, also after events of weight 0."""
-    seen = baselines(TASKS["binary"])
+    seen = progressive_validation(TASKS["binary"])
     fresh = streams.digest(to_arrays(seen))
-    compare_many(seen, np.ones(2), np.ones(2), np.ones(2), np.zeros(2))
+    record(seen, np.ones(2), np.ones(2), np.ones(2), np.zeros(2))
 
     assert np.isnan([seen.mean_loss, seen.mean_error, seen.window_loss, seen.window_error]).all()
     assert fresh == streams.digest(to_arrays(seen))

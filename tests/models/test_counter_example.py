@@ -12,8 +12,14 @@ import numpy as np
 import pytest
 
 import kaboost
-from kaboost.models.types import Setting
-from kaboost.models.verbs import assess, desks, forward, gradient, targets
+from kaboost.models.types import BuildContext
+from kaboost.models.verbs import (
+    combine,
+    gradient,
+    rule_scratch_size,
+    targets,
+    value_gradient_prefixes,
+)
 
 LAMBDA = 0.5
 
@@ -38,7 +44,7 @@ def _(loss: TwoSlopes, s, y, g) -> None:
     g[:] = slope_of(s)
 
 
-@assess.register
+@value_gradient_prefixes.register
 def _(loss: TwoSlopes, F, y, G, L) -> None:
     for i in range(F.shape[1]):
         G[:, i] = slope_of(F[:, i])
@@ -77,10 +83,16 @@ class Run:
             self.h[:, i] = leader.say()
 
     def look(self):
-        yhat, desk, G = np.empty(2), np.empty(desks(self.rule)), np.empty((2, self.N + 1))
-        forward(self.rule, self.h, self.F, yhat, desk)
-        assess(TwoSlopes(), self.F, np.zeros(2), G, np.empty(self.N + 1))
-        targets(self.rule, TwoSlopes(), np.zeros(2), self.h, self.F, G, self.T, self.W, desk)
+        yhat, rule_scratch, G = (
+            np.empty(2),
+            np.empty(rule_scratch_size(self.rule)),
+            np.empty((2, self.N + 1)),
+        )
+        combine(self.rule, self.h, self.F, yhat, rule_scratch)
+        value_gradient_prefixes(TwoSlopes(), self.F, np.zeros(2), G, np.empty(self.N + 1))
+        targets(
+            self.rule, TwoSlopes(), np.zeros(2), self.h, self.F, G, self.T, self.W, rule_scratch
+        )
         return yhat
 
     def events(self, count):
@@ -99,7 +111,7 @@ class Run:
 def rule(kind, N, **params):
     spec = {"rule": {"kind": kind, "y0": 1.0, **params}, "bank": {"kind": "linear", "n": N}}
     full = kaboost.normalise_spec({**spec, "loss": "squared"})
-    setting = Setting(full, kaboost.LOSSES["absolute"].make(l2=LAMBDA / 2), None, 1, 2)
+    setting = BuildContext(full, kaboost.LOSSES["absolute"].make(l2=LAMBDA / 2), None, 1, 2)
     return kaboost.RULES[kind].make(full["rule"], setting)
 
 

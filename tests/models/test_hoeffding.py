@@ -8,7 +8,7 @@ import pytest
 import kaboost
 from kaboost.models.kernels.random import generator
 from kaboost.models.types import LOGISTIC, SQUARE
-from kaboost.models.verbs import learning_only, one, renew
+from kaboost.models.verbs import learner_view, learning_only, reset_learner
 from tests.models.bank_pair import bytes_of, drive, drive_twin, make, steps, twin_of
 
 SMALL = {"kind": "hoeffding", "n": 3, "warmup": 20, "grace": 10, "bins": 8, "delta": 0.1}
@@ -110,7 +110,7 @@ def test_a_learner_of_weight_zero_is_untouched():
     bank = make(SMALL, 4, 1)
     drive(bank, X, targets, weights, LOGISTIC)
     shared = {"edges", "cuts", "codes", "held", "filled", "ready"}
-    now, fresh = bytes_of(one(bank, 1)), bytes_of(one(make(SMALL, 4, 1), 1))
+    now, fresh = bytes_of(learner_view(bank, 1)), bytes_of(learner_view(make(SMALL, 4, 1), 1))
 
     assert splits(bank) >= 2
     assert {k: now[k] for k in now.keys() - shared} == {k: fresh[k] for k in fresh.keys() - shared}
@@ -120,13 +120,13 @@ def test_renew():
     """A renewed learner is a fresh one; the others stay."""
     bank = make({**SMALL, "features": 0.5}, 4, 1)
     drive(bank, *classes(90, 1, 3), LOGISTIC)
-    others = [bytes_of(one(bank, i)) for i in (0, 2)]
-    renew(bank, 1, generator(3))
+    others = [bytes_of(learner_view(bank, i)) for i in (0, 2)]
+    reset_learner(bank, 1, generator(3))
 
-    assert [bytes_of(one(bank, i)) for i in (0, 2)] == others
-    fresh = one(make(SMALL, 4, 1), 1)
+    assert [bytes_of(learner_view(bank, i)) for i in (0, 2)] == others
+    fresh = learner_view(make(SMALL, 4, 1), 1)
     for name in ("feat", "left", "counts", "right", "slot", "c", "depth", "nodes"):
-        np.testing.assert_array_equal(getattr(one(bank, 1), name), getattr(fresh, name))
+        np.testing.assert_array_equal(getattr(learner_view(bank, 1), name), getattr(fresh, name))
     assert not bank.H[1].any()
 
 

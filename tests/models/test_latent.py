@@ -11,7 +11,7 @@ import pytest
 
 import kaboost
 from kaboost.models.rules.latent import correlations, importances
-from kaboost.models.verbs import desks, forward, targets
+from kaboost.models.verbs import combine, rule_scratch_size, targets
 from tests.models.test_reference import stream_x
 from tests.naive import NaiveBooster
 
@@ -38,9 +38,9 @@ def small(rate=0.1):
 
 def learn(booster, h, u):
     h, F, G = np.array([h]), np.empty((1, 3)), np.empty((1, 3))
-    T, W, desk = np.empty((1, 2)), np.ones(2), np.empty(desks(booster.rule))
-    forward(booster.rule, h, F, np.empty(1), desk)
-    targets(booster.rule, booster.loss, np.array([u]), h, F, G, T, W, desk)
+    T, W, rule_scratch = np.empty((1, 2)), np.ones(2), np.empty(rule_scratch_size(booster.rule))
+    combine(booster.rule, h, F, np.empty(1), rule_scratch)
+    targets(booster.rule, booster.loss, np.array([u]), h, F, G, T, W, rule_scratch)
     return F[0], T[0]
 
 

@@ -22,18 +22,18 @@ from kaboost.models.kernels.jit import kernel
 from kaboost.models.losses import LOSSES, has_probability
 from kaboost.models.losses.summed import power
 from kaboost.models.verbs import (
-    assess,
     constants,
     convexity,
     curvature,
     encode_labels,
     gradient,
-    link,
+    init_score,
+    inverse_link,
     radius,
     smoothness,
-    start,
-    tally,
+    update_init,
     value,
+    value_gradient_prefixes,
 )
 from tests.naive.losses import twin
 
@@ -155,7 +155,7 @@ def test_twins_agree(params, l2, scores):
 
 
 def link_of(loss, s, _, p):
-    link(loss, s, p)
+    inverse_link(loss, s, p)
 
 
 @with_l2
@@ -331,12 +331,12 @@ def tallied(loss, kind, seen):
     """Return y0 after labels y of weight w."""
     m = outputs(kind)
     counts, y0, total = np.zeros(m), np.full(m, 9.0), 0.0
-    start(loss, total, counts, y0)
+    init_score(loss, total, counts, y0)
     assert (y0 == 0.0).all()
     for y, w in seen:
         total += w
-        tally(loss, y, w, total, counts)
-    start(loss, total, counts, y0)
+        update_init(loss, y, w, total, counts)
+    init_score(loss, total, counts, y0)
     return y0
 
 
@@ -462,12 +462,12 @@ def sweep(loss, F, Y, found):
     m, n = F.shape
     G, L, s, g, p = np.empty((m, n)), np.empty(n), np.empty(m), np.empty(m), np.empty(m)
     for k in range(Y.shape[0]):
-        assess(loss, F, Y[k], G, L)
+        value_gradient_prefixes(loss, F, Y[k], G, L)
         for i in range(n):
             for c in range(m):
                 s[c] = F[c, i]
             gradient(loss, s, Y[k], g)
-            link(loss, s, p)
+            inverse_link(loss, s, p)
             found[k, 0, i] = value(loss, s, Y[k])
             found[k, 1, i] = L[i]
             for c in range(m):

@@ -45,7 +45,7 @@ def learn(model, begin, end):
     part, count = slice(begin, end), max(end, 1)
     table = tabulate(SCHEMA, streams.rows(count)[part])
     y, w = streams.targets(model.task, 300)[part], streams.weights(300)[part]
-    return model.learn_table(table, y, w)
+    return model.learn(table, y, w)
 
 
 @pytest.mark.parametrize("task", CLASSES)
@@ -90,7 +90,7 @@ def test_snapshot_predicts_alike_and_cannot_learn(task):
     table = tabulate(SCHEMA, streams.rows(50, seed=9))
     before = streams.digest(arrays)
 
-    assert model.predict_table(table).tobytes() == reader.predict_table(table).tobytes()
+    assert model.predict(table).tobytes() == reader.predict(table).tobytes()
     assert before == streams.digest(arrays)
     with pytest.raises(ModelError, match="only serve"):
         learn(reader, 0, 10)
@@ -139,11 +139,11 @@ def test_many_are_predicted_in_parts(monkeypatch, task, together):
     kinds of features among them; an empty one too.
     """
     model, rows = learned(task), streams.rows(41)
-    alone = np.vstack([model.predict_table(tabulate(SCHEMA, [row])) for row in rows])
+    alone = np.vstack([model.predict(tabulate(SCHEMA, [row])) for row in rows])
     monkeypatch.setattr(module, "TOGETHER", together)
 
-    assert model.predict_table(tabulate(SCHEMA, rows)).tobytes() == alone.tobytes()
-    assert model.predict_table(tabulate(SCHEMA, [])).shape == (0, model.labels.m)
+    assert model.predict(tabulate(SCHEMA, rows)).tobytes() == alone.tobytes()
+    assert model.predict(tabulate(SCHEMA, [])).shape == (0, model.labels.m)
 
 
 @pytest.mark.parametrize("task", CLASSES)
@@ -151,8 +151,8 @@ def test_weight_0_is_answered_and_moves_nothing(task):
     """The answer is that of a prediction, and the state keeps its bytes."""
     model = learned(task)
     before, rows = streams.digest(model.to_arrays()), streams.rows(20, seed=7)
-    expected = model.predict_table(tabulate(SCHEMA, rows))
-    answered = model.learn_table(tabulate(SCHEMA, rows), np.zeros(20), np.zeros(20))
+    expected = model.predict(tabulate(SCHEMA, rows))
+    answered = model.learn(tabulate(SCHEMA, rows), np.zeros(20), np.zeros(20))
 
     assert expected.tobytes() == answered.tobytes()
     assert before == streams.digest(model.to_arrays())
@@ -163,21 +163,21 @@ def test_extreme_features_are_answered(task):
     """Features of 1e308, unseen values and empty events never give nan or inf."""
     model = learned(task)
     rows = [{"a": 1e308}, {"a": -1e308, "b": 1e308}, {"place": "new"}, {}, {"kind": None}]
-    model.learn_table(tabulate(SCHEMA, rows), np.ones(5), np.ones(5))
+    model.learn(tabulate(SCHEMA, rows), np.ones(5), np.ones(5))
 
-    assert np.isfinite(model.predictions(model.predict_table(tabulate(SCHEMA, rows)))).all()
+    assert np.isfinite(model.predictions(model.predict(tabulate(SCHEMA, rows)))).all()
     assert all(np.isfinite(array).all() for array in model.to_arrays().values())
 
 
 def test_people_and_service_teach_the_same():
-    """learn_one, learn_many on dicts and learn_table on columns end in the same state."""
+    """learn_one, learn_many on dicts and learn on columns end in the same state."""
     rows, names = streams.rows(30), ["spam" if label else "ham" for label in range(2)] * 15
     one, many, table = (Model("binary", SMALL, SCHEMA, ["ham", "spam"]) for _ in range(3))
     for row, name in zip(rows, names, strict=True):
         one.learn_one(row, name, 2.0)
     said = many.learn_many(rows, names, [2.0] * 30)
     y = np.array([0.0, 1.0] * 15)
-    scores = table.learn_table(tabulate(SCHEMA, rows), y, np.full(30, 2.0))
+    scores = table.learn(tabulate(SCHEMA, rows), y, np.full(30, 2.0))
 
     assert streams.digest(one.to_arrays()) == streams.digest(many.to_arrays())
     assert streams.digest(one.to_arrays()) == streams.digest(table.to_arrays())
@@ -219,9 +219,9 @@ def test_losses_are_those_of_the_answers(task):
     """Log-loss of the label's probability, or half the square; wrong class, or distance; no l2."""
     loss = {"kind": fresh(task).spec["loss"]["kind"], "l2": 1.0}
     model = learned(task, spec=SMALL | {"loss": loss})
-    scores = model.predict_table(tabulate(SCHEMA, streams.rows(50)))
+    scores = model.predict(tabulate(SCHEMA, streams.rows(50)))
     y, said = streams.targets(task, 50), model.predictions(scores)
-    lost, wrong = model.losses_errors(scores, said, y)
+    lost, wrong = model.losses_and_errors(scores, said, y)
 
     if task == "regression":
         expected, mistaken = (said - y) ** 2 / 2, abs(said - y)

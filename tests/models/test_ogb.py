@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import kaboost
-from kaboost.models.verbs import desks, forward, predict, rooms, update
+from kaboost.models.verbs import bank_scratch_rows, combine, learn, predict, rule_scratch_size
 from tests.naive import losses as naive_losses
 from tests.naive.booster import BANKS, RULES
 
@@ -146,7 +146,7 @@ def test_weights_of_the_hull():
     for j in range(N):
         h, F, yhat = np.zeros((1, N)), np.empty((1, N + 1)), np.empty(1)
         h[0, j] = 1.0
-        forward(booster.rule, h, F, yhat, np.empty(desks(booster.rule)))
+        combine(booster.rule, h, F, yhat, np.empty(rule_scratch_size(booster.rule)))
         assert yhat[0] == pytest.approx(2 * (j + 1) / (N * (N + 1)), rel=1e-14)
 
 
@@ -156,11 +156,11 @@ def test_a_hull_of_one_is_its_learner():
     alone = built(HULL, SGD | {"n": 1})[1].bank
     X, y, _ = stream("squared")
     scores = kaboost.learn_many(booster, X, y)
-    h, room = np.empty((1, 1)), np.empty((rooms(alone), 1))
+    h, bank_scratch = np.empty((1, 1)), np.empty((bank_scratch_rows(alone), 1))
     for x, z, score in zip(X, y, scores[:, 0], strict=True):
-        predict(alone, x, h, room)
+        predict(alone, x, h, bank_scratch)
         assert h[0, 0] == score
-        update(alone, x, h, np.array([[z]]), np.ones(1), 0, room)
+        learn(alone, x, h, np.array([[z]]), np.ones(1), 0, bank_scratch)
     np.testing.assert_array_equal(booster.bank.w, alone.w)
 
 

@@ -91,7 +91,7 @@ features = st.fixed_dictionaries(
 def test_adds_up_to_the_served_score(model, rows):
     """Base, contributions, label lags and mixing are the served score, whatever is missing."""
     table = kaboost.models.features.rows.tabulate(SCHEMA, rows)
-    scores = model.predict_table(table)[:, 0]
+    scores = model.predict(table)[:, 0]
     found = model.explain_many(rows)
 
     assert [one.score for one in found] == scores.tolist()
@@ -145,7 +145,7 @@ def test_every_class_has_its_own():
     r = np.random.default_rng(5)
     rows = [row(r) for _ in range(10)]
     table = kaboost.models.features.rows.tabulate(SCHEMA, rows)
-    scores = model.predict_table(table)
+    scores = model.predict(table)
     best = [classes.index(model.predict_one(x)) for x in rows]
     mean = np.mean([one.share for one in model.importance()[:2]])
 
@@ -182,7 +182,7 @@ def test_features_that_joined_are_named():
 
     assert model.encoder.width > len(model.encoder.columns)
     assert "late 3" == model.importance()[0].name
-    for one, score in zip(found, model.predict_table(table)[:, 0], strict=True):
+    for one, score in zip(found, model.predict(table)[:, 0], strict=True):
         assert list(one.contributions) == list(model.encoder.schema)
         assert whole(one) == pytest.approx(score, rel=0.0, abs=1e-9)
 

@@ -9,7 +9,7 @@ import pytest
 
 import kaboost
 from kaboost.models.types import SQUARE
-from kaboost.models.verbs import forward
+from kaboost.models.verbs import combine
 from tests.models.bank_twins import agree, made, teach
 from tests.models.reference_streams import linear, stream_r
 
@@ -89,9 +89,9 @@ def test_oracle_edge(gamma, expected, bound):
     z, h, F, yhat = 1.7, np.zeros((1, 8)), np.empty((1, 9)), np.empty(1)
     desk = np.empty(kaboost.models.verbs.desks(booster.rule))
     for i in range(8):  # learner i answers once the prefix before it is known
-        forward(booster.rule, h, F, yhat, desk)
+        combine(booster.rule, h, F, yhat, desk)
         h[0, i] = (1.0 - math.sqrt(1.0 - gamma)) * (F[0, i] - z)
-    forward(booster.rule, h, F, yhat, desk)
+    combine(booster.rule, h, F, yhat, desk)
     losses = (F[0] - z) ** 2
 
     np.testing.assert_allclose(losses[1:] / losses[:-1], expected, rtol=1e-12)

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 import kaboost
-from kaboost.models.verbs import adapt, assess, desks, forward, targets
+from kaboost.models.verbs import (
+    combine,
+    rule_scratch_size,
+    targets,
+    update_rule,
+    value_gradient_prefixes,
+)
 from tests.models.reference_streams import stream_c, stream_h, stream_r
 
 LINE = {"kind": "linear", "step": "sgd", "lr": 0.05, "features": "cyclic"}
@@ -34,14 +40,14 @@ def one_event(rule):
     booster = kaboost.build(spec, d=1)
     h, F, G = np.array([[0.4, -0.1, 0.25]]), np.empty((1, 4)), np.empty((1, 4))
     T, W, yhat, y = np.empty((1, 3)), np.ones(3), np.empty(1), np.array([0.8])
-    desk = np.empty(desks(booster.rule))
+    rule_scratch = np.empty(rule_scratch_size(booster.rule))
     if rule["kind"] == "ogb_span":
         booster.rule.sigma[:] = 0.0, 0.3, 0.6
         booster.rule.t[()] = 3.0
-    forward(booster.rule, h, F, yhat, desk)
-    assess(booster.loss, F, y, G, np.empty(4))
-    targets(booster.rule, booster.loss, y, h, F, G, T, W, desk)
-    adapt(booster.rule, booster.loss, y, h, F, G, 1.0, desk)
+    combine(booster.rule, h, F, yhat, rule_scratch)
+    value_gradient_prefixes(booster.loss, F, y, G, np.empty(4))
+    targets(booster.rule, booster.loss, y, h, F, G, T, W, rule_scratch)
+    update_rule(booster.rule, booster.loss, y, h, F, G, 1.0, rule_scratch)
     return booster.rule, F[0], T[0]
 
 

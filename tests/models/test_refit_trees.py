@@ -8,7 +8,7 @@ import pytest
 import kaboost
 from kaboost.models.kernels.random import generator
 from kaboost.models.types import LOGISTIC, SQUARE
-from kaboost.models.verbs import one, renew
+from kaboost.models.verbs import learner_view, reset_learner
 from tests.models.bank_pair import bytes_of, drive, drive_twin, make, steps, twin_of
 
 SMALL = {"kind": "refit_trees", "n": 2, "every": 3}
@@ -50,9 +50,9 @@ def test_taught_in_turn_and_renewed():
     drive(pair, *task, SQUARE, in_turn=1)
     assert bytes_of(whole) == bytes_of(pair)
 
-    renew(pair, 0, generator(1))
-    assert bytes_of(one(pair, 0)) == bytes_of(one(make(SMALL, 4, 2), 0))
-    assert bytes_of(one(pair, 1)) == bytes_of(one(whole, 1))
+    reset_learner(pair, 0, generator(1))
+    assert bytes_of(learner_view(pair, 0)) == bytes_of(learner_view(make(SMALL, 4, 2), 0))
+    assert bytes_of(learner_view(pair, 1)) == bytes_of(learner_view(whole, 1))
 
 
 def test_too_large():

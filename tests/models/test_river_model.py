@@ -185,11 +185,13 @@ def test_losses_are_those_of_the_baselines() -> None:
     """Log-loss of the label's probability, half the square; wrong labels, distances."""
     binary, number = make(TREE), make(NUMBER["linear"], "regression")
     odds = np.array([[math.log(3.0)], [math.log(3.0)]])
-    losses, errors = binary.losses_errors(odds, binary.predictions(odds), np.array([1.0, 0.0]))
+    losses, errors = binary.losses_and_errors(odds, binary.predictions(odds), np.array([1.0, 0.0]))
 
     np.testing.assert_allclose([-math.log(0.75), -math.log(0.25)], losses)
     assert [0.0, 1.0] == errors.tolist()
-    halves, distances = number.losses_errors(np.array([[3.0]]), np.array([3.0]), np.array([1.0]))
+    halves, distances = number.losses_and_errors(
+        np.array([[3.0]]), np.array([3.0]), np.array([1.0])
+    )
     assert ([2.0], [2.0]) == (halves.tolist(), distances.tolist())
 
 

@@ -238,22 +238,22 @@ def test_room_depends_on_what_joined_alone():
     """As many features fit at once as one after another, of whatever kinds, and then none."""
     whole, steps = Model("binary", SPEC), Model("binary", SPEC)
     found = {f"x{j}": ("category", "number", "boolean")[j % 3] for j in range(400)}
-    kept = whole.fitting(found)
-    whole.join(kept)
+    kept = whole.affordable_features(found)
+    whole.add_features(kept)
     for name, kind in found.items():
-        if steps.fitting({name: kind}):
-            steps.join({name: kind})
+        if steps.affordable_features({name: kind}):
+            steps.add_features({name: kind})
 
     assert 50 < len(kept) < 400
     assert list(kept) == list(steps.encoder.schema) == list(found)[: len(kept)]
     assert state(whole) == state(steps)
-    assert not whole.fitting({"one more": "boolean"})
+    assert not whole.affordable_features({"one more": "boolean"})
 
 
 def test_as_many_join_as_may_be_declared():
     """But for the one that might have been a category, whose two columns there is room for."""
     whole = Model("binary", SPEC)
-    whole.join(whole.fitting({f"x{j}": "number" for j in range(400)}))
+    whole.add_features(whole.affordable_features({f"x{j}": "number" for j in range(400)}))
     kept = len(whole.kinds)
     declared = {f"x{j}": "number" for j in range(kept + 1)}
 

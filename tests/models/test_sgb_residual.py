@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import kaboost
-from kaboost.models.types import Setting
-from kaboost.models.verbs import desks, forward, targets
+from kaboost.models.types import BuildContext
+from kaboost.models.verbs import combine, rule_scratch_size, targets
 from tests.models.reference_streams import stream_c, stream_r
 from tests.models.test_reference import linear
 
@@ -22,12 +22,12 @@ def test_micro():
     rule = {"schedule": "1/(lambda i)", "radius": 4.0, "residual_clip": "inf"}
     booster = build(rule, linear(3, "sgd", 0.1), {"kind": "hinge", "l2": 0.05}, 1)
     h, F, T = np.array([[0.4, -0.1, 0.25]]), np.empty((1, 4)), np.empty((1, 3))
-    yhat, desk = np.empty(1), np.empty(desks(booster.rule))
-    forward(booster.rule, h, F, yhat, desk)
+    yhat, rule_scratch = np.empty(1), np.empty(rule_scratch_size(booster.rule))
+    combine(booster.rule, h, F, yhat, rule_scratch)
     u, G, W = np.array([1.0]), np.empty((1, 4)), np.ones(3)
-    targets(booster.rule, booster.loss, u, h, F, G, T, W, desk)
+    targets(booster.rule, booster.loss, u, h, F, G, T, W, rule_scratch)
 
-    np.testing.assert_allclose(desk[:4], [0, -4, -3.5, -4], atol=1e-15)
+    np.testing.assert_allclose(rule_scratch[:4], [0, -4, -3.5, -4], atol=1e-15)
     np.testing.assert_allclose(T[0], [-1, -2.8, -4.05], atol=1e-14)
     np.testing.assert_allclose(T[0] - h[0], [-1.4, -2.7, -4.3], atol=1e-14)
     assert yhat[0] == pytest.approx(-2.5, abs=1e-15)
@@ -39,7 +39,13 @@ def test_averages(average, served):
     rule = {"schedule": "1/(lambda i)", "radius": 4.0, "average": average}
     booster = build(rule, linear(3, "sgd", 0.1), {"kind": "hinge", "l2": 0.05}, 1)
     yhat, F = np.empty(1), np.empty((1, 4))
-    forward(booster.rule, np.array([[0.4, -0.1, 0.25]]), F, yhat, np.empty(desks(booster.rule)))
+    combine(
+        booster.rule,
+        np.array([[0.4, -0.1, 0.25]]),
+        F,
+        yhat,
+        np.empty(rule_scratch_size(booster.rule)),
+    )
     assert yhat[0] == F[0, 3] == pytest.approx(served, abs=1e-9)
 
 
@@ -131,13 +137,13 @@ def test_partial_sums_stay_in_the_ball():
         {"rule": {"kind": "sgb_residual", "radius": 2.0, "y0": 0.5}, "bank": SGD, "loss": "squared"}
     )
     rule = kaboost.RULES["sgb_residual"].make(
-        full["rule"], Setting(full, kaboost.LOSSES["squared"].make(l2=0.0), None, 5, 3)
+        full["rule"], BuildContext(full, kaboost.LOSSES["squared"].make(l2=0.0), None, 5, 3)
     )
     r = np.random.default_rng(4)
     for _ in range(50):
-        desk = np.empty(desks(rule))
-        forward(rule, 9 * r.normal(size=(3, 32)), np.empty((3, 33)), np.empty(3), desk)
-        assert np.linalg.norm(desk[:99].reshape(33, 3), axis=1).max() <= 2.0 * (1 + 1e-15)
+        rule_scratch = np.empty(rule_scratch_size(rule))
+        combine(rule, 9 * r.normal(size=(3, 32)), np.empty((3, 33)), np.empty(3), rule_scratch)
+        assert np.linalg.norm(rule_scratch[:99].reshape(33, 3), axis=1).max() <= 2.0 * (1 + 1e-15)
 
 
 def test_a_schedule_that_needs_convexity_is_refused():

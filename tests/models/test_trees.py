@@ -11,7 +11,7 @@ import kaboost
 from kaboost.models.banks.bins import bin_of, fit_edges
 from kaboost.models.kernels.random import generator
 from kaboost.models.types import LINEAR, LOGISTIC, SQUARE
-from kaboost.models.verbs import learning_only, one, renew
+from kaboost.models.verbs import learner_view, learning_only, reset_learner
 from tests.models.bank_pair import bytes_of, drive, drive_twin, make, steps, twin_of
 
 SMALL = {"kind": "trees", "n": 3, "warmup": 20, "grace": 10, "bins": 8, "n_min": 3}
@@ -95,9 +95,9 @@ def test_a_learner_of_weight_zero_is_untouched():
     drive(bank, X, targets, weights, SQUARE)
 
     assert splits(bank) >= 2
-    fresh = bytes_of(one(make(SMALL, 4, 1), 1))
+    fresh = bytes_of(learner_view(make(SMALL, 4, 1), 1))
     shared = {"edges", "cuts", "codes", "held", "filled", "ready"}
-    now = bytes_of(one(bank, 1))
+    now = bytes_of(learner_view(bank, 1))
     assert {k: v for k, v in now.items() if k not in shared} == {
         k: v for k, v in fresh.items() if k not in shared
     }
@@ -109,10 +109,10 @@ def test_renew(events):
     own = {**SMALL, "features": 0.5, "n": 4}
     bank = make(own, 4, 1)
     drive(bank, *steps(events, 1, 4), SQUARE)
-    others = [bytes_of(one(bank, i)) for i in (0, 1, 3)]
-    renew(bank, 2, generator(3))
+    others = [bytes_of(learner_view(bank, i)) for i in (0, 1, 3)]
+    reset_learner(bank, 2, generator(3))
 
-    assert [bytes_of(one(bank, i)) for i in (0, 1, 3)] == others
+    assert [bytes_of(learner_view(bank, i)) for i in (0, 1, 3)] == others
     assert bank.H[2].sum() == bank.tasks[2].sum() == bank.n[2].sum() == 0.0
     assert (bank.feat[2] == -1).all()
     assert not bank.v[2].any()

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import psutil
 
-from kaboost.models.evaluation.baselines import baselines, compare_many
+from kaboost.models.evaluation.baselines import progressive_validation, record
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings, load
 from kaboost.service.http.problems import MEDIA_TYPE, TYPES, Problem
@@ -76,8 +76,8 @@ def row(settings: Settings, draw: np.random.Generator) -> dict[str, Any]:
 def publish(settings: Settings, model: Model, **header: Any) -> int:
     """Publish a snapshot as the learner does, and give its sign of life."""
     events = int(model.booster.progress.events)
-    seen = baselines(model.labels)
-    compare_many(seen, np.full(4, 0.5), np.zeros(4), np.zeros(4), np.ones(4))
+    seen = progressive_validation(model.labels)
+    record(seen, np.full(4, 0.5), np.zeros(4), np.zeros(4), np.ones(4))
     whole = {
         "name": settings.name,
         "created": "2026-11-20T10:00:00Z",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kaboost.models.evaluation.baselines import baselines, compare_many, to_arrays
+from kaboost.models.evaluation.baselines import progressive_validation, record, to_arrays
 from kaboost.models.model import Model
 from kaboost.models.state.format import pack
 from kaboost.service.errors import CheckpointError, Damaged, Incompatible
@@ -31,7 +31,9 @@ class Learner:
 
     def __init__(self, restored: Checkpoint | None = None) -> None:
         self.model = restored.model if restored else Model("binary", SPEC, SCHEMA)
-        self.baselines = restored.baselines if restored else baselines(self.model.labels)
+        self.baselines = (
+            restored.baselines if restored else progressive_validation(self.model.labels)
+        )
         self.offset = restored.offsets[0] if restored else 0
 
     def learn(self, until: int) -> None:
@@ -39,7 +41,7 @@ class Learner:
         for features, label in EVENTS[self.offset : until]:
             self.model.learn_one(features, label)
             one = np.ones(1)
-            compare_many(self.baselines, one, one, np.array([float(label)]), one)
+            record(self.baselines, one, one, np.array([float(label)]), one)
         self.offset = until
 
     def checkpoint(self) -> Checkpoint:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import kaboost
-from kaboost.models.evaluation.baselines import baselines
+from kaboost.models.evaluation.baselines import progressive_validation
 from kaboost.models.model import Model
 from kaboost.service.cli import main
 from kaboost.service.config.docs import page
@@ -62,7 +62,7 @@ def saved(tmp_path: Path) -> list[Path]:
     """Two checkpoints where the configuration looks for them."""
     model = Model("binary", {"bank": {"kind": "linear", "n": 3}}, {"age": "number"})
     header = {"created": "2026-11-20T10:00:00Z", "events_learned": 5}
-    state = Checkpoint(0, model, baselines(model.labels), {0: 5}, header)
+    state = Checkpoint(0, model, progressive_validation(model.labels), {0: 5}, header)
     folder = tmp_path / "data" / "checkpoints"
     return [checkpoints.write(folder, state, keep=3) for _ in range(2)]
 

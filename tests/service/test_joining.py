@@ -44,7 +44,7 @@ def test_features_join_by_their_first_values() -> None:
     assert (len(before), [k for k, _ in faults], one.taken) == (3, [3], 4)
     assert one.joining == {"age": "number", "country": "category", "vip": "boolean"}
 
-    one.join(one.joining)
+    one.add_features(one.joining)
     after, faults = one.decode_many(values[4:])
     assert [(k, err.code, str(err).split(":")[0]) for k, err in faults] == [
         (1, "feature_type", "age"), (2, "feature_type", "nested"), (3, "not_finite", "huge"),
@@ -62,7 +62,7 @@ def test_a_date_that_becomes_a_category_is_logged_once(caplog: pytest.LogCapture
     one = Decoder("auto", LABELS)
     values = [encoded({"when": "2026-11-20T10:00:00", "zip": "1000", "note": "2026-11-20 or so"})]
     one.decode_many(values)
-    one.join(one.joining)
+    one.add_features(one.joining)
     one.decode_many(values)
 
     (record,) = caplog.records

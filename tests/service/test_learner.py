@@ -311,14 +311,14 @@ def test_a_bug_in_learning_stops_at_the_named_event(
 ) -> None:
     """An exception of our own code is not skipped: exit 5, the event is named, nothing is saved."""
     settings = make_settings(topic)
-    learn_table = Model.learn_table
+    learn = Model.learn
 
     def broken(model: Model, table: Any, y: Any, w: Any) -> Any:
         if 666.0 in table.numbers:
             raise ZeroDivisionError("a bug")
-        return learn_table(model, table, y, w)
+        return learn(model, table, y, w)
 
-    monkeypatch.setattr(Model, "learn_table", broken)
+    monkeypatch.setattr(Model, "learn", broken)
     send(topic, [*events(rows(37)), encode({"x": 666}, 1), *events(rows(10, seed=2))])
     with learning(settings) as running, pytest.raises(KaboostError) as err:
         running.wait()

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from kaboost import Model
-from kaboost.models.evaluation.baselines import Baselines, baselines
+from kaboost.models.evaluation.baselines import ProgressiveValidation, progressive_validation
 from kaboost.models.evaluation.intervals import LEVELS
 from kaboost.models.evaluation.reliability import check_many
 from kaboost.service.config.settings import Settings
@@ -80,12 +80,12 @@ def names(metrics: object) -> set[str]:
     return found
 
 
-def taught(n: int = 20, events: int = 100) -> tuple[Model, Baselines]:
+def taught(n: int = 20, events: int = 100) -> tuple[Model, ProgressiveValidation]:
     """Teach a model of n weak learners and its baselines."""
     model = Model("regression", {"bank": {"kind": "linear", "n": n}}, {"x": "number"})
     draw = np.random.default_rng(1)
     model.learn_many([{"x": float(x)} for x in draw.normal(size=events)], draw.normal(size=events))
-    seen = baselines(model.labels)
+    seen = progressive_validation(model.labels)
     seen.loss_sum[:] = 1.5, 2.5, 3.5
     seen.weight_sum[...] = 7.25
     check_many(seen.reliability, np.full(4, 0.9), np.array([1.0, 1.0, 0.0, 1.0]), np.ones(4))
@@ -182,7 +182,7 @@ def test_before_the_first_event_nothing_is_not_a_number() -> None:
     """What no event has told is left out: NaN in a dashboard reads as a fault."""
     validation = Validation()
     model = Model("binary", LINEAR, {"x": "number"})
-    validation.record(baselines(model.labels), model.booster.progress)
+    validation.record(progressive_validation(model.labels), model.booster.progress)
 
     assert [] == [line for line in exposed(validation) if "NaN" in line]
 

@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kaboost.models.evaluation.baselines import Baselines, baselines, compare_many
+from kaboost.models.evaluation.baselines import (
+    ProgressiveValidation,
+    progressive_validation,
+    record,
+)
 from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.errors import Damaged, Incompatible, NotWritten
@@ -32,15 +36,15 @@ def model() -> Model:
 
 
 @pytest.fixture
-def seen(model: Model) -> Baselines:
+def seen(model: Model) -> ProgressiveValidation:
     """Baselines that have seen three events."""
-    seen = baselines(model.labels)
-    compare_many(seen, np.ones(3), np.ones(3), np.array([0.0, 1.0, 1.0]), np.ones(3))
+    seen = progressive_validation(model.labels)
+    record(seen, np.ones(3), np.ones(3), np.array([0.0, 1.0, 1.0]), np.ones(3))
     return seen
 
 
 @pytest.fixture
-def publish(tmp_path: Path, model: Model, seen: Baselines) -> Publish:
+def publish(tmp_path: Path, model: Model, seen: ProgressiveValidation) -> Publish:
     """Publish the model as it is now."""
 
     def publish(**header: Any) -> int:
@@ -57,7 +61,7 @@ def flip(path: Path) -> None:
 
 
 def test_reader_predicts_as_the_learner(
-    tmp_path: Path, model: Model, seen: Baselines, publish: Publish
+    tmp_path: Path, model: Model, seen: ProgressiveValidation, publish: Publish
 ) -> None:
     """A follower answers bit for bit what the learner would have at that version."""
     publish()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from kaboost.models.banks.linear.walk import clear, nudge, walk, weigh
 from kaboost.models.kernels.numeric import residual
 from kaboost.models.types import Mat, Mat3, Vec
-from kaboost.models.verbs import learning_only, one, predict, renew, update
+from kaboost.models.verbs import learn, learner_view, learning_only, predict, reset_learner
 
 EPSILON = 1e-8
 
@@ -32,20 +32,20 @@ def _(bank: AdaGrad) -> tuple[str, ...]:
     return ("S",)
 
 
-@one.register
+@learner_view.register
 def _(bank: AdaGrad, i: int) -> AdaGrad:
     w, S = bank.w[:, :, i : i + 1], bank.S[:, :, i : i + 1]
     return AdaGrad(w, S, bank.lr, bank.cyclic, bank.first + i)
 
 
-@renew.register
+@reset_learner.register
 def _(bank: AdaGrad, i: int, state: Any) -> None:
     clear(bank.w, i)
     clear(bank.S, i)
 
 
 @predict.register
-def _(bank: AdaGrad, x: Vec, h: Mat, room: Mat) -> None:
+def _(bank: AdaGrad, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     weigh(bank.w, bank.cyclic, bank.first, x, h)
 
 
@@ -55,7 +55,9 @@ def _(bank: AdaGrad, c: int, j: int, i: int, g: float) -> None:
     bank.w[c, j, i] -= bank.lr * g / (math.sqrt(bank.S[c, j, i]) + EPSILON)
 
 
-@update.register
-def _(bank: AdaGrad, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(
+    bank: AdaGrad, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat
+) -> None:
     residual(h, target, weight, mode)
     walk(bank, x, target)

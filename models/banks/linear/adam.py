@@ -8,7 +8,14 @@ from kaboost.models.banks.linear.walk import clear, weigh
 from kaboost.models.banks.nets import adam, tick
 from kaboost.models.kernels.numeric import residual
 from kaboost.models.types import Mat, Mat3, Vec
-from kaboost.models.verbs import learning_only, one, predict, renew, rooms, update
+from kaboost.models.verbs import (
+    bank_scratch_rows,
+    learn,
+    learner_view,
+    learning_only,
+    predict,
+    reset_learner,
+)
 
 
 class Adam(NamedTuple):
@@ -32,12 +39,12 @@ def _(bank: Adam) -> tuple[str, ...]:
     return ("M", "V", "decayed")
 
 
-@rooms.register
+@bank_scratch_rows.register
 def _(bank: Adam) -> int:
     return 2  # rates and roots
 
 
-@one.register
+@learner_view.register
 def _(bank: Adam, i: int) -> Adam:
     lane = slice(i, i + 1)
     return Adam(
@@ -51,7 +58,7 @@ def _(bank: Adam, i: int) -> Adam:
     )
 
 
-@renew.register
+@reset_learner.register
 def _(bank: Adam, i: int, state: Any) -> None:
     clear(bank.w, i)
     clear(bank.M, i)
@@ -61,15 +68,15 @@ def _(bank: Adam, i: int, state: Any) -> None:
 
 
 @predict.register
-def _(bank: Adam, x: Vec, h: Mat, room: Mat) -> None:
+def _(bank: Adam, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     weigh(bank.w, bank.cyclic, bank.first, x, h)
 
 
-@update.register
-def _(bank: Adam, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(bank: Adam, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
     m, rows, _ = bank.w.shape
     d = x.shape[0]
-    rate, root = room[0], room[1]
+    rate, root = bank_scratch[0], bank_scratch[1]
     residual(h, target, weight, mode)
     tick(bank.decayed, bank.lr, weight, rate, root)
     for c in range(m):

@@ -18,7 +18,7 @@ from kaboost.models.banks.linear.ogd import Ogd
 from kaboost.models.banks.linear.schedule import Scheduled
 from kaboost.models.banks.linear.sgd import Sgd
 from kaboost.models.kernels.simd import aligned
-from kaboost.models.types import Param, Part
+from kaboost.models.types import Component, Param
 
 OPTIONS: dict[str, dict[str, float | None]] = {  # what each step can be told, and its default
     "nag": {"lr": 0.5},
@@ -107,7 +107,7 @@ def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> Any:
     return Invariant(w, lr, *view)
 
 
-LINEAR_BANK = Part(
+LINEAR_BANK = Component(
     "linear",
     "N linear learners",
     "specification, 7.1; nag: Ross, Mineiro, Langford 2013",
@@ -115,5 +115,5 @@ LINEAR_BANK = Part(
     _make,
     _forbids,
     _complete,
-    random=lambda own: bool(own["features"] == "cyclic"),
+    has_random_learners=lambda own: bool(own["features"] == "cyclic"),
 )

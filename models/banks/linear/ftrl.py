@@ -11,7 +11,7 @@ from kaboost.models.banks.linear.walk import clear, nudge, walk, weigh
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import residual
 from kaboost.models.types import Mat, Mat3, Vec
-from kaboost.models.verbs import learning_only, one, predict, renew, update
+from kaboost.models.verbs import learn, learner_view, learning_only, predict, reset_learner
 
 
 class Ftrl(NamedTuple):
@@ -38,7 +38,7 @@ def _(bank: Ftrl) -> tuple[str, ...]:
     return ("z", "n")
 
 
-@one.register
+@learner_view.register
 def _(bank: Ftrl, i: int) -> Ftrl:
     lane = slice(i, i + 1)
     return Ftrl(
@@ -55,7 +55,7 @@ def _(bank: Ftrl, i: int) -> Ftrl:
     )
 
 
-@renew.register
+@reset_learner.register
 def _(bank: Ftrl, i: int, state: Any) -> None:
     clear(bank.w, i)
     clear(bank.z, i)
@@ -63,7 +63,7 @@ def _(bank: Ftrl, i: int, state: Any) -> None:
 
 
 @predict.register
-def _(bank: Ftrl, x: Vec, h: Mat, room: Mat) -> None:
+def _(bank: Ftrl, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     weigh(bank.w, bank.cyclic, bank.first, x, h)
 
 
@@ -87,7 +87,7 @@ def solve(z: float, l1: float, size: float) -> float:
     return (-left if z > 0.0 else left) / size
 
 
-@update.register
-def _(bank: Ftrl, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(bank: Ftrl, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
     residual(h, target, weight, mode)
     walk(bank, x, target)

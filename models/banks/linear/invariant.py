@@ -11,7 +11,7 @@ from kaboost.models.banks.linear.walk import clear, nudge, pace, walk, weigh
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import fill, residual
 from kaboost.models.types import SQUARE, Mat, Mat3, Vec
-from kaboost.models.verbs import one, predict, renew, update
+from kaboost.models.verbs import learn, learner_view, predict, reset_learner
 
 
 class Invariant(NamedTuple):
@@ -28,18 +28,18 @@ class Invariant(NamedTuple):
     first: int  # 0; the learner's own number in a bank of one
 
 
-@one.register
+@learner_view.register
 def _(bank: Invariant, i: int) -> Invariant:
     return Invariant(bank.w[:, :, i : i + 1], bank.lr, bank.cyclic, bank.first + i)
 
 
-@renew.register
+@reset_learner.register
 def _(bank: Invariant, i: int, state: Any) -> None:
     clear(bank.w, i)
 
 
 @predict.register
-def _(bank: Invariant, x: Vec, h: Mat, room: Mat) -> None:
+def _(bank: Invariant, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     weigh(bank.w, bank.cyclic, bank.first, x, h)
 
 
@@ -48,8 +48,10 @@ def _(bank: Invariant, c: int, j: int, i: int, g: float) -> None:
     bank.w[c, j, i] -= g
 
 
-@update.register
-def _(bank: Invariant, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(
+    bank: Invariant, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat
+) -> None:
     if mode == SQUARE:
         flow(bank, x, weight)
         residual(h, target, weight, mode)

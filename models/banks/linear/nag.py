@@ -25,7 +25,14 @@ from kaboost.models.kernels.simd import (
     where,
 )
 from kaboost.models.types import Mat, Mat3, Vec
-from kaboost.models.verbs import learning_only, one, predict, prepare, renew, update
+from kaboost.models.verbs import (
+    learn,
+    learner_view,
+    learning_only,
+    predict,
+    reset_learner,
+    update_shared,
+)
 
 
 class Nag(NamedTuple):
@@ -48,14 +55,14 @@ def _(bank: Nag) -> tuple[str, ...]:
     return ("S", "t", "n")
 
 
-@one.register
+@learner_view.register
 def _(bank: Nag, i: int) -> Nag:
     t, n = bank.t[i : i + 1], bank.n[i : i + 1]
     w, S = bank.w[:, :, i : i + 1], bank.S[:, :, i : i + 1]
     return Nag(w, bank.s, S, t, n, bank.lr, bank.cyclic, bank.first + i)
 
 
-@prepare.register
+@update_shared.register
 def _(bank: Nag, x: Vec) -> None:
     rescale(bank, x, False)
 
@@ -74,7 +81,7 @@ def adapt_row(row: Vec, square: Vec, slope: Vec, rate: Vec, xj: float, scale: fl
 
 @over_learners
 def dot_clipped(total: Sum, w: Row, x: Column, s: Dense) -> Sum:
-    """Sum w x. A feature larger than ever is predicted as in its new scale; `update` moves the
+    """Sum w x. A feature larger than ever is predicted as in its new scale; `learn` moves the
     weights there.
     """
     return total + w * where(abs(x) <= s, x, where(x > 0.0, s, -s))
@@ -92,7 +99,7 @@ def adapt(
 
 
 @predict.register
-def _(bank: Nag, x: Vec, h: Mat, room: Mat) -> None:
+def _(bank: Nag, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     for c in range(bank.w.shape[0]):
         if not bank.cyclic:
             dot_clipped(bank.w[c], x, bank.s, h[c])
@@ -100,8 +107,8 @@ def _(bank: Nag, x: Vec, h: Mat, room: Mat) -> None:
         dot_cyclic(bank, c, x, h[c], False)
 
 
-@update.register
-def _(bank: Nag, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(bank: Nag, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
     m, rows, _ = bank.w.shape
     d = x.shape[0]
     residual(h, target, weight, mode)
@@ -177,7 +184,7 @@ def shares(bank: Any, x: Vec, weight: Vec) -> None:
             weight[i] = bank.t[i] / bank.n[i] if bank.n[i] > 0.0 else 0.0
 
 
-@renew.register
+@reset_learner.register
 def _(bank: Nag, i: int, state: Any) -> None:
     # The scales are shared: they stay.
     clear(bank.w, i)

@@ -9,7 +9,14 @@ from kaboost.models.banks.linear.walk import clear
 from kaboost.models.kernels.numeric import residual, shift
 from kaboost.models.kernels.simd import Column, Dense, Lane, NewRow, Row, Sum, over_learners, where
 from kaboost.models.types import Mat, Mat3, Vec
-from kaboost.models.verbs import learning_only, one, predict, prepare, renew, update
+from kaboost.models.verbs import (
+    learn,
+    learner_view,
+    learning_only,
+    predict,
+    reset_learner,
+    update_shared,
+)
 
 LEAST = 1e-300  # features that were never larger teach nothing: 1/s would overflow
 
@@ -33,20 +40,20 @@ def _(bank: Ng) -> tuple[str, ...]:
     return ("t", "n")
 
 
-@one.register
+@learner_view.register
 def _(bank: Ng, i: int) -> Ng:
     w, t, n = bank.w[:, :, i : i + 1], bank.t[i : i + 1], bank.n[i : i + 1]
     return Ng(w, bank.s, t, n, bank.lr, bank.cyclic, bank.first + i)
 
 
-@prepare.register
+@update_shared.register
 def _(bank: Ng, x: Vec) -> None:
     rescale(bank, x, True)
 
 
 @over_learners
 def dot_shrunk(total: Sum, w: Row, x: Column, s: Dense) -> Sum:
-    """Sum w x. A feature larger than ever is predicted as in its new scale; `update` moves the
+    """Sum w x. A feature larger than ever is predicted as in its new scale; `learn` moves the
     weights there.
     """
     return total + w * where(abs(x) <= s, x, s / x * s)
@@ -59,7 +66,7 @@ def move(w: NewRow, x: Column, s: Dense, slope: Lane, rate: Lane) -> NewRow:
 
 
 @predict.register
-def _(bank: Ng, x: Vec, h: Mat, room: Mat) -> None:
+def _(bank: Ng, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     for c in range(bank.w.shape[0]):
         if not bank.cyclic:
             dot_shrunk(bank.w[c], x, bank.s, h[c])
@@ -67,8 +74,8 @@ def _(bank: Ng, x: Vec, h: Mat, room: Mat) -> None:
         dot_cyclic(bank, c, x, h[c], True)
 
 
-@update.register
-def _(bank: Ng, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(bank: Ng, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
     m, rows, N = bank.w.shape
     d = x.shape[0]
     residual(h, target, weight, mode)
@@ -91,7 +98,7 @@ def _(bank: Ng, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) 
             shift(bank.w[c, d], target[c], 1.0)
 
 
-@renew.register
+@reset_learner.register
 def _(bank: Ng, i: int, state: Any) -> None:
     # The scales are shared: they stay.
     clear(bank.w, i)

@@ -9,7 +9,14 @@ from kaboost.models.banks.linear.walk import clear, nudge, pace, walk, weigh
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import fill, residual
 from kaboost.models.types import Mat, Mat3, Vec
-from kaboost.models.verbs import learning_only, one, predict, renew, rooms, update
+from kaboost.models.verbs import (
+    bank_scratch_rows,
+    learn,
+    learner_view,
+    learning_only,
+    predict,
+    reset_learner,
+)
 
 
 class Ogd(NamedTuple):
@@ -34,25 +41,25 @@ def _(bank: Ogd) -> tuple[str, ...]:
     return ("t",)
 
 
-@rooms.register
+@bank_scratch_rows.register
 def _(bank: Ogd) -> int:
     return 1  # the squared length of every learner's weights
 
 
-@one.register
+@learner_view.register
 def _(bank: Ogd, i: int) -> Ogd:
     w, t = bank.w[:, :, i : i + 1], bank.t[i : i + 1]
     return Ogd(w, t, bank.radius, bank.norm, bank.t_max, bank.cyclic, bank.first + i)
 
 
-@renew.register
+@reset_learner.register
 def _(bank: Ogd, i: int, state: Any) -> None:
     clear(bank.w, i)
     bank.t[i] = 0.0
 
 
 @predict.register
-def _(bank: Ogd, x: Vec, h: Mat, room: Mat) -> None:
+def _(bank: Ogd, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     weigh(bank.w, bank.cyclic, bank.first, x, h)
 
 
@@ -61,8 +68,8 @@ def _(bank: Ogd, c: int, j: int, i: int, g: float) -> None:
     bank.w[c, j, i] -= g
 
 
-@update.register
-def _(bank: Ogd, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(bank: Ogd, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
     residual(h, target, weight, mode)
     for i in range(weight.shape[0]):
         if weight[i] > 0.0:
@@ -70,7 +77,7 @@ def _(bank: Ogd, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat)
             weight[i] = bank.radius / (bank.norm * math.sqrt(min(bank.t[i], bank.t_max)))
     pace(target, weight)
     walk(bank, x, target)
-    project(bank, weight, room[0])
+    project(bank, weight, bank_scratch[0])
 
 
 @kernel

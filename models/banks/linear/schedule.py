@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kaboost.models.banks.linear.walk import clear, nudge, pace, walk, weigh
 from kaboost.models.kernels.numeric import residual
 from kaboost.models.types import Mat, Mat3, Vec
-from kaboost.models.verbs import learning_only, one, predict, renew, update
+from kaboost.models.verbs import learn, learner_view, learning_only, predict, reset_learner
 
 
 class Scheduled(NamedTuple):
@@ -30,20 +30,20 @@ def _(bank: Scheduled) -> tuple[str, ...]:
     return ("t",)
 
 
-@one.register
+@learner_view.register
 def _(bank: Scheduled, i: int) -> Scheduled:
     w, t = bank.w[:, :, i : i + 1], bank.t[i : i + 1]
     return Scheduled(w, t, bank.lr, bank.t0, bank.p, bank.cyclic, bank.first + i)
 
 
-@renew.register
+@reset_learner.register
 def _(bank: Scheduled, i: int, state: Any) -> None:
     clear(bank.w, i)
     bank.t[i] = 0.0
 
 
 @predict.register
-def _(bank: Scheduled, x: Vec, h: Mat, room: Mat) -> None:
+def _(bank: Scheduled, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     weigh(bank.w, bank.cyclic, bank.first, x, h)
 
 
@@ -52,8 +52,10 @@ def _(bank: Scheduled, c: int, j: int, i: int, g: float) -> None:
     bank.w[c, j, i] -= g
 
 
-@update.register
-def _(bank: Scheduled, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(
+    bank: Scheduled, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat
+) -> None:
     residual(h, target, weight, mode)
     for i in range(weight.shape[0]):
         if weight[i] > 0.0:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from kaboost.models.banks.linear.walk import clear
 from kaboost.models.kernels.numeric import add, dot, fill, retreat, shift, steps
 from kaboost.models.types import Mat, Mat3, Vec
-from kaboost.models.verbs import one, predict, renew, update
+from kaboost.models.verbs import learn, learner_view, predict, reset_learner
 
 
 class Sgd(NamedTuple):
@@ -24,13 +24,13 @@ class Sgd(NamedTuple):
     first: int  # 0; the learner's own number in a bank of one
 
 
-@one.register
+@learner_view.register
 def _(bank: Sgd, i: int) -> Sgd:
     return Sgd(bank.w[:, :, i : i + 1], bank.lr, bank.cyclic, bank.first + i)
 
 
 @predict.register
-def _(bank: Sgd, x: Vec, h: Mat, room: Mat) -> None:
+def _(bank: Sgd, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     m, rows, _ = bank.w.shape
     d = x.shape[0]
     for c in range(m):
@@ -45,8 +45,8 @@ def _(bank: Sgd, x: Vec, h: Mat, room: Mat) -> None:
             add(h[c], bank.w[c, d], 1.0)
 
 
-@update.register
-def _(bank: Sgd, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat) -> None:
+@learn.register
+def _(bank: Sgd, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
     m, rows, _ = bank.w.shape
     d = x.shape[0]
     steps(h, target, weight, mode, bank.lr)
@@ -61,6 +61,6 @@ def _(bank: Sgd, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, room: Mat)
             shift(bank.w[c, d], target[c], 1.0)
 
 
-@renew.register
+@reset_learner.register
 def _(bank: Sgd, i: int, state: Any) -> None:
     clear(bank.w, i)

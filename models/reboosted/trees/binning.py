@@ -15,7 +15,7 @@ import numpy as np
 
 from kaboost.models.kernels.jit import inlined, kernel
 from kaboost.models.reboosted.state import CODES, LAGS, MISSING, MOST_CUTS, Keys
-from kaboost.models.types import PLACE, Ints, Mat, Vec
+from kaboost.models.types import UINT, Ints, Mat, Vec
 
 LARGEST = 2147483647  # the key of what is missing
 BIGGEST = 3e38  # numbers beyond count as this
@@ -71,8 +71,8 @@ def runs_of(k: Any, runs: Any) -> None:
 
     The lags come after all features and are always there: one more run, from d on.
     """
-    d, stride = PLACE(k.shape[0]), PLACE(STRIDE)
-    n, j = PLACE(0), PLACE(0)
+    d, stride = UINT(k.shape[0]), UINT(STRIDE)
+    n, j = UINT(0), UINT(0)
     while j < d:
         if j + stride <= d:
             all_ = k[j]
@@ -88,18 +88,18 @@ def runs_of(k: Any, runs: Any) -> None:
             if k[j] != LARGEST:
                 runs[n] = j
                 while j < d and k[j] != LARGEST:
-                    j += PLACE(1)
-                runs[n + PLACE(1)] = j
-                n += PLACE(2)
-            j += PLACE(1)
-    runs[n], runs[n + PLACE(1)], runs[n + PLACE(2)] = d, d + PLACE(LAGS), d + PLACE(LAGS)
+                    j += UINT(1)
+                runs[n + UINT(1)] = j
+                n += UINT(2)
+            j += UINT(1)
+    runs[n], runs[n + UINT(1)], runs[n + UINT(2)] = d, d + UINT(LAGS), d + UINT(LAGS)
 
 
 @kernel
 def present(runs: Any, d: int) -> int:
     """Return how many of d columns are in the runs."""
     count, i = 0, 0
-    while runs[i] < PLACE(d):
+    while runs[i] < UINT(d):
         count += int(runs[i + 1] - runs[i])
         i += 2
     return count
@@ -109,7 +109,7 @@ def present(runs: Any, d: int) -> int:
 def numbers(k: Any, runs: Any, values: Vec) -> None:
     """Fill values (d,) with the numbers of keys k (d,) where the runs are."""
     i = 0
-    while runs[i] < PLACE(values.shape[0]):
+    while runs[i] < UINT(values.shape[0]):
         for j in range(runs[i], runs[i + 1]):
             values[j] = number(k[j])
         i += 2
@@ -127,8 +127,8 @@ def encode(edges: Any, x: Any, runs: Any, codes: Any) -> None:
     """Fill codes (d,) with the number of edges (d, 64) below each key x (d,) where the runs are,
     and with that of what is missing elsewhere.
     """
-    end, i = PLACE(0), 0
-    while runs[i] < PLACE(codes.shape[0]):
+    end, i = UINT(0), 0
+    while runs[i] < UINT(codes.shape[0]):
         for j in range(end, runs[i]):
             codes[j] = MISSING
         end = runs[i + 1]
@@ -149,8 +149,8 @@ def encode(edges: Any, x: Any, runs: Any, codes: Any) -> None:
 def note(bins: Any, t: int, x: Any, runs: Any) -> None:
     """Keep the keys x (d,) of event t for later edges: every so many events, and the extremes."""
     d = bins.lowest.shape[0]
-    new, end, i = 0, PLACE(0), 0
-    while runs[i] < PLACE(d):
+    new, end, i = 0, UINT(0), 0
+    while runs[i] < UINT(d):
         for j in range(end, runs[i]):
             bins.lost[j] = 1
         end = runs[i + 1]

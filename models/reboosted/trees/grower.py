@@ -22,7 +22,7 @@ from kaboost.models.reboosted.trees.histogram import (
     subtract,
     total,
 )
-from kaboost.models.types import WHOLE
+from kaboost.models.types import INT
 
 # Places in Work.at from 8 on, while a tree grows.
 TASK, NODES, LEAVES, TABLES, REACHED, SMALL, LARGE, TABLE, BINS = 8, 9, 10, 11, 12, 13, 14, 15, 16
@@ -277,7 +277,7 @@ def finish(work: Any, lam: float, eta: float, edges: Any) -> None:
             leaf += 1
             work.cuts[i] = (127 << 40) + i
         else:
-            j = WHOLE(work.columns[node[i, COLUMN]])
+            j = INT(work.columns[node[i, COLUMN]])
             b = int(node[i, BIN])
             b = 2 * b + 1 if work.narrow[node[i, COLUMN]] > 0 else b
             b = min(b, 62)

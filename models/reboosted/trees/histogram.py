@@ -14,7 +14,7 @@ import numpy as np
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import bits_of
 from kaboost.models.reboosted.state import CODES
-from kaboost.models.types import PLACE, Ints
+from kaboost.models.types import UINT, Ints
 
 LOW = 0xFFFFFFFF
 HALF = 30  # bits that the sum over all rows may fill in either half
@@ -49,10 +49,10 @@ def count_rows(table: Any, work: Any, span: Any, columns: int, bins: int) -> Non
         codes, packed = work.codes[r * columns : (r + 1) * columns], work.packed[r]
         if same == CODES:  # no places to look up: a sixth faster
             for j in range(columns):
-                table[PLACE(CODES) * PLACE(j) + codes[j]] += packed
+                table[UINT(CODES) * UINT(j) + codes[j]] += packed
         elif same == CODES // 2:
             for j in range(columns):
-                table[PLACE(CODES // 2) * PLACE(j) + codes[j]] += packed
+                table[UINT(CODES // 2) * UINT(j) + codes[j]] += packed
         else:
             for j in range(columns):
                 table[starts[j] + codes[j]] += packed

@@ -18,8 +18,8 @@ from kaboost.models.reboosted.state import CODES, NUMBERS, ahead
 from kaboost.models.reboosted.trees.grower import BINS, NARROW, PLACES, UNIT, finish, grow, plant
 from kaboost.models.reboosted.trees.histogram import FEW, pack
 from kaboost.models.reboosted.trees.traverse import raise_prefix
-from kaboost.models.types import WHOLE, Vec
-from kaboost.models.verbs import bend, point
+from kaboost.models.types import INT, Vec
+from kaboost.models.verbs import newton_curvature, value_gradient_hessian
 
 # Places in Work.at: the step, rows drawn of n, columns, where the window begins and how far it is
 # done, whether all features are looked at, how many events the window had, and how many came before
@@ -349,13 +349,13 @@ def _derive(loss: Any, link: int, work: Any, span: Any) -> None:
     least, and what is added to hessians, are numbers of events, whatever labels are measured in.
     """
     (first, last), unit = span, float(work.scale[UNIT])
-    share = 1.0 / bend(loss, 0.0, unit, unit) if link == NUMBERS else 1.0
+    share = 1.0 / newton_curvature(loss, 0.0, unit, unit) if link == NUMBERS else 1.0
     slopes, bends, weights = work.slopes[first:last], work.bends[first:last], work.weights
     for i in range(last - first):
         f, y, w = float(slopes[i]), float(bends[i]), weights[first + i]
-        _, g, _ = point(loss, f, y)
+        _, g, _ = value_gradient_hessian(loss, f, y)
         slopes[i] = w * g * share
-        bends[i] = w * bend(loss, f, y, unit) * share
+        bends[i] = w * newton_curvature(loss, f, y, unit) * share
     top, most = work.scale[TOP], work.scale[BENT]
     for i in range(last - first):
         top = max(top, abs(slopes[i]))
@@ -393,8 +393,8 @@ def copy_codes(codes: Any, work: Any, shift: int, row: Any) -> None:
     else:
         for j in range(row.shape[0]):
             # as int64: numba takes signed and unsigned numbers together for floats
-            code = WHOLE(codes[chosen[j]]) >> narrow[j]
-            row[j] = min(code, WHOLE(starts[j + 1] - starts[j]) - 1)
+            code = INT(codes[chosen[j]]) >> narrow[j]
+            row[j] = min(code, INT(starts[j + 1] - starts[j]) - 1)
 
 
 @kernel

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.types import PLACE, Ints, Vec
+from kaboost.models.types import UINT, Ints, Vec
 
 FLOCK = 256  # events that walk together
 BLOCK, SIDE_BY_SIDE = 32, 8  # events that walk down every tree of a bank before the next; at once
-LOW = PLACE(0xFFFF)
-FEATURE = PLACE(11)  # bits of a node under its feature's, less those of BLOCK
+LOW = UINT(0xFFFF)
+FEATURE = UINT(11)  # bits of a node under its feature's, less those of BLOCK
 
 
 @kernel
@@ -47,15 +47,15 @@ def walk_together(nodes: Ints, D: int, columns: Any, events: Any, leaf: Any) -> 
     events : first and last of them, of the block's.
     """
     first, last = events
-    mask = PLACE(columns.shape[0] - BLOCK)
+    mask = UINT(columns.shape[0] - BLOCK)
     for b in range(first - first % SIDE_BY_SIDE, last, SIDE_BY_SIDE):
-        x, root = columns[b:], PLACE(0)
+        x, root = columns[b:], UINT(0)
         c, d, e, f, g, h, i, j = root, root, root, root, root, root, root, root
         for _ in range(D):
-            c, d = _step(nodes, x, mask, c, PLACE(0)), _step(nodes, x, mask, d, PLACE(1))
-            e, f = _step(nodes, x, mask, e, PLACE(2)), _step(nodes, x, mask, f, PLACE(3))
-            g, h = _step(nodes, x, mask, g, PLACE(4)), _step(nodes, x, mask, h, PLACE(5))
-            i, j = _step(nodes, x, mask, i, PLACE(6)), _step(nodes, x, mask, j, PLACE(7))
+            c, d = _step(nodes, x, mask, c, UINT(0)), _step(nodes, x, mask, d, UINT(1))
+            e, f = _step(nodes, x, mask, e, UINT(2)), _step(nodes, x, mask, f, UINT(3))
+            g, h = _step(nodes, x, mask, g, UINT(4)), _step(nodes, x, mask, h, UINT(5))
+            i, j = _step(nodes, x, mask, i, UINT(6)), _step(nodes, x, mask, j, UINT(7))
         for lane, at in enumerate((c, d, e, f, g, h, i, j)):
             leaf[b + lane] = (nodes[at] >> 16) & 0xFFFF
 
@@ -64,8 +64,8 @@ def walk_together(nodes: Ints, D: int, columns: Any, events: Any, leaf: Any) -> 
 def _step(nodes: Ints, x: Any, mask: Any, at: Any, lane: Any) -> Any:
     """Return the child of the node `at` that one of the walkers side by side goes to."""
     node = nodes[at]
-    bits = PLACE(node)
-    return (bits & LOW) + PLACE(x[((bits >> FEATURE) & mask) + lane] > (node >> 32))
+    bits = UINT(node)
+    return (bits & LOW) + UINT(x[((bits >> FEATURE) & mask) + lane] > (node >> 32))
 
 
 @kernel
@@ -88,7 +88,7 @@ def _descend(cuts: Ints, D: int, codes: Any, places: Any) -> None:
     n = codes.shape[0]
     whole = n - n % SIDE_BY_SIDE
     for b in range(0, whole, SIDE_BY_SIDE):
-        root = PLACE(0)
+        root = UINT(0)
         c, d, e, f, g, h, i, j = root, root, root, root, root, root, root, root
         for _ in range(D):
             c, d = _down(cuts, codes[b], c), _down(cuts, codes[b + 1], d)
@@ -98,7 +98,7 @@ def _descend(cuts: Ints, D: int, codes: Any, places: Any) -> None:
         for lane, at in enumerate((c, d, e, f, g, h, i, j)):
             places[b + lane] = at
     for b in range(whole, n):
-        at = PLACE(0)
+        at = UINT(0)
         for _ in range(D):
             at = _down(cuts, codes[b], at)
         places[b] = at
@@ -107,6 +107,6 @@ def _descend(cuts: Ints, D: int, codes: Any, places: Any) -> None:
 @kernel
 def _down(cuts: Ints, codes: Any, at: Any) -> Any:
     """Return the child of the node `at` that an event of codes (d,) goes to."""
-    node = PLACE(cuts[at])
-    code = (PLACE(codes[(node >> PLACE(16)) & LOW]) + ((node >> PLACE(32)) & PLACE(1))) & PLACE(63)
-    return (node & LOW) + PLACE(code > (node >> PLACE(40)))
+    node = UINT(cuts[at])
+    code = (UINT(codes[(node >> UINT(16)) & LOW]) + ((node >> UINT(32)) & UINT(1))) & UINT(63)
+    return (node & LOW) + UINT(code > (node >> UINT(40)))
