@@ -214,7 +214,8 @@ def _kind(name: Any, value: Any, place: str) -> str:
     if kind == "category" and is_moment(str(value)):
         warnings.warn(
             f"features.{name}{place}: {short_repr(value)} looks like a date and is read as a "
-            f'category; for hour, weekday and month begin anew with features={{"{name}": "datetime", '
+            f"category; for hour, weekday and month begin a new model with "
+            f'features={{"{name}": "datetime", '
             '"*": "auto"}',
             stacklevel=2,
         )

@@ -25,9 +25,7 @@ class Bbm(NamedTuple):
 
     mode: int
     discrete: bool
-    positive_probability: (
-        Mat  # (N, N+1) weight of learner i when k of those after it must vote right
-    )
+    chances: Mat  # (N, N+1) weight of learner i when k of those after it must vote right
 
 
 @learning_only.register
@@ -52,7 +50,7 @@ def _(
     margin = 0.0
     for i in range(h.shape[1]):
         T[0, i] = y[0]
-        W[i] *= weigh(rule.positive_probability, i, margin)
+        W[i] *= weigh(rule.chances, i, margin)
         margin += y[0] * cast_vote(h[0, i], rule.discrete)
 
 
