@@ -49,7 +49,7 @@ def filters(booster: Any) -> tuple[float, float, float]:
     """Return of the stack's filters the largest asymmetry and the least eigenvalue of any
     covariance, and the largest weight.
     """
-    spread = booster.stack.spread
+    spread = booster.stack.covariance
     used = spread[:, : spread.shape[1], : spread.shape[1]]
     least = min(np.linalg.eigvalsh(each)[0] for each in used)
     uneven = abs(used - used.transpose(0, 2, 1)).max()
