@@ -1,4 +1,4 @@
-"""The documentation is whole: what can be set, asked, run or watched has its heading in docs/."""
+"""The docs are complete: settings, endpoints, commands and metrics have their headings in docs/."""
 
 import re
 from collections.abc import Iterator
@@ -86,7 +86,7 @@ def commands(group: Any, path: str = "kaboost") -> Iterator[str]:
 
 
 def test_every_setting_has_its_heading() -> None:
-    """docs/settings.md tells of each setting."""
+    """docs/settings.md documents each setting."""
     named = set(settings_of(Settings))
 
     assert len(named) > 20
@@ -94,7 +94,7 @@ def test_every_setting_has_its_heading() -> None:
 
 
 def test_every_metric_has_its_heading() -> None:
-    """docs/metrics.md tells of each metric."""
+    """docs/metrics.md documents each metric."""
     named = set(metrics())
 
     assert len(named) > 20
@@ -102,7 +102,7 @@ def test_every_metric_has_its_heading() -> None:
 
 
 def test_every_endpoint_has_its_heading() -> None:
-    """docs/endpoints.md tells of each route."""
+    """docs/endpoints.md documents each route."""
     settings = Settings.model_validate(
         {"task": {"kind": "binary"}, "features": {"schema": {"x": "number"}}}
     )
@@ -113,7 +113,7 @@ def test_every_endpoint_has_its_heading() -> None:
 
 
 def test_every_command_has_its_heading() -> None:
-    """docs/commands.md tells of each command."""
+    """docs/commands.md documents each command."""
     named = set(commands(typer.main.get_command(cli.app)))
 
     assert "kaboost config show" in named
@@ -122,7 +122,7 @@ def test_every_command_has_its_heading() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    """A link to a file of ours finds it, and its heading."""
+    """A link to a file of the repository leads to it, and to its heading."""
     links = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
     ours = [link for link in links if not re.match(r"https?:", link)]
     broken = [link for link in ours if not leads(page, link)]
@@ -171,7 +171,7 @@ def test_library_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_index_names_every_page() -> None:
-    """A page that the index does not name is not found."""
+    """The index lists every page."""
     index = (DOCS / "index.md").read_text()
     pages = {page.name for page in DOCS.glob("*.md")} - {"index.md"}
 
@@ -179,7 +179,7 @@ def test_index_names_every_page() -> None:
 
 
 def test_decisions_have_their_form() -> None:
-    """Each decision is numbered without a gap and says context, decision and consequences."""
+    """Decisions are numbered without gaps and have context, decision and consequences."""
     pages = sorted((DOCS / "adr").glob("*.md"))
 
     assert [f"{n:04d}" for n in range(1, len(pages) + 1)] == [page.name[:4] for page in pages]
