@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from kaboost.models.evaluation.baselines import progressive_validation, record
 from kaboost.models.evaluation.baselines import to_arrays as baseline_arrays
+from kaboost.models.evaluation.outcome import Outcome
 from kaboost.models.model import Model
 from tests.contracts import subjects
 from tests.e2e.systems import SYSTEMS, schema_of, stream
@@ -107,7 +108,8 @@ def default(task: str, spec: Any = None) -> Arrays:
         parts.append(model.learn_many(rows[first : first + 1500], labels[first : first + 1500]))
     seen = progressive_validation(model.labels)
     encoded = np.array([model.labels.encode(label) for label in labels], np.float64)
-    record(seen, np.ones(EVENTS), np.zeros(EVENTS), encoded, np.ones(EVENTS))
+    outcome = Outcome(np.zeros((EVENTS, 1)), encoded, np.ones(EVENTS), np.zeros(EVENTS), None)
+    record(seen, outcome, encoded, np.ones(EVENTS))
     served = {f"served.{name}": array for name, array in model.serving_arrays().items()}
     return {
         **model.to_arrays(),

@@ -25,6 +25,7 @@ from kaboost.models.booster import (
 from kaboost.models.build import build, check, from_arrays, serving_arrays, to_arrays
 from kaboost.models.evaluation import intervals as residual_intervals
 from kaboost.models.evaluation.intervals import Intervals, watch_many
+from kaboost.models.evaluation.outcome import Outcome
 from kaboost.models.explain.interface import REFUSAL, explain_many, gains
 from kaboost.models.explain.reasons import Reason, Share, reasons, shares
 from kaboost.models.features import labels as task_labels
@@ -137,8 +138,8 @@ class Model:
 
     # What the service calls: encoded labels, grouped columns, whole batches.
 
-    def learn(self, table: Table, y: Vec, w: Vec) -> Mat:
-        """Learn B events in order; return the scores (B, m) made before each was learned.
+    def learn(self, table: Table, y: Vec, w: Vec) -> Outcome:
+        """Learn B events in order; return what was predicted before each was learned.
 
         Parameters
         ----------
@@ -160,9 +161,10 @@ class Model:
             )
         far = OUTLIER_SPREADS if self.task == "regression" else math.inf
         scores = learn_many(self.booster, self.encoder.learn_many(table, w, y, far), y, w)
+        outcome = self.outcome(scores, y)
         if self.intervals is not None:
-            watch_many(self.intervals, self.predictions(scores), y, w)
-        return scores
+            watch_many(self.intervals, outcome.predictions, y, w)
+        return outcome
 
     def predict(self, table: Table) -> Mat:
         """Return the scores (B, m) of B events; nothing changes."""
@@ -246,30 +248,32 @@ class Model:
         )
         return dict(islice(found.items(), full))
 
-    def losses_and_errors(self, scores: Mat, said: Mat, y: Vec) -> tuple[Vec, Vec]:
-        """Return the comparable loss (B,) and error (B,) of scores (B, m), for which `predictions`
-        said `said`, as the baselines have them.
+    def outcome(self, scores: Mat, y: Vec) -> Outcome:
+        """Return predictions, losses and errors of scores (B, m) for labels y (B,).
 
-        Comparable whatever the loss that is learned: half the square for numbers, log-loss for
-        classes, without any l2. What gives no probability has the loss that it learned.
+        Losses do not depend on the loss that is learned: half the square for numbers, log-loss for
+        classes, without l2. A model without probabilities has the loss that it learns.
         """
+        predicted = self.predictions(scores)
+        losses, errors = self._losses_and_errors(scores, predicted, y)
+        return Outcome(scores, predicted, losses, errors, self._positive_probability(predicted))
+
+    def _losses_and_errors(self, scores: Mat, predicted: Mat, y: Vec) -> tuple[Vec, Vec]:
         if self.task == "regression":
             with np.errstate(over="ignore"):
-                return 0.5 * (said - y) * (said - y), abs(said - y)
-        errors = (self.classify(said) != y).astype(np.float64)
+                return 0.5 * (predicted - y) * (predicted - y), abs(predicted - y)
+        errors = (self.classify(predicted) != y).astype(np.float64)
         kind = self.spec["loss"]["kind"]
         if kind in LOG_LOSSES or not self.has_probabilities or _votes(self.booster):
             bare = self.booster._replace(loss=self.booster.loss._replace(l2=0.0))
             return losses(bare, scores, y), errors
-        of_label = said[np.arange(len(said)), y.astype(np.int64)]
+        of_label = predicted[np.arange(len(y)), y.astype(np.int64)]
         return -np.log(np.clip(of_label, LEAST_SHARE, 1.0)), errors
 
-    def positive_probability(self, said: Mat) -> Vec | None:
-        """Return the probability (B,) of the positive of two classes among what `predictions` said;
-        None where there is none.
-        """
-        # Contiguous for one event as for many: kernels are compiled for one layout, not two.
-        return said[:, 1].copy() if self.task == "binary" and self.has_probabilities else None
+    def _positive_probability(self, predicted: Mat) -> Vec | None:
+        if self.task != "binary" or not self.has_probabilities:
+            return None
+        return predicted[:, 1].copy()  # contiguous: kernels are compiled for one layout, not two
 
     def classify(self, probabilities: Mat) -> Ints:
         """Return the class index (B,) that probabilities (B, C) stand for.
@@ -348,15 +352,16 @@ class Model:
         joining = discover(self.encoder.schema, rows, weights) if self.encoder.told.auto else []
         if joining:
             self._check_joining(rows, joining)
-        scores, first = [np.empty((0, self.labels.m))], 0
+        predicted, first = [], 0
         for k, found in [*joining, (len(rows), {})]:
             part = rows.iloc[first:k] if hasattr(rows, "iloc") else rows[first:k]
             table = self._tabulate(part, BatchSlice(first, len(rows)))
-            scores.append(self.learn(table, encoded[first:k], weights[first:k]))
+            outcome = self.learn(table, encoded[first:k], weights[first:k])
+            predicted.append(outcome.predictions)
             if found:
                 self.add_features(found)
             first = k
-        return self.predictions(np.concatenate(scores))
+        return np.concatenate(predicted)
 
     def predict_one(self, x: Mapping[str, Any]) -> Label:
         """Return the number or the likeliest label for features `x`."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kaboost.models.adapters import river_spec
 from kaboost.models.evaluation.intervals import intervals, watch_many
+from kaboost.models.evaluation.outcome import Outcome
 from kaboost.models.features import labels as task_labels
 from kaboost.models.features.datetimes import SHOWN, shown_many
 from kaboost.models.features.labels import Label
@@ -120,8 +121,8 @@ class RiverModel(Model):
         """Whether classes get probabilities: always, if only those of a certain answer."""
         return self.task != "regression"
 
-    def learn(self, table: Table, y: Vec, w: Vec) -> Mat:
-        """Learn B events in order; return the scores (B, m) made before each was learned.
+    def learn(self, table: Table, y: Vec, w: Vec) -> Outcome:
+        """Learn B events in order; return what was predicted before each was learned.
 
         Events of weight 0 are predicted only. Any other weight is River's own `w` where the
         estimator takes one; where it takes none the event is learned once and counted in
@@ -137,7 +138,7 @@ class RiverModel(Model):
                     self._learn(x, y[k], min(float(w[k]), WEIGHT_LIMIT))
                     if self.intervals is not None:
                         watch_many(self.intervals, scores[k], y[k : k + 1], w[k : k + 1])
-        return scores
+        return self.outcome(scores, y)
 
     def predict(self, table: Table) -> Mat:
         """Return the scores (B, m) of B events.
@@ -160,20 +161,13 @@ class RiverModel(Model):
         positive = 1.0 / (1.0 + np.exp(-scores[:, 0]))
         return np.column_stack([1.0 - positive, positive])
 
-    def losses_and_errors(self, scores: Mat, said: Mat, y: Vec) -> tuple[Vec, Vec]:
-        """Return loss (B,) and error (B,) of what was said of scores (B, m), as the baselines
-        define both.
-        """
+    def _losses_and_errors(self, scores: Mat, predicted: Mat, y: Vec) -> tuple[Vec, Vec]:
         if self.task == "regression":
             with np.errstate(over="ignore", invalid="ignore"):
-                return np.minimum(0.5 * (said - y) ** 2, LOSS_LIMIT), abs(said - y)
-        of_label = said[np.arange(len(y)), y.astype(np.int64)]
-        errors = self.classify(said) != y
+                return np.minimum(0.5 * (predicted - y) ** 2, LOSS_LIMIT), abs(predicted - y)
+        of_label = predicted[np.arange(len(y)), y.astype(np.int64)]
+        errors = self.classify(predicted) != y
         return -np.log(np.maximum(of_label, SURE)), errors.astype(np.float64)
-
-    def positive_probability(self, said: Mat) -> Vec | None:
-        """Return the probability (B,) of the positive of two classes; None where there is none."""
-        return said[:, 1] if self.task == "binary" else None
 
     def rehearse(self) -> None:
         """Learn and predict a few made-up events of this schema on a fresh estimator.

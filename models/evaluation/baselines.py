@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kaboost.models.evaluation.outcome import Outcome
 from kaboost.models.evaluation.reliability import Reliability, check_many, reliability
 from kaboost.models.features.labels import Labels
 from kaboost.models.kernels.jit import kernel
@@ -79,28 +80,19 @@ def progressive_validation(labels: Labels) -> ProgressiveValidation:
     )
 
 
-def record(
-    seen: ProgressiveValidation,
-    losses: Vec,
-    errors: Vec,
-    y: Vec,
-    w: Vec,
-    positive_probability: Vec | None = None,
-) -> None:
+def record(seen: ProgressiveValidation, outcome: Outcome, y: Vec, w: Vec) -> None:
     """Record events in stream order; an event of weight 0 is left out.
 
     Parameters
     ----------
     seen
         Moves in place.
-    losses, errors
-        What the model lost on each event before it learned it, (B,).
+    outcome
+        What `Model.learn` returned for these events.
     y
         Class indices, or the numbers of a regression, (B,).
     w
         Importances, (B,).
-    positive_probability
-        What the model gave the positive of two classes, (B,); None where it gives none.
 
     References
     ----------
@@ -111,17 +103,17 @@ def record(
     --------
     >>> from kaboost.models.features.labels import labels
     >>> seen = progressive_validation(labels("regression"))
-    >>> record(seen, np.zeros(2), np.zeros(2), np.array([2.0, 4.0]), np.ones(2))
+    >>> y = np.array([2.0, 4.0])
+    >>> perfect = Outcome(y[:, None], y, np.zeros(2), np.zeros(2), None)
+    >>> record(seen, perfect, y, np.ones(2))
     >>> seen.mean_error.tolist()
     [0.0, 2.0, 2.0]
     """
     w = np.minimum(w, WEIGHT_LIMIT)
-    if positive_probability is not None:
-        check_many(seen.reliability, positive_probability, y, w)
-    if seen.counts.size:
-        _compare_classes(seen, losses, errors, y, w)
-    else:
-        _compare_numbers(seen, losses, errors, y, w)
+    if outcome.probabilities is not None:
+        check_many(seen.reliability, outcome.probabilities, y, w)
+    compare = _compare_classes if seen.counts.size else _compare_numbers
+    compare(seen, outcome.losses, outcome.errors, y, w)
 
 
 def copied(seen: ProgressiveValidation) -> ProgressiveValidation:

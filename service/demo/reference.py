@@ -20,7 +20,5 @@ def uninterrupted(events: Sequence[tuple[producer.Row, str]]) -> Arrays:
     rows, labels = zip(*events, strict=True)
     y = np.array([model.labels.encode(label) for label in labels])
     w = np.ones(len(y))
-    scores = model.learn(tabulate(model.encoder.schema, rows), y, w)
-    said = model.predictions(scores)
-    record(seen, *model.losses_and_errors(scores, said, y), y, w, model.positive_probability(said))
+    record(seen, model.learn(tabulate(model.encoder.schema, rows), y, w), y, w)
     return {**model.to_arrays(), **baseline_arrays(seen)}

@@ -214,10 +214,7 @@ class Room:
         table, y, w = self._decoder.tabulate(events)
         model = self.state.model
         begin = time.perf_counter()
-        scores = model.learn(table, y, w)
-        said = model.predictions(scores)
-        measured = model.losses_and_errors(scores, said, y)
-        record(self.state.baselines, *measured, y, w, model.positive_probability(said))
+        record(self.state.baselines, model.learn(table, y, w), y, w)
         if events:
             self._metrics.learn_duration.observe(time.perf_counter() - begin)
             self._metrics.batch_events.observe(len(events))

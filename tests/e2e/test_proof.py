@@ -43,15 +43,7 @@ def alone(run):
     events = [decoder.decode(value) for value in run.good]
     for first in range(0, len(events), 777):
         table, y, w = decoder.tabulate(events[first : first + 777])
-        scores = model.learn(table, y, w)
-        said = model.predictions(scores)
-        record(
-            beside,
-            *model.losses_and_errors(scores, said, y),
-            y,
-            w,
-            model.positive_probability(said),
-        )
+        record(beside, model.learn(table, y, w), y, w)
     return model, beside
 
 
@@ -104,7 +96,7 @@ def test_first_two_thousand_equal_the_naive_twin(run):
     model = Model("binary", LINEAR, producer.schema(), ["DOWN", "UP"])
     decoder = Decoder(model.encoder.schema, model.labels)
     table, y, w = decoder.tabulate([decoder.decode(value) for value in run.good[:2000]])
-    scores = model.learn(table, y, w)
+    scores = model.learn(table, y, w).scores
     encoder = NaiveEncoder(producer.schema())
     twin = NaiveBooster(model.spec, model.encoder.width, 1)
     expected = []

@@ -16,6 +16,7 @@ from kaboost.models.evaluation.baselines import to_arrays as baseline_arrays
 from kaboost.models.features.labels import labels
 from kaboost.models.features.onehot import Encoder
 from kaboost.models.features.rows import tabulate
+from tests.outcomes import outcome
 from tests.specs import LINEAR
 
 SCHEMA = {
@@ -86,7 +87,7 @@ def compared(count=300):
         seen = progressive_validation(labels(task, classes))
         y = targets(task, count)
         y[::50] *= 1e308 if task == "regression" else 1.0
-        record(seen, abs(y), np.ones(count), y, weights(count))
+        record(seen, outcome(abs(y), np.ones(count)), y, weights(count))
         parts |= {f"{task}.{name}": array for name, array in baseline_arrays(seen).items()}
     return digest(parts)
 
@@ -97,11 +98,9 @@ def learned(count=60):
     for task, classes in CLASSES.items():
         model = Model(task, LINEAR, SCHEMA, classes)
         y = targets(task, count)
-        scores = model.learn(tabulate(SCHEMA, rows(count)), y, weights(count))
-        answers = model.predictions(scores)
-        lost, wrong = model.losses_and_errors(scores, answers, y)
-        said = {"scores": scores, "said": answers, "lost": lost, "wrong": wrong}
-        parts |= {f"{task}.{name}": array for name, array in (model.to_arrays() | said).items()}
+        result = model.learn(tabulate(SCHEMA, rows(count)), y, weights(count))._asdict()
+        result = {name: array for name, array in result.items() if array is not None}
+        parts |= {f"{task}.{name}": array for name, array in (model.to_arrays() | result).items()}
     return digest(parts)
 
 

@@ -23,6 +23,7 @@ from kaboost.models.evaluation.baselines import (
 )
 from kaboost.models.features.labels import labels
 from tests.models import streams
+from tests.outcomes import outcome
 
 ELEC2 = Path(__file__).parents[2] / "data" / "elec2.csv.gz"
 TASKS = {task: labels(task, classes) for task, classes in streams.CLASSES.items()}
@@ -72,7 +73,7 @@ def compared(task, y, w, cuts=()):
     for begin, end in pairwise([0, *sorted(cuts), len(y)]):
         part = slice(begin, end)
         said = (0.1 + 0.7 * y[part]) if task == "binary" else None
-        record(seen, 0.25 * y[part], y[part] * 0.5, y[part], w[part], said)
+        record(seen, outcome(0.25 * y[part], 0.5 * y[part], said), y[part], w[part])
     return seen
 
 
@@ -125,7 +126,7 @@ def test_elec2_is_as_hard_as_it_is_known_to_be():
     with gzip.open(ELEC2, "rt") as file:
         y = np.array([row["class"] == "UP" for row in csv.DictReader(file)], dtype=np.float64)
     seen = progressive_validation(TASKS["binary"])
-    record(seen, np.zeros(len(y)), np.zeros(len(y)), y, np.ones(len(y)))
+    record(seen, outcome(np.zeros(len(y)), np.zeros(len(y))), y, np.ones(len(y)))
 
     np.testing.assert_allclose(seen.mean_loss[1:], [0.68183, 0.41518], atol=5e-6)
     np.testing.assert_allclose(1 - seen.mean_error[2], 0.853303, atol=1e-4)
@@ -135,7 +136,7 @@ def test_runaway_model_counts_as_lost():
     """A loss that is nan, inf or huge counts 1e12 and poisons no sum."""
     seen = progressive_validation(TASKS["regression"])
     lost = np.array([np.nan, np.inf, 1e300, 1.0])
-    record(seen, lost, lost, np.array([1e308, -1e308, 0.0, 1.0]), np.ones(4))
+    record(seen, outcome(lost, lost), np.array([1e308, -1e308, 0.0, 1.0]), np.ones(4))
 
     assert seen.loss_sum[0] == 3e12 + 1.0
     assert all(np.isfinite(array).all() for array in to_arrays(seen).values())
@@ -148,7 +149,7 @@ def test_arrays_go_on_where_they_stopped(task):
     seen = compared(task, y[:40], w[:40])
     again = from_arrays(TASKS[task], {k: v.copy() for k, v in to_arrays(seen).items()})
     said = (0.1 + 0.7 * y[40:]) if task == "binary" else None
-    record(again, 0.25 * y[40:], 0.5 * y[40:], y[40:], w[40:], said)
+    record(again, outcome(0.25 * y[40:], 0.5 * y[40:], said), y[40:], w[40:])
 
     assert streams.digest(to_arrays(compared(task, y, w))) == streams.digest(to_arrays(again))
 
@@ -164,7 +165,7 @@ def test_before_any_event_nothing_is_claimed():
     """Means of nothing are nan, also after events of weight 0."""
     seen = progressive_validation(TASKS["binary"])
     fresh = streams.digest(to_arrays(seen))
-    record(seen, np.ones(2), np.ones(2), np.ones(2), np.zeros(2))
+    record(seen, outcome(np.ones(2), np.ones(2)), np.ones(2), np.zeros(2))
 
     assert np.isnan([seen.mean_loss, seen.mean_error, seen.window_loss, seen.window_error]).all()
     assert fresh == streams.digest(to_arrays(seen))

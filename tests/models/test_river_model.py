@@ -185,14 +185,12 @@ def test_losses_are_those_of_the_baselines() -> None:
     """Log-loss of the label's probability, half the square; wrong labels, distances."""
     binary, number = make(TREE), make(NUMBER["linear"], "regression")
     odds = np.array([[math.log(3.0)], [math.log(3.0)]])
-    losses, errors = binary.losses_and_errors(odds, binary.predictions(odds), np.array([1.0, 0.0]))
+    classes = binary.outcome(odds, np.array([1.0, 0.0]))
+    numbers = number.outcome(np.array([[3.0]]), np.array([1.0]))
 
-    np.testing.assert_allclose([-math.log(0.75), -math.log(0.25)], losses)
-    assert [0.0, 1.0] == errors.tolist()
-    halves, distances = number.losses_and_errors(
-        np.array([[3.0]]), np.array([3.0]), np.array([1.0])
-    )
-    assert ([2.0], [2.0]) == (halves.tolist(), distances.tolist())
+    np.testing.assert_allclose([-math.log(0.75), -math.log(0.25)], classes.losses)
+    assert [0.0, 1.0] == classes.errors.tolist()
+    assert ([2.0], [2.0]) == (numbers.losses.tolist(), numbers.errors.tolist())
 
 
 def test_first_prediction_says_nothing() -> None:

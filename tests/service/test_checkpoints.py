@@ -15,6 +15,7 @@ from kaboost.models.state.format import pack
 from kaboost.service.errors import CheckpointError, Damaged, Incompatible
 from kaboost.service.storage import checkpoints, files
 from kaboost.service.storage.checkpoints import Checkpoint
+from tests.outcomes import outcome
 
 SPEC = {"bank": {"kind": "linear", "n": 3}}
 SCHEMA = {"age": "number", "country": "category"}
@@ -41,7 +42,7 @@ class Learner:
         for features, label in EVENTS[self.offset : until]:
             self.model.learn_one(features, label)
             one = np.ones(1)
-            record(self.baselines, one, one, np.array([float(label)]), one)
+            record(self.baselines, outcome(one, one), np.array([float(label)]), one)
         self.offset = until
 
     def checkpoint(self) -> Checkpoint:
