@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kaboost.models.evaluation.baselines import progressive_validation, record
-from kaboost.models.evaluation.baselines import to_arrays as baseline_arrays
 from kaboost.models.evaluation.outcome import Outcome
 from kaboost.models.model import Model
+from kaboost.models.state.tree import to_arrays
 from tests.contracts import subjects
 from tests.e2e.systems import SYSTEMS, schema_of, stream
 
@@ -113,7 +113,7 @@ def default(task: str, spec: Any = None) -> Arrays:
     served = {f"served.{name}": array for name, array in model.serving_arrays().items()}
     return {
         **model.to_arrays(),
-        **{f"validation.{name}": array for name, array in baseline_arrays(seen).items()},
+        **to_arrays(seen, "validation.baselines"),
         "answers": np.concatenate(parts),
         "next": model.predictions(model.predict(model._ask(rows[:200]))),
         "names": np.array(len(served)),

@@ -39,6 +39,7 @@ from kaboost.models.losses import has_probability
 from kaboost.models.parts import BANKS
 from kaboost.models.reboosted.config import rates
 from kaboost.models.spec import normalise_spec
+from kaboost.models.state import tree
 from kaboost.models.state.format import Arrays, FormatError, pack, unpack
 from kaboost.models.types import Ints, Mat, ModelError, Vec, as_float64, to_python
 from kaboost.models.verbs import diagnostics, served_loss
@@ -458,13 +459,12 @@ class Model:
 
     def to_arrays(self) -> Arrays:
         """Return every array of the state by its dotted name; no copy."""
-        return {**to_arrays(self.booster), **self.encoder.to_arrays(), **self._interval_arrays()}
+        return {**to_arrays(self.booster), **self._other_arrays()}
 
     def serving_arrays(self) -> Arrays:
         """Return the arrays that a prediction needs, and what the rule shows of itself; no copy."""
         shown = {f"shown.{name}": values for name, values in diagnostics(self.booster.rule).items()}
-        own = {**serving_arrays(self.booster), **self.encoder.to_arrays()}
-        return {**own, **self._interval_arrays(), **shown}
+        return {**serving_arrays(self.booster), **self._other_arrays(), **shown}
 
     def describe(self) -> dict[str, Any]:
         """Return what the arrays alone do not say, as plain JSON values."""
@@ -490,12 +490,13 @@ class Model:
         task, spec, labels = (description[word] for word in ("task", "spec", "labels"))
         model = cls.__new__(cls)
         model._describe(task, spec, schema, labels or None)
-        model.encoder = type(model.encoder).from_arrays(schema, arrays)
+        state = tree.from_arrays(model.encoder.state, arrays, "encoder")
+        model.encoder = type(model.encoder)(schema, state)
         model.booster = from_arrays(model.spec, arrays)
         model.encoder.room = int(model.booster.shape[0])
-        names = {**to_arrays(model.booster), **model.encoder.to_arrays()}
-        if model.intervals is not None:
-            model.intervals = residual_intervals.from_arrays(arrays)
+        if model.intervals is not None and any(name.startswith("intervals.") for name in arrays):
+            model.intervals = tree.from_arrays(model.intervals, arrays, "intervals")
+        names = {**to_arrays(model.booster), **tree.to_arrays(state, "encoder")}
         model.serving_only = not all(
             name in arrays and arrays[name].flags.writeable for name in names
         )
@@ -584,8 +585,12 @@ class Model:
             told, first = told.with_inferred(found), k
         check(self.spec, self._room(len(Columns.columns_of(told))), self.labels.m)
 
-    def _interval_arrays(self) -> Arrays:
-        return {} if self.intervals is None else residual_intervals.to_arrays(self.intervals)
+    def _other_arrays(self) -> Arrays:
+        """Return the arrays of all but the booster."""
+        arrays = tree.to_arrays(self.encoder.state, "encoder")
+        if self.intervals is not None:
+            arrays |= tree.to_arrays(self.intervals, "intervals")
+        return arrays
 
     def _columns(self) -> Columns:
         if not isinstance(self.encoder, Columns):

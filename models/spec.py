@@ -57,7 +57,7 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
         own = full[word]
         around = {**full, "task": task, "part": BANKS[full["bank"]["kind"]]}
         PARTS[word][own["kind"]].fill_defaults(own, make_loss(full["loss"]), around)
-    full["seed"] = _integer("seed", to_python(given.get("seed", 1)), 0, 2**63 - 1)
+    full["seed"] = check_integer("seed", to_python(given.get("seed", 1)), 0, 2**63 - 1)
     return full
 
 
@@ -163,7 +163,7 @@ def _value(word: str, param: Param, given: Any) -> Any:
     if param.low is None or param.high is None:
         raise ModelError(f"{where}: {given!r} is not one of {', '.join(param.choices)}")
     if param.integer:
-        return _integer(where, given, int(param.low), int(param.high))
+        return check_integer(where, given, int(param.low), int(param.high))
     return _number(where, given, param.low, param.high)
 
 
@@ -174,7 +174,8 @@ def _number(where: str, given: Any, low: float, high: float) -> float:
     return float(given)
 
 
-def _integer(where: str, given: Any, low: int, high: int) -> int:
+def check_integer(where: str, given: Any, low: int, high: int) -> int:
+    """Return a whole number from low to high; ModelError for anything else."""
     if not isinstance(given, int) or isinstance(given, bool) or not low <= given <= high:
         raise ModelError(f"{where}: {given!r} is not a whole number from {low} to {high}")
     return given

@@ -5,17 +5,15 @@ reliable the model's own probabilities were.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kaboost.models.evaluation.outcome import Outcome
 from kaboost.models.evaluation.reliability import Reliability, check_many, reliability
 from kaboost.models.features.labels import Labels
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.types import LOSS_LIMIT, WEIGHT_LIMIT, Mat, ModelError, Vec
+from kaboost.models.types import LOSS_LIMIT, WEIGHT_LIMIT, Mat, Vec
 
 PREDICTORS = ("model", "prior", "last_label")
 DECAY = 0.999  # of the windows: a memory of about a thousand events, as in `progress`
@@ -121,35 +119,6 @@ def copied(seen: ProgressiveValidation) -> ProgressiveValidation:
     inner = Reliability(*map(np.copy, seen.reliability))
     own = {name: array.copy() for name, array in seen._asdict().items() if name != "reliability"}
     return ProgressiveValidation(**own, reliability=inner)
-
-
-def to_arrays(seen: ProgressiveValidation) -> dict[str, NDArray[np.float64]]:
-    """Return the arrays by name, `baselines.loss_sum` and so on; no copy."""
-    own = seen._asdict()
-    inner = {f"reliability.{k}": array for k, array in own.pop("reliability")._asdict().items()}
-    return {f"baselines.{name}": array for name, array in (own | inner).items()}
-
-
-def from_arrays(labels: Labels, arrays: Mapping[str, NDArray[np.float64]]) -> ProgressiveValidation:
-    """Return the baselines over these very arrays.
-
-    Raises
-    ------
-    ModelError
-        For an array that is missing or does not fit the labels.
-    """
-    for name, fresh in to_arrays(progressive_validation(labels)).items():
-        if name not in arrays or (arrays[name].shape, arrays[name].dtype) != (
-            fresh.shape,
-            fresh.dtype,
-        ):
-            raise ModelError(
-                f"{name}: missing or not {list(fresh.shape)} float64; these are not its arrays"
-            )
-    inner = {name: arrays[f"baselines.reliability.{name}"] for name in Reliability._fields}
-    own = [name for name in ProgressiveValidation._fields if name != "reliability"]
-    found = {name: arrays[f"baselines.{name}"] for name in own}
-    return ProgressiveValidation(**found, reliability=Reliability(**inner))
 
 
 @kernel

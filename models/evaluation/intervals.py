@@ -18,11 +18,9 @@ tracking, equation 3); Herbster, Warmuth, Tracking the Best Expert, 1998 (fixed 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kaboost.models.kernels.jit import inlined, kernel
 from kaboost.models.types import LABEL_LIMIT, Mat, ModelError, Vec
@@ -142,29 +140,6 @@ def bounds(seen: Intervals, said: Vec, level: float) -> Mat:
 def _is_level(level: object) -> bool:
     number = isinstance(level, int | float | np.floating) and not isinstance(level, bool)
     return number and bool(LEVELS[0] <= level <= LEVELS[-1])  # type: ignore[operator] # a number
-
-
-def to_arrays(seen: Intervals) -> dict[str, NDArray[np.float64]]:
-    """Return the arrays by name, `intervals.bends` and so on; no copy."""
-    return {f"intervals.{name}": array for name, array in seen._asdict().items()}
-
-
-def from_arrays(arrays: Mapping[str, NDArray[np.float64]]) -> Intervals:
-    """Return the intervals over these very arrays; fresh ones where a file of before has none.
-
-    Raises
-    ------
-    ModelError
-        For an array that is missing beside others, or of another shape or type.
-    """
-    fresh = to_arrays(intervals())
-    if not any(name in arrays for name in fresh):
-        return intervals()
-    for name, array in fresh.items():
-        found = arrays.get(name)
-        if found is None or (found.shape, found.dtype) != (array.shape, array.dtype):
-            raise ModelError(f"{name}: missing or not {list(array.shape)} float64; not its arrays")
-    return Intervals(*(arrays[name] for name in fresh))
 
 
 @kernel

@@ -98,15 +98,16 @@ class Columns(Encoder):
     def extended(self, found: Mapping[str, str]) -> Columns:
         """Return the encoder with more features at the end, and all that this one has learned."""
         told = self.told.with_inferred(found)
-        fresh = self.fresh(0, len(list(of_kind(told.kinds))[2]))
+        fresh = self.initial_state(told)
         for name in ("keys", "known", "mean", "weight"):
             array = getattr(self.state, name)
             getattr(fresh, name)[: len(array)] = array
         return Columns(told, fresh._replace(label=self.state.label, first=self.state.first))
 
     @staticmethod
-    def fresh(n: int, c: int) -> ColumnsState:
-        """Return the state that has seen nothing of c categories."""
+    def initial_state(schema: Schema) -> ColumnsState:
+        """Return the state that has seen no event."""
+        c = len(list(of_kind(schema.kinds))[2])
         return ColumnsState(
             keys=np.zeros((c, SLOTS), np.uint64),
             known=np.zeros(c, np.int64),

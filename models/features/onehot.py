@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,7 +106,7 @@ class Encoder:
         self.layout = layout(self.schema, self.told.inferred)
         groups = of_kind(self.schema)
         self.numbers, self.booleans, self.categories, self.times, self.texts = groups
-        self.state = self.fresh(len(self.numbers), len(self.categories)) if state is None else state
+        self.state = self.initial_state(self.told) if state is None else state
         self.columns = self.columns_of(self.told)
         self.buckets = Buckets()
         room = MEMO // max(1, len(self.categories))
@@ -168,34 +168,13 @@ class Encoder:
             known.learn(values, w, out)
         return self.fill(table, codes, w, y, far)
 
-    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Return the state as named arrays, `encoder.mean` and so on; no copy."""
-        return {f"encoder.{name}": array for name, array in self.state._asdict().items()}
-
-    @classmethod
-    def from_arrays(
-        cls, schema: Mapping[str, str] | Schema | str, arrays: Mapping[str, NDArray[np.generic]]
-    ) -> Self:
-        """Return the encoder over these very arrays: read-only ones serve, but cannot learn.
-
-        Raises
-        ------
-        ModelError
-            For an array that is missing or does not fit the schema.
-        """
-        told = schema if isinstance(schema, Schema) else checked(schema)
-        numbers, _, categories, _, _ = of_kind(told.kinds)
-        fresh = cls.fresh(len(numbers), len(categories))
-        found = {name: arrays.get(f"encoder.{name}") for name in fresh._fields}
-        for name, expected in fresh._asdict().items():
-            _check_fit(f"encoder.{name}", found[name], expected)
-        return cls(told, fresh._replace(**found))
-
     # What encoders differ in.
 
     @staticmethod
-    def fresh(n: int, c: int) -> Any:
-        """Return the state that has seen nothing of n numbers and c categories."""
+    def initial_state(schema: Schema) -> Any:
+        """Return the state that has seen no event."""
+        numbers, _, categories, _, _ = of_kind(schema.kinds)
+        n, c = len(numbers), len(categories)
         return EncoderState(
             seen=np.zeros(n),
             mean=np.zeros(n),
@@ -317,16 +296,3 @@ def _mark_codes(codes: Ints, X: Mat, first: int) -> None:
             if slot >= MISSING:
                 place = 1 + OTHERS + slot if slot < SEEN else 1 + slot - SEEN
                 X[k, first + i * CODES + (place if slot != MISSING else 0)] = 1.0
-
-
-def _check_fit(name: str, array: NDArray[np.generic] | None, expected: NDArray[np.generic]) -> None:
-    if array is None:
-        raise ModelError(f"{name}: missing; these arrays are not those of an encoder")
-    if (array.shape, array.dtype) != (expected.shape, expected.dtype):
-        found = f"{array.dtype}{list(array.shape)}"
-        wanted = f"{expected.dtype}{list(expected.shape)}"
-        raise ModelError(
-            f"{name}: is {found}, the schema needs {wanted}; load it with its own schema"
-        )
-    if not array.flags.c_contiguous:
-        raise ModelError(f"{name}: is not C-contiguous; pass np.ascontiguousarray of it")

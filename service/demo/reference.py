@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from kaboost.models.evaluation.baselines import progressive_validation, record
-from kaboost.models.evaluation.baselines import to_arrays as baseline_arrays
 from kaboost.models.features.rows import tabulate
 from kaboost.models.model import Model
+from kaboost.models.state.tree import to_arrays
 from kaboost.service.demo import producer
 from kaboost.service.demo.claims import Arrays
 from kaboost.service.demo.stage import LABELS
@@ -21,4 +21,4 @@ def uninterrupted(events: Sequence[tuple[producer.Row, str]]) -> Arrays:
     y = np.array([model.labels.encode(label) for label in labels])
     w = np.ones(len(y))
     record(seen, model.learn(tabulate(model.encoder.schema, rows), y, w), y, w)
-    return {**model.to_arrays(), **baseline_arrays(seen)}
+    return {**model.to_arrays(), **to_arrays(seen, "validation")}

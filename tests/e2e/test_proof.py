@@ -14,9 +14,9 @@ from kaboost.models.evaluation.baselines import (
     PREDICTORS,
     progressive_validation,
     record,
-    to_arrays,
 )
 from kaboost.models.model import Model
+from kaboost.models.state.tree import to_arrays
 from kaboost.service.demo import producer
 from kaboost.service.events.decoder import Decoder
 from kaboost.service.storage import checkpoints, files, snapshots
@@ -65,7 +65,7 @@ def test_every_event_is_in_the_state_once(run, alone, final):
     assert left.keys() == right.keys()
     for name in left:
         assert left[name].tobytes() == right[name].tobytes(), name
-    seen, ours = to_arrays(beside), to_arrays(final.baselines)
+    seen, ours = to_arrays(beside, "validation"), to_arrays(final.baselines, "validation")
     for name in seen:
         assert seen[name].tobytes() == ours[name].tobytes(), name
     assert seen["baselines.reliability.weight"].sum() > 1000.0

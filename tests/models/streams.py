@@ -12,10 +12,10 @@ import numpy as np
 
 from kaboost import Model
 from kaboost.models.evaluation.baselines import progressive_validation, record
-from kaboost.models.evaluation.baselines import to_arrays as baseline_arrays
 from kaboost.models.features.labels import labels
 from kaboost.models.features.onehot import Encoder
 from kaboost.models.features.rows import tabulate
+from kaboost.models.state.tree import to_arrays
 from tests.outcomes import outcome
 from tests.specs import LINEAR
 
@@ -77,7 +77,10 @@ def encoder(count=300):
     subject = Encoder(SCHEMA)
     table = tabulate(SCHEMA, rows(count))
     learned = subject.learn_many(table, weights(count))
-    return digest(subject.to_arrays() | {"learned": learned, "after": subject.encode_many(table)})
+    return digest(
+        to_arrays(subject.state, "encoder")
+        | {"learned": learned, "after": subject.encode_many(table)}
+    )
 
 
 def compared(count=300):
@@ -88,7 +91,7 @@ def compared(count=300):
         y = targets(task, count)
         y[::50] *= 1e308 if task == "regression" else 1.0
         record(seen, outcome(abs(y), np.ones(count)), y, weights(count))
-        parts |= {f"{task}.{name}": array for name, array in baseline_arrays(seen).items()}
+        parts |= {f"{task}.{name}": array for name, array in to_arrays(seen, "validation").items()}
     return digest(parts)
 
 

@@ -12,6 +12,7 @@ from kaboost.models.features.categories import MEMO
 from kaboost.models.features.columns import MEMORY, PRIOR, Columns
 from kaboost.models.features.onehot import Table
 from kaboost.models.features.rows import tabulate
+from kaboost.models.state.tree import from_arrays, to_arrays
 from kaboost.models.types import ModelError
 
 SCHEMA = {"city": "category", "age": "number", "vip": "boolean", "job": "category"}
@@ -52,8 +53,13 @@ def test_pinned_kinds_stay_where_they_are():
     assert np.isnan(X[0, :64]).all()
 
 
+def restored(schema, arrays):
+    """Return the encoder of these arrays."""
+    return Columns(schema, from_arrays(Columns(schema).state, arrays, "encoder"))
+
+
 def size_of(encoder):
-    return sum(array.nbytes for array in encoder.to_arrays().values())
+    return sum(array.nbytes for array in to_arrays(encoder.state, "encoder").values())
 
 
 def twin(events):
@@ -93,10 +99,10 @@ def test_is_its_twin_however_it_is_cut(events, size):
         cities, jobs, w, y = zip(*events[first : first + size], strict=True)
         said += encoder.learn_many(table(cities, jobs), np.array(w), np.array(y)).tolist()
     expected, after = twin(events)
-    restored = Columns.from_arrays(SCHEMA, encoder.to_arrays())
+    again = restored(SCHEMA, to_arrays(encoder.state, "encoder"))
 
     np.testing.assert_allclose(np.reshape(said, (-1, 6)), np.reshape(expected, (-1, 6)))
-    for one in (encoder, restored):
+    for one in (encoder, again):
         shown = one.encode_many(table(*([e[i] for e in events] for i in range(2))))
         np.testing.assert_allclose(shown, np.reshape(after, (-1, 6)))
 
@@ -141,12 +147,12 @@ def test_million_values_take_no_more():
 @pytest.mark.parametrize("name", ["encoder.keys", "encoder.label"])
 def test_other_arrays_are_refused(name):
     """Arrays that are missing or of another schema are named."""
-    arrays = Columns(SCHEMA).to_arrays()
+    arrays = to_arrays(Columns(SCHEMA).state, "encoder")
     del arrays[name]
     with pytest.raises(ModelError, match=name):
-        Columns.from_arrays(SCHEMA, arrays)
+        restored(SCHEMA, arrays)
     with pytest.raises(ModelError, match="keys"):
-        Columns.from_arrays({"city": "category"}, Columns(SCHEMA).to_arrays())
+        restored({"city": "category"}, to_arrays(Columns(SCHEMA).state, "encoder"))
 
 
 def test_largest_labels_stay_finite():

@@ -16,6 +16,7 @@ from kaboost.models.features.categories import MEMO, MEMO_LENGTH, UNSEEN
 from kaboost.models.features.onehot import CODES, CYCLES, OTHERS, SEEN, Encoder, Table
 from kaboost.models.features.rows import tabulate
 from kaboost.models.features.texts import BUCKETS
+from kaboost.models.state import tree
 from tests.models import streams
 from tests.models.naive_encoding import NaiveEncoder
 
@@ -50,6 +51,16 @@ events = st.fixed_dictionaries(
 )
 streams_of_events = st.lists(st.tuples(events, st.sampled_from([0.0, 1.0, 2.5])), max_size=60)
 seeded = settings(derandomize=True, deadline=None, max_examples=150)
+
+
+def arrays_of(encoder):
+    """Return the arrays as they lie in a file."""
+    return tree.to_arrays(encoder.state, "encoder")
+
+
+def restored(schema, arrays):
+    """Return the encoder of these arrays."""
+    return Encoder(schema, tree.from_arrays(Encoder(schema).state, arrays, "encoder"))
 
 
 def categories(*values):
@@ -92,7 +103,7 @@ def test_any_batching_gives_the_same_bytes(stream, cuts):
     ]
 
     assert expected.tobytes() == np.vstack(parts).tobytes()
-    assert streams.digest(whole.to_arrays()) == streams.digest(cut.to_arrays())
+    assert streams.digest(arrays_of(whole)) == streams.digest(arrays_of(cut))
 
 
 def test_plain_python_gives_the_same_bytes():
@@ -131,7 +142,7 @@ def test_values_beyond_the_first_23_share_codes_by_hash():
     assert set(range(1, 1 + OTHERS)) == set(codes[SEEN:])
     assert (
         codes
-        == Encoder.from_arrays({"c": "category"}, encoder.to_arrays())
+        == Encoder({"c": "category"}, encoder.state)
         .encode_many(categories(*values))
         .argmax(axis=1)
         .tolist()
@@ -142,11 +153,11 @@ def test_weight_0_moves_nothing():
     """An event of weight 0 is encoded, and the state keeps its bytes."""
     encoder = Encoder(streams.SCHEMA)
     encoder.learn_many(tabulate(streams.SCHEMA, streams.rows(10)), np.ones(10))
-    before = streams.digest(encoder.to_arrays())
+    before = streams.digest(arrays_of(encoder))
     new = tabulate(streams.SCHEMA, streams.rows(50, seed=3))
     X = encoder.learn_many(new, np.zeros(50))
 
-    assert before == streams.digest(encoder.to_arrays())
+    assert before == streams.digest(arrays_of(encoder))
     assert encoder.encode_many(new).tobytes() == X.tobytes()
 
 
@@ -176,13 +187,13 @@ def test_reading_changes_nothing_and_needs_no_writable_array():
     encoder = Encoder(streams.SCHEMA)
     table = tabulate(streams.SCHEMA, streams.rows(100))
     encoder.learn_many(table, np.ones(100))
-    arrays = {name: array.copy() for name, array in encoder.to_arrays().items()}
+    arrays = {name: array.copy() for name, array in arrays_of(encoder).items()}
     for array in arrays.values():
         array.flags.writeable = False
-    reader = Encoder.from_arrays(streams.SCHEMA, arrays)
+    reader = restored(streams.SCHEMA, arrays)
 
     assert encoder.encode_many(table).tobytes() == reader.encode_many(table).tobytes()
-    assert streams.digest(encoder.to_arrays()) == streams.digest(arrays)
+    assert streams.digest(arrays_of(encoder)) == streams.digest(arrays)
     assert reader.state.mean is arrays["encoder.mean"]
     with pytest.raises(Exception, match=r"readonly|read-only"):
         reader.learn_many(table, np.ones(100))
@@ -233,18 +244,21 @@ def test_impossible_schema_is_refused(schema, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda arrays: arrays.pop("encoder.mean"), "encoder.mean: missing"),
-        (lambda arrays: arrays.update({"encoder.mean": np.zeros(9)}), r"encoder.mean: is .*\[9\]"),
+        (lambda arrays: arrays.pop("encoder.mean"), "'encoder.mean' is missing"),
+        (
+            lambda arrays: arrays.update({"encoder.mean": np.zeros(9)}),
+            r"'encoder.mean' is float64 \(9,\)",
+        ),
         (lambda arrays: arrays.update({"encoder.m2": np.zeros(2, np.float32)}), "float32"),
         (lambda arrays: arrays.update({"encoder.m2": np.zeros(4)[::2]}), "contiguous"),
     ],
 )
 def test_foreign_arrays_are_refused(change, message):
     """Arrays that are not those of the schema never become an encoder."""
-    arrays = Encoder(SCHEMA).to_arrays()
+    arrays = arrays_of(Encoder(SCHEMA))
     change(arrays)
     with pytest.raises(ModelError, match=message):
-        Encoder.from_arrays(SCHEMA, arrays)
+        restored(SCHEMA, arrays)
 
 
 def test_documentation_runs():

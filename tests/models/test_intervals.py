@@ -20,10 +20,10 @@ from kaboost.models.evaluation.intervals import (
     Intervals,
     bounds,
     intervals,
-    to_arrays,
     watch_many,
 )
 from kaboost.models.state.format import pack, unpack
+from kaboost.models.state.tree import to_arrays
 from kaboost.models.types import ModelError
 from tests.naive.intervals import Naive
 from tests.specs import LINEAR

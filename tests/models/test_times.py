@@ -16,6 +16,7 @@ from kaboost.models.features.columns import Columns
 from kaboost.models.features.datetimes import is_moment, shown_many, wall_seconds
 from kaboost.models.features.onehot import Encoder
 from kaboost.models.features.rows import tabulate
+from kaboost.models.state.tree import to_arrays
 from tests.models.test_rows import Frame
 
 SCHEMA = {"when": "datetime"}
@@ -156,7 +157,8 @@ def test_nothing_is_learned_of_them():
     """The state has no arrays of datetimes: it is that of a schema without."""
     one, other = Encoder(SCHEMA | {"a": "number"}), Encoder({"a": "number"})
     shapes = [
-        {name: array.shape for name, array in each.to_arrays().items()} for each in (one, other)
+        {name: array.shape for name, array in to_arrays(each.state).items()}
+        for each in (one, other)
     ]
 
     assert shapes[0] == shapes[1]

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kaboost.models.evaluation.baselines import progressive_validation, record, to_arrays
+from kaboost.models.evaluation.baselines import progressive_validation, record
 from kaboost.models.model import Model
 from kaboost.models.state.format import pack
+from kaboost.models.state.tree import to_arrays
 from kaboost.service.errors import CheckpointError, Damaged, Incompatible
 from kaboost.service.storage import checkpoints, files
 from kaboost.service.storage.checkpoints import Checkpoint
@@ -52,7 +53,7 @@ class Learner:
 
     def bytes(self) -> dict[str, bytes]:
         """Give every array's bytes."""
-        arrays = self.model.to_arrays() | to_arrays(self.baselines)
+        arrays = self.model.to_arrays() | to_arrays(self.baselines, "validation")
         return {name: array.tobytes() for name, array in arrays.items()}
 
 

@@ -104,7 +104,7 @@ def test_only_what_serves_is_mapped(tmp_path: Path, model: Model, publish: Publi
     while isinstance(base, np.ndarray | memoryview):
         base = base.base if isinstance(base, np.ndarray) else base.obj
 
-    assert {name for name in arrays if not name.startswith("baselines.")} == {
+    assert {name for name in arrays if not name.startswith("validation.")} == {
         *model.serving_arrays()
     }
     assert set(model.serving_arrays()) < set(model.to_arrays())
