@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from kaboost.models.losses import LOSSES
@@ -19,6 +19,19 @@ TASK_FITS = {
     "regression": ("squared", "squared_full", "absolute", "quantile", "huber", "poisson", "pnorm"),
     "binary": ("logistic", "logistic2", "hinge", "exponential", "linear", "mls"),
     "multiclass": ("softmax",),
+}
+
+LISTED_NAMES = 8  # a message lists at most this many names
+LOSS_ALIASES = {  # what other libraries call the losses
+    "squared": "mse l2 rmse mean_squared_error squared_error least_squares gaussian regression",
+    "absolute": "mae l1 mean_absolute_error absolute_error laplace",
+    "huber": "smooth_l1",
+    "quantile": "pinball",
+    "logistic": "logloss log_loss bce binary_crossentropy binary_cross_entropy binary_logloss "
+    "logistic_regression logistic_loss binary sigmoid cross_entropy crossentropy xentropy",
+    "hinge": "svm",
+    "softmax": "multi_logloss mlogloss categorical_crossentropy multinomial multiclass "
+    "softmax_regression cross_entropy crossentropy xentropy",
 }
 
 
@@ -87,7 +100,9 @@ def _unnamed_loss(rule: Any, task: str | None) -> str:
     fixed = RULES[kind].losses if isinstance(kind, str) and kind in RULES else ()
     if task is None:
         if not fixed:
-            raise ModelError(f"loss: missing; name one of {', '.join(LOSSES)}, or give the task")
+            raise ModelError(
+                "loss: missing; name one, as `kaboost models` lists them, or give the task"
+            )
         return fixed[0]
     fitting = [loss for loss in fixed if loss in TASK_FITS[task]]
     return fitting[0] if fitting and TASK_LOSS[task] not in fitting else TASK_LOSS[task]
@@ -124,7 +139,7 @@ def _fill(word: str, given: Any) -> dict[str, Any]:
         )
     kind = params["kind"]
     if not isinstance(kind, str) or kind not in PARTS[word]:
-        raise ModelError(f"{word}: {kind!r} is not known{_nearest(str(kind), PARTS[word])}")
+        raise ModelError(f"{word}: {kind!r} is not known{_hint(str(kind), PARTS[word])}")
     part = PARTS[word][kind]
     _refuse_unknown(f"{word} {kind}", params, ("kind", *(p.name for p in part.params)))
     return {"kind": kind} | {
@@ -157,7 +172,7 @@ def _value(word: str, param: Param, given: Any) -> Any:
     if isinstance(given, str) and param.choices:
         if given not in param.choices:
             number = "" if param.low is None else f"; or give a number from {param.low:g} on"
-            near = _nearest(given, param.choices)
+            near = _hint(given, param.choices)
             raise ModelError(f"{where}: {given!r} is not known{near}{number}")
         return given
     if param.low is None or param.high is None:
@@ -184,9 +199,18 @@ def check_integer(where: str, given: Any, low: int, high: int) -> int:
 def _refuse_unknown(where: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
     for key in given:
         if key not in known:
-            raise ModelError(f"{where}: unknown key {key!r}{_nearest(str(key), known)}")
+            raise ModelError(f"{where}: unknown key {key!r}{_hint(str(key), known)}")
 
 
-def _nearest(word: str, known: Any) -> str:
-    close = difflib.get_close_matches(word, list(known), 1, 0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}"
+def _hint(word: str, known: Iterable[str]) -> str:
+    """Return what an unknown word was probably meant to be; a long list is only pointed to."""
+    names = list(known)
+    alias = word.strip().lower().replace("-", "_").replace(" ", "_")
+    close = [kind for kind, words in LOSS_ALIASES.items() if alias in words.split()]
+    close = [kind for kind in close if kind in names] or get_close_matches(word, names, 1, 0.5)
+    if close:
+        return f"; did you mean {' or '.join(map(repr, close))}?"
+    if len(names) <= LISTED_NAMES:
+        return f"; known are {', '.join(names)}"
+    nearest = get_close_matches(word, names, 3, 0.0)
+    return f"; nearest are {', '.join(nearest)}; `kaboost models` lists all"
