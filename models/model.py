@@ -97,7 +97,7 @@ class Model:
         labels: Sequence[Label] | None = None,
     ) -> None:
         self._describe(task, spec, features, labels)
-        if self.encoder.told.auto:
+        if self.encoder.schema.auto:
             self.encoder.room = self._room(len(self.encoder.columns))
         self.booster = build(self.spec, self.encoder.width, self.labels.m, task=task)
         mark_categorical(self.booster, self.encoder.names)
@@ -127,7 +127,7 @@ class Model:
     @property
     def kinds(self) -> dict[str, str]:
         """The kind of every feature there is, told or inferred so far."""
-        return dict(self.encoder.schema)
+        return dict(self.encoder.kinds)
 
     def __repr__(self) -> str:
         """Show the task, the parts, and how much was seen."""
@@ -350,7 +350,7 @@ class Model:
         if not len(rows) == len(encoded) == len(weights):
             told = "" if w is None else f", {len(weights)} importances in w"
             raise ModelError(f"y: {len(encoded)} labels{told} for {len(rows)} rows; pair them")
-        joining = discover(self.encoder.schema, rows, weights) if self.encoder.told.auto else []
+        joining = discover(self.encoder.kinds, rows, weights) if self.encoder.schema.auto else []
         if joining:
             self._check_joining(rows, joining)
         predicted, first = [], 0
@@ -471,7 +471,7 @@ class Model:
         return {
             "task": self.task,
             "spec": self.spec,
-            **described(self.encoder.told),
+            **described(self.encoder.schema),
             "labels": list(self.classes_),
         }
 
@@ -569,16 +569,16 @@ class Model:
 
     def _ask(self, rows: Any) -> Table:
         """Tabulate rows to predict: what joins when it is learned is passed over here."""
-        check_frame(self.encoder.schema, rows)
+        check_frame(self.encoder.kinds, rows)
         return self._tabulate(rows)
 
     def _tabulate(self, rows: Any, part: BatchSlice | None = None) -> Table:
-        return tabulate(self.encoder.layout, rows, lenient=self.encoder.told.auto, part=part)
+        return tabulate(self.encoder.layout, rows, lenient=self.encoder.schema.auto, part=part)
 
     def _check_joining(self, rows: Any, joining: Sequence[tuple[int, Mapping[str, str]]]) -> None:
         """Raise what the features that come up in rows will raise, before anything is learned."""
         assert isinstance(self.encoder, Columns)
-        told, first = self.encoder.told, 0
+        told, first = self.encoder.schema, 0
         for k, found in [*joining, (len(rows), {})]:
             part = rows.iloc[first:k] if hasattr(rows, "iloc") else rows[first:k]
             tabulate(told.kinds, part, lenient=True, part=BatchSlice(first, len(rows)))

@@ -177,8 +177,8 @@ class RiverModel(Model):
         ModelError
             When the estimator cannot take what events will bring.
         """
-        twin = RiverModel(self.task, self.spec, self.encoder.schema, self.classes_ or None)
-        kinds = self.encoder.schema.items()
+        twin = RiverModel(self.task, self.spec, self.encoder.kinds, self.classes_ or None)
+        kinds = self.encoder.kinds.items()
         rows = [{name: MADE_UP[kind][k] for name, kind in kinds} for k in (0, 1)] + [{}]
         labels: Sequence[Any] = self.classes_ or (0.0, 1.0)
         try:
@@ -279,7 +279,7 @@ class RiverModel(Model):
         return [min(max(p / total, low), high) for p in found]
 
     def _hint(self) -> str:
-        kinds = set(self.encoder.schema.values())
+        kinds = set(self.encoder.kinds.values())
         if "text" in kinds:
             return "; it is given texts as they are: begin steps with feature_extraction.BagOfWords"
         if "category" in kinds and not any(s["on"] == "category" for s in self.spec["steps"]):

@@ -83,11 +83,11 @@ class Columns(Encoder):
         super().__init__(schema, state)
         self.places: dict[str, int] = {}  # the first column of each feature
         at = 0
-        for name in _order(self.told):
-            self.places[name], at = at, at + WIDTHS[self.schema[name]]
+        for name in _order(self.schema):
+            self.places[name], at = at, at + WIDTHS[self.kinds[name]]
         self._numbers, self._booleans, self._categories, self._times, self._texts = (
             np.array([self.places[name] for name in names], np.int64)
-            for names in of_kind(self.schema)
+            for names in of_kind(self.kinds)
         )
 
     @property
@@ -97,7 +97,7 @@ class Columns(Encoder):
 
     def extended(self, found: Mapping[str, str]) -> Columns:
         """Return the encoder with more features at the end, and all that this one has learned."""
-        told = self.told.with_inferred(found)
+        told = self.schema.with_inferred(found)
         fresh = self.initial_state(told)
         for name in ("keys", "known", "mean", "weight"):
             array = getattr(self.state, name)

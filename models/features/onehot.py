@@ -96,18 +96,18 @@ class Encoder:
     room = 0  # columns that are kept, where features may join
 
     def __init__(self, schema: Mapping[str, str] | Schema | str, state: Any = None) -> None:
-        self.told = schema if isinstance(schema, Schema) else checked(schema)
-        if self.told.auto and not self.infers:
+        self.schema = schema if isinstance(schema, Schema) else checked(schema)
+        if self.schema.auto and not self.infers:
             raise ModelError(
                 "features: kinds are inferred for bank reboosted_trees alone, which takes columns "
                 "as they are; name every feature and its kind, or take that bank"
             )
-        self.schema = self.told.kinds
-        self.layout = layout(self.schema, self.told.inferred)
-        groups = of_kind(self.schema)
+        self.kinds = self.schema.kinds
+        self.layout = layout(self.kinds, self.schema.inferred)
+        groups = of_kind(self.kinds)
         self.numbers, self.booleans, self.categories, self.times, self.texts = groups
-        self.state = self.initial_state(self.told) if state is None else state
-        self.columns = self.columns_of(self.told)
+        self.state = self.initial_state(self.schema) if state is None else state
+        self.columns = self.columns_of(self.schema)
         self.buckets = Buckets()
         room = MEMO // max(1, len(self.categories))
         self._values = [

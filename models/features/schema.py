@@ -1,4 +1,4 @@
-"""Schemas: what kind of thing each feature is, as told or as its first value says."""
+"""Schemas: the kind of every feature, declared or inferred from its first value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kaboost.models.types import ModelError
 
-KINDS = ("number", "boolean", "category", "datetime", "text")  # the last two only when told
+KINDS = ("number", "boolean", "category", "datetime", "text")  # the last two are never inferred
 AUTO, REST = "auto", "*"  # the word for a kind to be inferred, and what stands for other features
 LONGEST = 200  # characters of a feature's name: each stands in every file's header
 ALSO_CALLED = {  # what libraries and schemas elsewhere call the kinds
@@ -22,20 +22,20 @@ MEANT = {word: kind for kind, words in ALSO_CALLED.items() for word in words.spl
 
 
 class Schema(NamedTuple):
-    """Kinds by feature; the first `pinned` were told, the others inferred in order of sight."""
+    """Kinds by feature: the declared ones first, then the inferred ones in order of first sight."""
 
     kinds: dict[str, str]
-    pinned: int | None  # None where no other feature may come
+    declared: int | None  # how many are declared; None where no other feature may come
 
     @property
     def auto(self) -> bool:
         """Whether features that come up later join."""
-        return self.pinned is not None
+        return self.declared is not None
 
     @property
     def inferred(self) -> list[str]:
         """The features whose kinds were inferred, in order of first sight."""
-        return [] if self.pinned is None else list(self.kinds)[self.pinned :]
+        return [] if self.declared is None else list(self.kinds)[self.declared :]
 
     def with_inferred(self, found: Mapping[str, str]) -> Schema:
         """Return the schema with more features at its end."""
@@ -56,7 +56,7 @@ def checked(given: Mapping[str, str] | str) -> Schema:
     Examples
     --------
     >>> checked({"zip": "category", "*": "auto"})
-    Schema(kinds={'zip': 'category'}, pinned=1)
+    Schema(kinds={'zip': 'category'}, declared=1)
     """
     if isinstance(given, str):
         given = {REST: given}
@@ -152,7 +152,7 @@ class Layout(NamedTuple):
     kinds: Mapping[str, str]  # feature name to kind
     places: dict[Any, tuple[str, int]]  # feature name to kind, and its column among these
     counts: dict[str, int]  # columns of each kind
-    inferred: frozenset[str]  # features whose kinds nobody told
+    inferred: frozenset[str]  # features whose kinds were inferred
 
 
 def layout(kinds: Mapping[str, str], inferred: Iterable[str] = ()) -> Layout:
@@ -172,9 +172,9 @@ def layout(kinds: Mapping[str, str], inferred: Iterable[str] = ()) -> Layout:
 
 def described(schema: Schema) -> dict[str, Any]:
     """Return the schema as plain JSON values: pairs, because sorted JSON loses the order."""
-    return {"schema": [list(pair) for pair in schema.kinds.items()], "pinned": schema.pinned}
+    return {"schema": [list(pair) for pair in schema.kinds.items()], "declared": schema.declared}
 
 
 def from_description(description: Mapping[str, Any]) -> Schema:
     """Return the schema that `described` described; one that infers nothing may leave that out."""
-    return Schema(dict(description["schema"]), description.get("pinned"))
+    return Schema(dict(description["schema"]), description.get("declared"))

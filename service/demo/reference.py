@@ -20,5 +20,5 @@ def uninterrupted(events: Sequence[tuple[producer.Row, str]]) -> Arrays:
     rows, labels = zip(*events, strict=True)
     y = np.array([model.labels.encode(label) for label in labels])
     w = np.ones(len(y))
-    record(seen, model.learn(tabulate(model.encoder.schema, rows), y, w), y, w)
+    record(seen, model.learn(tabulate(model.encoder.kinds, rows), y, w), y, w)
     return {**model.to_arrays(), **to_arrays(seen, "validation")}

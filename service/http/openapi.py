@@ -75,7 +75,7 @@ def install(app: FastAPI, settings: Settings, current: Callable[[], Served | Non
 
     def document() -> dict[str, Any]:
         served = current()
-        told = served.snapshot.model.encoder.told if served else configured
+        told = served.snapshot.model.encoder.schema if served else configured
         if app.openapi_schema is None or described["of"] != told:
             described["of"], app.openapi_schema = told, describe(app, settings, told)
         return app.openapi_schema

@@ -145,7 +145,7 @@ def _differences(stored: Any, wanted: Any, name: str) -> Iterator[str]:
             yield from _differences(stored.get(key), wanted.get(key), below)
         if stored == wanted and [*stored] != [*wanted] and name.endswith("schema"):
             yield f"{name} has its features in another order"
-    elif stored != wanted and name.endswith("pinned"):
+    elif stored != wanted and name.endswith("declared"):
         told, here = ("all" if n is None else n for n in (stored, wanted))
         yield f"{name}: {told} of its features were declared there, {here} are now"
     elif stored != wanted:
@@ -154,11 +154,11 @@ def _differences(stored: Any, wanted: Any, name: str) -> Iterator[str]:
 
 def _told(stored: Any, wanted: Any) -> Any:
     """Leave out of a stored description what was inferred, but for what is declared now."""
-    if not isinstance(stored, dict) or stored.get("pinned") is None:
+    if not isinstance(stored, dict) or stored.get("declared") is None:
         return stored
-    schema, pinned = stored["schema"], stored["pinned"]
+    schema, declared = stored["schema"], stored["declared"]
     named = dict(wanted["schema"]) if isinstance(wanted, dict) else {}
-    return {**stored, "schema": schema[:pinned] + [p for p in schema[pinned:] if p[0] in named]}
+    return {**stored, "schema": schema[:declared] + [p for p in schema[declared:] if p[0] in named]}
 
 
 def _by_name(value: Any) -> Any:

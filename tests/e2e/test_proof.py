@@ -38,7 +38,7 @@ def run(broker, tmp_path_factory):
 def alone(run):
     """The same events through `learn` in this process, in other batches."""
     model = Model("binary", LINEAR, producer.schema(), ["DOWN", "UP"])
-    decoder = Decoder(model.encoder.schema, model.labels)
+    decoder = Decoder(model.encoder.kinds, model.labels)
     beside = progressive_validation(model.labels)
     events = [decoder.decode(value) for value in run.good]
     for first in range(0, len(events), 777):
@@ -94,7 +94,7 @@ def test_better_than_both_baselines(final):
 def test_first_two_thousand_equal_the_naive_twin(run):
     """Encoder, bank, rule and loss together say what their naive twins say."""
     model = Model("binary", LINEAR, producer.schema(), ["DOWN", "UP"])
-    decoder = Decoder(model.encoder.schema, model.labels)
+    decoder = Decoder(model.encoder.kinds, model.labels)
     table, y, w = decoder.tabulate([decoder.decode(value) for value in run.good[:2000]])
     scores = model.learn(table, y, w).scores
     encoder = NaiveEncoder(producer.schema())

@@ -31,7 +31,7 @@ def test_kinds_stand_one_after_another():
     """Whatever the schema's order: what was there before datetimes and texts has not moved."""
     encoder = Columns({"note": "text", "when": "datetime", **SCHEMA})
     row = {"note": "to be", "when": "2026-11-20T10:30:00", "age": 3, "city": "Faro", "vip": True}
-    X = encoder.encode_many(tabulate(encoder.schema, [row, {}]))
+    X = encoder.encode_many(tabulate(encoder.kinds, [row, {}]))
 
     assert Columns(SCHEMA).columns == encoder.columns[:6]
     assert ("when hour", "when weekday", "when month") == encoder.columns[6:9]
@@ -45,7 +45,7 @@ def test_pinned_kinds_stay_where_they_are():
     """With features that may join the schema's order is that of the columns."""
     pinned = Columns({"note": "text", "when": "datetime", "*": "auto"})
     X = pinned.extended({"a": "number"}).encode_many(
-        tabulate({**pinned.schema, "a": "number"}, [{"a": 5.0, "when": "2026-01-05"}])
+        tabulate({**pinned.kinds, "a": "number"}, [{"a": 5.0, "when": "2026-01-05"}])
     )
 
     assert ("note words1", "when hour") == (pinned.columns[0], pinned.columns[64])

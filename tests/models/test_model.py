@@ -333,7 +333,7 @@ def test_description_survives_sorted_json():
     text = json.dumps(model.describe(), sort_keys=True)
     again = Model.from_arrays(json.loads(text), model.to_arrays())
 
-    assert list(features) == list(again.encoder.schema)
+    assert list(features) == list(again.encoder.kinds)
     assert model.describe() == json.loads(text) == again.describe()
     assert again.classes_ == (False, True)
     assert type(again.classes_[0]) is bool

@@ -206,4 +206,4 @@ def test_model(tmp_path):
 
 def model_table(model, rows):
     """Rows as the encoder wants them."""
-    return kaboost.models.features.rows.tabulate(model.encoder.schema, rows)
+    return kaboost.models.features.rows.tabulate(model.encoder.kinds, rows)

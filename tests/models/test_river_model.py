@@ -142,7 +142,7 @@ def test_clocks_and_texts_reach_river() -> None:
     assert [
         {"when hour": 6.5, "when weekday": 6.0, "when month": 11.0, "note": "To be"},
         {"note": ""},
-    ] == model._rows(tabulate(model.encoder.schema, rows), 2)
+    ] == model._rows(tabulate(model.encoder.kinds, rows), 2)
 
 
 BAG = {"river": "feature_extraction.BagOfWords", "params": {"on": "note"}}

@@ -133,9 +133,9 @@ def test_features_that_come_up_are_learned():
     said = model.learn_many(x, y)
     wrong = (said[:, 1] > 0.5) != np.array(y)
 
-    assert list(model.encoder.schema) == [*dict.fromkeys(name for row in x for name in row)]
-    assert (model.encoder.told.inferred, model.encoder.schema["vip"]) == (
-        list(model.encoder.schema), "boolean",
+    assert list(model.encoder.kinds) == [*dict.fromkeys(name for row in x for name in row)]
+    assert (model.encoder.schema.inferred, model.encoder.kinds["vip"]) == (
+        list(model.encoder.kinds), "boolean",
     )  # fmt: skip
     assert model.encoder.width == int(model.booster.shape[0]) == roomy(14)
     assert wrong[200:300].mean() < 0.15
@@ -178,8 +178,8 @@ def test_pinned_kinds_stay():
         model.learn_one({"zip": 8005}, 1)
     model.learn_one({"zip": "8005", "a": 1.0}, 1)
 
-    assert model.encoder.schema == {"zip": "category", "a": "number"}
-    assert model.encoder.told.inferred == ["a"]
+    assert model.encoder.kinds == {"zip": "category", "a": "number"}
+    assert model.encoder.schema.inferred == ["a"]
 
 
 def test_nothing_is_learned_of_rows_that_cannot_be():
@@ -192,7 +192,7 @@ def test_nothing_is_learned_of_rows_that_cannot_be():
         model.learn_many([{f"x{j}": 1.0 for j in range(3000)}], [0])
 
     assert before == state(model)
-    assert not model.encoder.schema
+    assert not model.encoder.kinds
 
 
 def test_predictions_pass_over_what_is_not_known_yet():
@@ -245,7 +245,7 @@ def test_room_depends_on_what_joined_alone():
             steps.add_features({name: kind})
 
     assert 50 < len(kept) < 400
-    assert list(kept) == list(steps.encoder.schema) == list(found)[: len(kept)]
+    assert list(kept) == list(steps.encoder.kinds) == list(found)[: len(kept)]
     assert state(whole) == state(steps)
     assert not whole.affordable_features({"one more": "boolean"})
 

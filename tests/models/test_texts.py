@@ -76,7 +76,7 @@ def test_linear_models_get_logarithms():
     """Counts are drawn together and bounded; a missing text is like an empty one."""
     encoder = Encoder(SCHEMA | {"a": "number"})
     rows = [{"note": "b " * 3 + "c"}, {"note": None}, {"note": ""}, {"note": "d " * 9_999}]
-    X = encoder.encode_many(tabulate(encoder.schema, rows))
+    X = encoder.encode_many(tabulate(encoder.kinds, rows))
     expected = np.log1p(np.minimum([only(*"bbbc"), only(), only(), 9_999 * only("d")], MOST))
 
     np.testing.assert_array_equal(np.hstack([np.zeros((4, 1)), expected]), X)
@@ -90,7 +90,7 @@ def test_every_text_has_its_own_columns(kind):
     """Two texts, whatever stands between them, are counted one beside the other."""
     encoder = kind({"note": "text", "when": "datetime", "title": "text", "a": "number"})
     row = {"note": "one two", "title": "three", "when": "2026-11-20", "a": 1.0}
-    (both,) = encoder.encode_many(tabulate(encoder.schema, [row]))
+    (both,) = encoder.encode_many(tabulate(encoder.kinds, [row]))
     at = encoder.columns.index("note words1")
 
     assert at + BUCKETS == encoder.columns.index("title words1")

@@ -133,7 +133,7 @@ def test_frames_hold_them_as_well():
 def test_columns_for_trees():
     """Hour with its fraction, weekday from Monday on, month; NaN where missing."""
     encoder = Columns({"when": "datetime", "a": "number"})
-    X = encoder.encode_many(tabulate(encoder.schema, [{"when": "2026-11-23T06:45:00Z"}, {"a": 1}]))
+    X = encoder.encode_many(tabulate(encoder.kinds, [{"when": "2026-11-23T06:45:00Z"}, {"a": 1}]))
 
     assert ("a", "when hour", "when weekday", "when month") == encoder.columns
     np.testing.assert_array_equal([[np.nan, 6.75, 0.0, 11.0], [1.0] + [np.nan] * 3], X)

@@ -222,15 +222,15 @@ def test_inferred_kinds_declared_later() -> None:
     """What was inferred is told when another kind is declared for it, and is no difference where
     nothing is.
     """
-    stored = {"schema": [["vip", "boolean"], ["age", "number"]], "pinned": 1}
-    before = {"schema": [["vip", "boolean"]], "pinned": 1}
-    after = {"schema": [["vip", "boolean"], ["age", "category"]], "pinned": 2}
+    stored = {"schema": [["vip", "boolean"], ["age", "number"]], "declared": 1}
+    before = {"schema": [["vip", "boolean"]], "declared": 1}
+    after = {"schema": [["vip", "boolean"], ["age", "category"]], "declared": 2}
     checkpoints._compare(Path("file"), {"model": stored}, {"model": before})
 
     with pytest.raises(Incompatible) as caught:
         checkpoints._compare(Path("file"), {"model": stored}, {"model": after})
     assert "model.schema.age is 'number' there, 'category' configured" in str(caught.value)
-    assert "model.pinned: 1 of its features were declared there, 2 are now" in str(caught.value)
+    assert "model.declared: 1 of its features were declared there, 2 are now" in str(caught.value)
 
 
 def test_arrays_of_another_program(tmp_path: Path, save: Save) -> None:
