@@ -24,17 +24,23 @@ from kaboost.models.booster import (
 )
 from kaboost.models.build import build, check, from_arrays, serving_arrays, to_arrays
 from kaboost.models.evaluation import intervals as residual_intervals
-from kaboost.models.evaluation.intervals import Intervals, watch_many
+from kaboost.models.evaluation.intervals import Intervals, update_many
 from kaboost.models.evaluation.outcome import Outcome
 from kaboost.models.explain.interface import REFUSAL, explain_many, gains
 from kaboost.models.explain.reasons import Reason, Share, reasons, shares
 from kaboost.models.features import labels as task_labels
-from kaboost.models.features.columns import WIDTHS, Columns, roomy
+from kaboost.models.features.columns import WIDTHS, Columns, reserved_width
 from kaboost.models.features.label_outliers import OUTLIER_SPREADS
 from kaboost.models.features.labels import Label
-from kaboost.models.features.onehot import Encoder, Table, some
-from kaboost.models.features.rows import BatchSlice, check_frame, check_rows, discover, tabulate
-from kaboost.models.features.schema import AUTO, Schema, described, from_description
+from kaboost.models.features.onehot import Encoder, Table, slice_table
+from kaboost.models.features.rows import (
+    BatchSlice,
+    check_frame,
+    check_rows,
+    find_new_features,
+    tabulate,
+)
+from kaboost.models.features.schema import AUTO, Schema, describe_schema, from_description
 from kaboost.models.losses import has_probability
 from kaboost.models.parts import BANKS
 from kaboost.models.reboosted.config import rates
@@ -45,8 +51,8 @@ from kaboost.models.types import Ints, Mat, ModelError, Vec, as_float64, to_pyth
 from kaboost.models.verbs import diagnostics, served_loss
 
 LOG_LOSSES = ("logistic", "logistic2", "softmax")  # log-losses themselves, exact in the tails
-TOGETHER = 1 << 17  # numbers of events that are predicted at once: they stay in a cache
-LEAST_SHARE = 1e-6  # a label's probability counts as at least this, as a vote's does
+CHUNK_NUMBERS = 1 << 17  # numbers of events that are predicted at once: they stay in a cache
+SMALLEST_PROBABILITY = 1e-6  # a label's probability counts as at least this, as a vote's does
 
 
 def encoder_of(spec: Mapping[str, Any]) -> type[Encoder]:
@@ -54,7 +60,7 @@ def encoder_of(spec: Mapping[str, Any]) -> type[Encoder]:
     return Columns if BANKS[spec["bank"]["kind"]].takes_raw_columns else Encoder
 
 
-def _votes(booster: Any) -> bool:
+def _scores_are_votes(booster: Any) -> bool:
     """Return whether the rule's scores are votes, which have a log-loss of their own."""
     return served_loss.dispatch(type(booster.rule)) is not served_loss.dispatch(object)
 
@@ -164,15 +170,15 @@ class Model:
         scores = learn_many(self.booster, self.encoder.learn_many(table, w, y, far), y, w)
         outcome = self.outcome(scores, y)
         if self.intervals is not None:
-            watch_many(self.intervals, outcome.predictions, y, w)
+            update_many(self.intervals, outcome.predictions, y, w)
         return outcome
 
     def predict(self, table: Table) -> Mat:
         """Return the scores (B, m) of B events; nothing changes."""
-        B, rows = len(table.numbers), max(1, TOGETHER // max(self.encoder.width, 1))
+        B, rows = len(table.numbers), max(1, CHUNK_NUMBERS // max(self.encoder.width, 1))
         if B <= rows:
             return score_many(self.booster, self.encoder.encode_many(table))
-        parts = (some(table, first, first + rows) for first in range(0, B, rows))
+        parts = (slice_table(table, first, first + rows) for first in range(0, B, rows))
         return np.concatenate(
             [score_many(self.booster, self.encoder.encode_many(part)) for part in parts]
         )
@@ -215,7 +221,7 @@ class Model:
     def has_probabilities(self) -> bool:
         """Whether classes get probabilities: every loss of classes but hinge gives them."""
         return self.task != "regression" and (
-            has_probability(self.booster.loss) or _votes(self.booster)
+            has_probability(self.booster.loss) or _scores_are_votes(self.booster)
         )
 
     def add_features(self, found: Mapping[str, str]) -> None:
@@ -265,11 +271,11 @@ class Model:
                 return 0.5 * (predicted - y) * (predicted - y), abs(predicted - y)
         errors = (self.classify(predicted) != y).astype(np.float64)
         kind = self.spec["loss"]["kind"]
-        if kind in LOG_LOSSES or not self.has_probabilities or _votes(self.booster):
+        if kind in LOG_LOSSES or not self.has_probabilities or _scores_are_votes(self.booster):
             bare = self.booster._replace(loss=self.booster.loss._replace(l2=0.0))
             return losses(bare, scores, y), errors
         of_label = predicted[np.arange(len(y)), y.astype(np.int64)]
-        return -np.log(np.clip(of_label, LEAST_SHARE, 1.0)), errors
+        return -np.log(np.clip(of_label, SMALLEST_PROBABILITY, 1.0)), errors
 
     def _positive_probability(self, predicted: Mat) -> Vec | None:
         if self.task != "binary" or not self.has_probabilities:
@@ -350,7 +356,9 @@ class Model:
         if not len(rows) == len(encoded) == len(weights):
             told = "" if w is None else f", {len(weights)} importances in w"
             raise ModelError(f"y: {len(encoded)} labels{told} for {len(rows)} rows; pair them")
-        joining = discover(self.encoder.kinds, rows, weights) if self.encoder.schema.auto else []
+        joining = (
+            find_new_features(self.encoder.kinds, rows, weights) if self.encoder.schema.auto else []
+        )
         if joining:
             self._check_joining(rows, joining)
         predicted, first = [], 0
@@ -471,7 +479,7 @@ class Model:
         return {
             "task": self.task,
             "spec": self.spec,
-            **described(self.encoder.schema),
+            **describe_schema(self.encoder.schema),
             "labels": list(self.classes_),
         }
 
@@ -548,7 +556,7 @@ class Model:
         ModelError
             Where there is none for those there are, or something else is wrong with the model.
         """
-        width = roomy(columns)
+        width = reserved_width(columns)
         if self._fits_memory(width):
             return width
         check(self.spec, columns or width, self.labels.m)

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from kaboost.models.losses import LOSSES
-from kaboost.models.one_vs_rest import WORD, binary_task
+from kaboost.models.one_vs_rest import ONE_VS_REST, binary_task
 from kaboost.models.parts import BANKS, PARTS, RULES
 from kaboost.models.reboosted.config import LOSSES as TREE_LOSSES
 from kaboost.models.types import ModelError, Param, to_python
@@ -42,18 +42,18 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
     given = dict(spec or {})
     wrapper = given.pop("multiclass", None)
     if wrapper is None and task == "multiclass" and given.keys() <= {"rule", "seed"}:
-        wrapper = WORD if _takes_trees({**given, "loss": "logistic"}) else None
+        wrapper = ONE_VS_REST if _defaults_to_trees({**given, "loss": "logistic"}) else None
     if wrapper is not None:
         return {**normalise_spec(given, binary_task(wrapper, task)), "multiclass": wrapper}
     _refuse_unknown("model", given, (*PARTS, "seed", "multiclass"))
     if task is not None and task not in TASK_LOSS:
         raise ModelError(f"task: {task!r} is not one; take {', '.join(TASK_LOSS)}")
     if "loss" not in given:
-        given["loss"] = _unnamed_loss(given.get("rule", "sgb"), task)
+        given["loss"] = _default_loss(given.get("rule", "sgb"), task)
     given = {"rule": "sgb", **given}
-    if given.get("bank") is None and _takes_trees(given):
+    if given.get("bank") is None and _defaults_to_trees(given):
         given["bank"] = TREES
-    given["bank"] = _with_likings(given.get("bank"), given["rule"])
+    given["bank"] = _with_default_bank(given.get("bank"), given["rule"])
     full: dict[str, Any] = {word: _fill(word, given[word]) for word in PARTS}
     takes = RULES[full["rule"]["kind"]].losses
     if task is not None and takes and not set(takes) & set(TASK_FITS[task]):
@@ -74,7 +74,7 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
     return full
 
 
-def _takes_trees(given: Mapping[str, Any]) -> bool:
+def _defaults_to_trees(given: Mapping[str, Any]) -> bool:
     """Return whether reboosted trees are the default bank beside a rule and a loss; whether they
     have the memory for its features is asked later, and refused with the remedy.
     """
@@ -92,7 +92,7 @@ def _takes_trees(given: Mapping[str, Any]) -> bool:
     )
 
 
-def _unnamed_loss(rule: Any, task: str | None) -> str:
+def _default_loss(rule: Any, task: str | None) -> str:
     """Return the loss of a specification that names none: the task's, or the first that the rule
     takes and the task allows.
     """
@@ -108,7 +108,7 @@ def _unnamed_loss(rule: Any, task: str | None) -> str:
     return fitting[0] if fitting and TASK_LOSS[task] not in fitting else TASK_LOSS[task]
 
 
-def _with_likings(bank: Any, rule: Any) -> Any:
+def _with_default_bank(bank: Any, rule: Any) -> Any:
     """Return the bank with what the rule takes by default: all of it for a bank of that kind, the
     number of learners for any other that has one.
     """
@@ -135,7 +135,8 @@ def _fill(word: str, given: Any) -> dict[str, Any]:
     params = {"kind": given} if isinstance(given, str) else given
     if not isinstance(params, Mapping) or "kind" not in params:
         raise ModelError(
-            f"{word}: {given!r} names no kind; write {word}: {{kind: {_meant(word, params)}, ...}}"
+            f"{word}: {given!r} names no kind; "
+            f"write {word}: {{kind: {_likely_kind(word, params)}, ...}}"
         )
     kind = params["kind"]
     if not isinstance(kind, str) or kind not in PARTS[word]:
@@ -147,7 +148,7 @@ def _fill(word: str, given: Any) -> dict[str, Any]:
     }
 
 
-def _meant(word: str, given: Any) -> str:
+def _likely_kind(word: str, given: Any) -> str:
     """Return the first kind that has the parameters given without one, or the first of all."""
     keys = set(given) if isinstance(given, Mapping) else set()
     kinds = PARTS[word].items()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kaboost.models.evaluation.outcome import Outcome
-from kaboost.models.evaluation.reliability import Reliability, check_many, reliability
+from kaboost.models.evaluation.reliability import Reliability, record_many, reliability
 from kaboost.models.features.labels import Labels
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import LOSS_LIMIT, WEIGHT_LIMIT, Mat, Vec
@@ -109,7 +109,7 @@ def record(seen: ProgressiveValidation, outcome: Outcome, y: Vec, w: Vec) -> Non
     """
     w = np.minimum(w, WEIGHT_LIMIT)
     if outcome.probabilities is not None:
-        check_many(seen.reliability, outcome.probabilities, y, w)
+        record_many(seen.reliability, outcome.probabilities, y, w)
     compare = _compare_classes if seen.counts.size else _compare_numbers
     compare(seen, outcome.losses, outcome.errors, y, w)
 

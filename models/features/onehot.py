@@ -9,20 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kaboost.models.features.categories import MEMO, MISSING, Values
-from kaboost.models.features.datetimes import SHOWN, mark_cycles
-from kaboost.models.features.schema import Schema, checked, layout, of_kind
-from kaboost.models.features.texts import BUCKETS, Buckets, draw_together
+from kaboost.models.features.categories import CACHE_SIZE, MISSING, ValueSlots
+from kaboost.models.features.datetimes import CLOCK_FIELDS, fill_cycles
+from kaboost.models.features.schema import Schema, layout, names_by_kind, parse_schema
+from kaboost.models.features.texts import BUCKETS, Buckets, log_counts
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import Ints, Mat, ModelError, Vec
 
 NUMBER_LIMIT = 1e150  # squares of differences stay finite, so no statistic ever becomes inf or nan
 SCORE_LIMIT = 1e6  # of the encoded number, in standard deviations
-OTHERS = 8  # codes 1..8: values that came when all codes were taken, by hash
-SEEN = 23  # codes 9..31: the first distinct values, in order of first sight
-CODES = 1 + OTHERS + SEEN  # columns of one category; code 0 is missing
-CYCLES = 2 * len(SHOWN)  # columns of one datetime: a sine and a cosine each
-NONE = np.empty((0, 0))
+HASHED_CODES = 8  # codes 1..8: values that came when all codes were taken, by hash
+VALUE_CODES = 23  # codes 9..31: the first distinct values, in order of first sight
+CODES = 1 + HASHED_CODES + VALUE_CODES  # columns of one category; code 0 is missing
+CYCLES = 2 * len(CLOCK_FIELDS)  # columns of one datetime: a sine and a cosine each
+EMPTY = np.empty((0, 0))
 
 
 class Table(NamedTuple):
@@ -31,16 +31,16 @@ class Table(NamedTuple):
     numbers: Mat  # (B, n) NaN where missing, otherwise finite
     booleans: Mat  # (B, b) 1.0 or 0.0, NaN where missing
     categories: Sequence[Sequence[str | None]]  # c columns of B values
-    times: Mat = NONE  # (B, t) seconds of the wall clock since 1970, NaN where missing
+    times: Mat = EMPTY  # (B, t) seconds of the wall clock since 1970, NaN where missing
     texts: Sequence[Sequence[str | None]] = ()  # columns of B texts
 
 
-def some(table: Table, first: int, last: int) -> Table:
+def slice_table(table: Table, first: int, last: int) -> Table:
     """Return the events [first, last) of a table, numbers as views.
 
     Examples
     --------
-    >>> some(Table(np.ones((9, 2)), np.empty((9, 0)), [["a", "b", "c"] * 3]), 3, 5).categories
+    >>> slice_table(Table(np.ones((9, 2)), np.empty((9, 0)), [["a", "b", "c"] * 3]), 3, 5).categories
     [['a', 'b']]
     """
     numbers, booleans, categories, times, texts = table
@@ -91,12 +91,12 @@ class Encoder:
     [[0.0, 1.0], [0.0, -1.0], [2.0, 0.0]]
     """
 
-    shared = range(SEEN, SEEN + OTHERS)  # slots of values that came when all were taken
-    infers = False  # whether features may join
+    shared = range(VALUE_CODES, VALUE_CODES + HASHED_CODES)  # slots of later values
+    infers = False  # whether the kinds of undeclared features are inferred
     room = 0  # columns that are kept, where features may join
 
     def __init__(self, schema: Mapping[str, str] | Schema | str, state: Any = None) -> None:
-        self.schema = schema if isinstance(schema, Schema) else checked(schema)
+        self.schema = schema if isinstance(schema, Schema) else parse_schema(schema)
         if self.schema.auto and not self.infers:
             raise ModelError(
                 "features: kinds are inferred for bank reboosted_trees alone, which takes columns "
@@ -104,14 +104,14 @@ class Encoder:
             )
         self.kinds = self.schema.kinds
         self.layout = layout(self.kinds, self.schema.inferred)
-        groups = of_kind(self.kinds)
+        groups = names_by_kind(self.kinds)
         self.numbers, self.booleans, self.categories, self.times, self.texts = groups
         self.state = self.initial_state(self.schema) if state is None else state
         self.columns = self.columns_of(self.schema)
         self.buckets = Buckets()
-        room = MEMO // max(1, len(self.categories))
+        room = CACHE_SIZE // max(1, len(self.categories))
         self._values = [
-            Values(self.state.keys[i], self.state.known[i : i + 1], self.shared, room)
+            ValueSlots(self.state.keys[i], self.state.known[i : i + 1], self.shared, room)
             for i in range(len(self.categories))
         ]
 
@@ -173,23 +173,25 @@ class Encoder:
     @staticmethod
     def initial_state(schema: Schema) -> Any:
         """Return the state that has seen no event."""
-        numbers, _, categories, _, _ = of_kind(schema.kinds)
+        numbers, _, categories, _, _ = names_by_kind(schema.kinds)
         n, c = len(numbers), len(categories)
         return EncoderState(
             seen=np.zeros(n),
             mean=np.zeros(n),
             m2=np.zeros(n),
-            keys=np.zeros((c, SEEN), np.uint64),
+            keys=np.zeros((c, VALUE_CODES), np.uint64),
             known=np.zeros(c, np.int64),
         )
 
     @staticmethod
     def columns_of(told: Schema) -> tuple[str, ...]:
         """Return the names of the columns of an encoded vector."""
-        numbers, booleans, categories, times, texts = of_kind(told.kinds)
+        numbers, booleans, categories, times, texts = names_by_kind(told.kinds)
         codes = ["missing"]
-        codes += [f"other{i + 1}" for i in range(OTHERS)] + [f"seen{i + 1}" for i in range(SEEN)]
-        turns = [f"{wave} of {shown}" for shown in SHOWN for wave in ("sine", "cosine")]
+        codes += [f"other{i + 1}" for i in range(HASHED_CODES)] + [
+            f"seen{i + 1}" for i in range(VALUE_CODES)
+        ]
+        turns = [f"{wave} of {shown}" for shown in CLOCK_FIELDS for wave in ("sine", "cosine")]
         return (
             *numbers,
             *booleans,
@@ -224,11 +226,11 @@ class Encoder:
         """Fill the last columns of X (B, d): what datetimes and texts stand for."""
         words = self.width - BUCKETS * len(self.texts)
         if self.times:
-            mark_cycles(table.times, X, words - CYCLES * len(self.times))
+            fill_cycles(table.times, X, words - CYCLES * len(self.times))
         for i, texts in enumerate(table.texts):
             self.buckets.count(texts, X, words + i * BUCKETS)
         if self.texts:
-            draw_together(X, words)
+            log_counts(X, words)
 
 
 @kernel
@@ -294,5 +296,5 @@ def _mark_codes(codes: Ints, X: Mat, first: int) -> None:
         for k in range(codes.shape[1]):
             slot = codes[i, k]
             if slot >= MISSING:
-                place = 1 + OTHERS + slot if slot < SEEN else 1 + slot - SEEN
+                place = 1 + HASHED_CODES + slot if slot < VALUE_CODES else 1 + slot - VALUE_CODES
                 X[k, first + i * CODES + (place if slot != MISSING else 0)] = 1.0

@@ -68,7 +68,7 @@ def test_every_event_is_in_the_state_once(run, alone, final):
     seen, ours = to_arrays(beside, "validation"), to_arrays(final.baselines, "validation")
     for name in seen:
         assert seen[name].tobytes() == ours[name].tobytes(), name
-    assert seen["baselines.reliability.weight"].sum() > 1000.0
+    assert seen["validation.reliability.weight"].sum() > 1000.0
 
 
 def test_kills_were_real(run):

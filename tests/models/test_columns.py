@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaboost.models.features import columns as own
-from kaboost.models.features.categories import MEMO
-from kaboost.models.features.columns import MEMORY, PRIOR, Columns
+from kaboost.models.features.categories import CACHE_SIZE
+from kaboost.models.features.columns import MEMORY_EVENTS, PRIOR_WEIGHT, Columns
 from kaboost.models.features.onehot import Table
 from kaboost.models.features.rows import tabulate
 from kaboost.models.state.tree import from_arrays, to_arrays
@@ -73,7 +73,7 @@ def twin(events):
         if value not in known[i]:
             return [label, -1.0]
         order, mean, weight = known[i][value]
-        share = weight / (weight + PRIOR)
+        share = weight / (weight + PRIOR_WEIGHT)
         return [label + share * (mean - label), order]
 
     for *values, w, y in events:
@@ -83,9 +83,9 @@ def twin(events):
         for i, value in enumerate(values):
             if value is not None:
                 order, mean, weight = known[i].get(value, (len(known[i]), 0.0, 0.0))
-                after = min(weight + w, MEMORY)
+                after = min(weight + w, MEMORY_EVENTS)
                 known[i][value] = order, mean + min(w / after, 1.0) * (y - mean), after
-        total = min(total + w, MEMORY)
+        total = min(total + w, MEMORY_EVENTS)
         label += min(w / total, 1.0) * (y - label)
     after = [[7.0, math.nan, *show(0, a), *show(1, b)] for a, b, *_ in events]
     return said, after
@@ -118,7 +118,7 @@ def test_names_and_order():
 
 def test_a_full_table_is_shared(monkeypatch):
     """Beyond the last slot values share one by hash: memory stays, nothing is refused."""
-    monkeypatch.setattr(own, "SLOTS", 4)
+    monkeypatch.setattr(own, "VALUE_SLOTS", 4)
     monkeypatch.setattr(Columns, "shared", range(4))
     encoder = Columns({"city": "category"})
     many = [f"v{i}" for i in range(40)]
@@ -141,7 +141,7 @@ def test_million_values_take_no_more():
         encoder.learn_many(t, np.ones(20_000), np.ones(20_000))
 
     assert before == size_of(encoder) < 1_000_000
-    assert len(encoder._values[0]._memo) <= MEMO
+    assert len(encoder._values[0]._memo) <= CACHE_SIZE
 
 
 @pytest.mark.parametrize("name", ["encoder.keys", "encoder.label"])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from kaboost import ModelError
 from kaboost.models.features import onehot as encoding
-from kaboost.models.features.categories import MEMO, MEMO_LENGTH, UNSEEN
-from kaboost.models.features.onehot import CODES, CYCLES, OTHERS, SEEN, Encoder, Table
+from kaboost.models.features.categories import CACHE_SIZE, CACHED_LENGTH, UNSEEN
+from kaboost.models.features.onehot import CODES, CYCLES, HASHED_CODES, VALUE_CODES, Encoder, Table
 from kaboost.models.features.rows import tabulate
 from kaboost.models.features.texts import BUCKETS
 from kaboost.models.state import tree
@@ -114,7 +114,7 @@ def test_plain_python_gives_the_same_bytes():
 def test_memo_is_only_a_memo(monkeypatch):
     """Forgetting every remembered string at once changes no byte."""
     expected = streams.encoder()
-    monkeypatch.setattr(encoding, "MEMO", 2)
+    monkeypatch.setattr(encoding, "CACHE_SIZE", 2)
 
     assert expected == streams.encoder()
 
@@ -125,10 +125,10 @@ def test_first_sight_is_unseen_and_the_second_is_not():
     first, second, missing, other = seen_codes(encoder, "PT", "PT", None, "FR")
 
     assert first == UNSEEN
-    assert 1 + OTHERS == second
+    assert 1 + HASHED_CODES == second
     assert missing == 0
     assert other == UNSEEN
-    assert [2 + OTHERS] == seen_codes(encoder, "FR")
+    assert [2 + HASHED_CODES] == seen_codes(encoder, "FR")
 
 
 def test_values_beyond_the_first_23_share_codes_by_hash():
@@ -138,8 +138,8 @@ def test_values_beyond_the_first_23_share_codes_by_hash():
     seen_codes(encoder, *values)
     codes = seen_codes(encoder, *values)
 
-    assert list(range(1 + OTHERS, CODES)) == codes[:SEEN]
-    assert set(range(1, 1 + OTHERS)) == set(codes[SEEN:])
+    assert list(range(1 + HASHED_CODES, CODES)) == codes[:VALUE_CODES]
+    assert set(range(1, 1 + HASHED_CODES)) == set(codes[VALUE_CODES:])
     assert (
         codes
         == Encoder({"c": "category"}, encoder.state)
@@ -202,14 +202,14 @@ def test_reading_changes_nothing_and_needs_no_writable_array():
 def test_memory_is_bounded():
     """A million different strings, or a few very long ones, are not all remembered."""
     encoder = Encoder({"c": "category"})
-    seen_codes(encoder, *(f"v{i}" for i in range(SEEN)))
+    seen_codes(encoder, *(f"v{i}" for i in range(VALUE_CODES)))
     size = sum(array.nbytes for array in encoder.state)
-    encoder.encode_many(categories(*(f"w{i}" for i in range(2 * MEMO + 10))))
-    encoder.encode_many(categories(*(f"{i}" * MEMO_LENGTH * 9 for i in range(1, 9))))
+    encoder.encode_many(categories(*(f"w{i}" for i in range(2 * CACHE_SIZE + 10))))
+    encoder.encode_many(categories(*(f"{i}" * CACHED_LENGTH * 9 for i in range(1, 9))))
     memo = encoder._values[0]._memo
 
-    assert len(memo) <= MEMO
-    assert max(len(value or "") for value in memo) <= MEMO_LENGTH
+    assert len(memo) <= CACHE_SIZE
+    assert max(len(value or "") for value in memo) <= CACHED_LENGTH
     assert size == sum(array.nbytes for array in encoder.state)
 
 
@@ -221,7 +221,7 @@ def test_columns_name_every_place():
 
     assert encoder.columns[:3] == ("n", "m", "b")
     assert encoder.columns[3:5] == ("c=missing", "c=other1")
-    assert encoder.columns[2 + CODES] == f"c=seen{SEEN}"
+    assert encoder.columns[2 + CODES] == f"c=seen{VALUE_CODES}"
     assert encoder.columns[3 + CODES] == "d sine of hour"
     assert encoder.columns[-1] == f"t words{BUCKETS}"
     assert (
@@ -267,5 +267,10 @@ def test_documentation_runs():
 
     assert doctest.testfile(str(DOCS), module_relative=False).failed == 0
     assert doctest.testmod(encoding).failed == 0
-    for words in (f"{CODES} columns", f"first {SEEN} distinct", f"modulo {OTHERS}", "1e150"):
+    for words in (
+        f"{CODES} columns",
+        f"first {VALUE_CODES} distinct",
+        f"modulo {HASHED_CODES}",
+        "1e150",
+    ):
         assert words in page

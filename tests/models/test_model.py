@@ -140,7 +140,7 @@ def test_many_are_predicted_in_parts(monkeypatch, task, together):
     """
     model, rows = learned(task), streams.rows(41)
     alone = np.vstack([model.predict(tabulate(SCHEMA, [row])) for row in rows])
-    monkeypatch.setattr(module, "TOGETHER", together)
+    monkeypatch.setattr(module, "CHUNK_NUMBERS", together)
 
     assert model.predict(tabulate(SCHEMA, rows)).tobytes() == alone.tobytes()
     assert model.predict(tabulate(SCHEMA, [])).shape == (0, model.labels.m)

@@ -216,7 +216,7 @@ def test_weight_is_rivers_own_where_it_takes_one() -> None:
     """Weight 3 is what River makes of w=3; weight 0 teaches nothing."""
     rows, labels = stream("binary")
     model, plain = make(TREE), make(TREE)
-    direct = river_spec.build(plain.spec)
+    direct = river_spec.build_estimator(plain.spec)
     weights = [3.0, 0.0, 0.5] + [1.0] * 7
     model.learn_many(rows[:10], labels[:10], weights)
     for k, w in enumerate(weights):
@@ -317,20 +317,20 @@ def test_rehearsal_finds_what_the_schema_brings() -> None:
 
 def test_specification_is_spelled_out_once() -> None:
     """Short words become steps, the seed is named; spelled out, it stays as it is."""
-    full = river_spec.normalise(BINARY["bagging of pipelines"], "binary")
+    full = river_spec.normalise_spec(BINARY["bagging of pipelines"], "binary")
 
     assert ["number", "category"] == [s["on"] for s in full["params"]["model"]["steps"]]
     assert river_spec.SEED == full["seed"]
-    assert full == river_spec.normalise(full, "binary")
+    assert full == river_spec.normalise_spec(full, "binary")
 
 
 def test_seed_reaches_every_part() -> None:
     """One seed decides everything random, a part's own goes before it."""
     spec = BINARY["SRP"]
 
-    assert 5 == river_spec.build(make({**spec, "seed": 5}).spec).seed
+    assert 5 == river_spec.build_estimator(make({**spec, "seed": 5}).spec).seed
     own = {**spec, "params": {**spec["params"], "seed": 9}}
-    assert 9 == river_spec.build(make(own).spec).seed
+    assert 9 == river_spec.build_estimator(make(own).spec).seed
 
 
 def test_no_file_of_it(tmp_path: Path) -> None:
