@@ -40,7 +40,8 @@ def slice_table(table: Table, first: int, last: int) -> Table:
 
     Examples
     --------
-    >>> slice_table(Table(np.ones((9, 2)), np.empty((9, 0)), [["a", "b", "c"] * 3]), 3, 5).categories
+    >>> table = Table(np.ones((9, 2)), np.empty((9, 0)), [["a", "b", "c"] * 3])
+    >>> slice_table(table, 3, 5).categories
     [['a', 'b']]
     """
     numbers, booleans, categories, times, texts = table

@@ -167,7 +167,7 @@ def find_new_features(
 
     Examples
     --------
-    >>> find_new_features({"age": "number"}, [{"age": 31}, {"vip": True, "job": "cook"}], [1.0, 1.0])
+    >>> find_new_features({"age": "number"}, [{"age": 31}, {"vip": True, "job": "cook"}], [1, 1])
     [(1, {'vip': 'boolean', 'job': 'category'})]
     """
     seen: set[Any] = set()
