@@ -115,7 +115,7 @@ def default(task: str, spec: Any = None) -> Arrays:
         **model.to_arrays(),
         **to_arrays(seen, "validation.baselines"),
         "answers": np.concatenate(parts),
-        "next": model.predictions(model.predict(model._ask(rows[:200]))),
+        "next": model.predictions(model.predict(model._tabulate_known(rows[:200]))),
         "names": np.array(len(served)),
     }
 

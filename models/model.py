@@ -51,8 +51,8 @@ from kaboost.models.types import Ints, Mat, ModelError, Vec, as_float64, to_pyth
 from kaboost.models.verbs import diagnostics, served_loss
 
 LOG_LOSSES = ("logistic", "logistic2", "softmax")  # log-losses themselves, exact in the tails
-CHUNK_NUMBERS = 1 << 17  # numbers of events that are predicted at once: they stay in a cache
-SMALLEST_PROBABILITY = 1e-6  # a label's probability counts as at least this, as a vote's does
+CHUNK_NUMBERS = 1 << 17  # of encoded features predicted at once: they stay in a cache
+SMALLEST_PROBABILITY = 1e-6  # of a label in its log-loss, as for votes
 
 
 def encoder_of(spec: Mapping[str, Any]) -> type[Encoder]:
@@ -104,9 +104,9 @@ class Model:
     ) -> None:
         self._describe(task, spec, features, labels)
         if self.encoder.schema.auto:
-            self.encoder.room = self._room(len(self.encoder.columns))
+            self.encoder.reserved = self._reserved_width(len(self.encoder.columns))
         self.booster = build(self.spec, self.encoder.width, self.labels.m, task=task)
-        mark_categorical(self.booster, self.encoder.names)
+        mark_categorical(self.booster, self.encoder.categorical_columns)
 
     def _describe(
         self,
@@ -115,7 +115,7 @@ class Model:
         features: Mapping[str, str] | Schema | str,
         labels: Sequence[Label] | None,
     ) -> None:
-        """Take what `__init__` was told, and make all but the booster."""
+        """Set everything but the booster."""
         self.task = task
         self.labels = task_labels.labels(task, labels)
         self.spec = normalise_spec(spec, task)
@@ -132,7 +132,7 @@ class Model:
 
     @property
     def kinds(self) -> dict[str, str]:
-        """The kind of every feature there is, told or inferred so far."""
+        """The kind of every feature so far, declared or inferred."""
         return dict(self.encoder.kinds)
 
     def __repr__(self) -> str:
@@ -187,7 +187,7 @@ class Model:
         """Return what scores (B, m) stand for: numbers (B,), or probabilities (B, C) by class."""
         linked = predictions(self.booster, scores)
         if self.task == "binary" and not self.has_probabilities:
-            linked = 0.5 + 0.5 * linked  # the sign, as certain as it says
+            linked = 0.5 + 0.5 * linked  # the sign, as certain as its size
         if self.task == "regression":
             return linked[:, 0]
         if self.task == "multiclass":
@@ -197,7 +197,7 @@ class Model:
         both[:, 0] = 1.0 - both[:, 1]
         return both
 
-    def intervals_around(self, said: Vec, level: float) -> Mat:
+    def intervals_around(self, predicted: Vec, level: float) -> Mat:
         """Return low and high (B, 2) around predictions (B,), so that `level` of all labels lie
         inside; infinite before 20 events.
 
@@ -212,7 +212,7 @@ class Model:
                 "interval: classes have none, their probabilities say how sure the model is; "
                 "leave it out"
             )
-        found = residual_intervals.bounds(self.intervals, said, level)
+        found = residual_intervals.bounds(self.intervals, predicted, level)
         if self.labels.least == 0.0:  # counts
             np.maximum(found, 0.0, out=found)
         return found
@@ -234,11 +234,11 @@ class Model:
         """
         assert isinstance(self.encoder, Columns)  # no other lets features join
         encoder = self.encoder.extended(found)
-        encoder.room = self._room(len(encoder.columns))
+        encoder.reserved = self._reserved_width(len(encoder.columns))
         if encoder.width > int(self.booster.shape[0]):
             self.booster = add_features(self.booster, self.spec, encoder.width)
         self.encoder = encoder
-        mark_categorical(self.booster, encoder.names)
+        mark_categorical(self.booster, encoder.categorical_columns)
 
     def affordable_features(self, found: Mapping[str, str]) -> dict[str, str]:
         """Return as many of the features as there is room for, the first ones.
@@ -354,8 +354,10 @@ class Model:
         encoded = self._encode_labels(y)
         weights = _check_weights(np.ones(len(rows)) if w is None else w)
         if not len(rows) == len(encoded) == len(weights):
-            told = "" if w is None else f", {len(weights)} importances in w"
-            raise ModelError(f"y: {len(encoded)} labels{told} for {len(rows)} rows; pair them")
+            importances = "" if w is None else f", {len(weights)} importances in w"
+            raise ModelError(
+                f"y: {len(encoded)} labels{importances} for {len(rows)} rows; pair them"
+            )
         joining = (
             find_new_features(self.encoder.kinds, rows, weights) if self.encoder.schema.auto else []
         )
@@ -374,8 +376,8 @@ class Model:
 
     def predict_one(self, x: Mapping[str, Any]) -> Label:
         """Return the number or the likeliest label for features `x`."""
-        said: Label = to_python(self.predict_many([x])[0])
-        return said
+        predicted: Label = to_python(self.predict_many([x])[0])
+        return predicted
 
     def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Label, float]:
         """Return the probability of every label for features `x`."""
@@ -383,10 +385,10 @@ class Model:
 
     def predict_many(self, rows: Any) -> NDArray[Any]:
         """Return numbers or the likeliest labels, (B,)."""
-        said = self.predictions(self.predict(self._ask(rows)))
+        predicted = self.predictions(self.predict(self._tabulate_known(rows)))
         if self.task == "regression":
-            return said
-        labels: NDArray[Any] = _array(self.classes_)[self.classify(said)]
+            return predicted
+        labels: NDArray[Any] = _array(self.classes_)[self.classify(predicted)]
         return labels
 
     def predict_proba_many(self, rows: Any) -> Mat:
@@ -400,7 +402,7 @@ class Model:
         if not self.has_probabilities:
             what = "a regression" if self.task == "regression" else "the loss hinge"
             raise ModelError(f"task: {what} has no probabilities; call predict_many")
-        return self.predictions(self.predict(self._ask(rows)))
+        return self.predictions(self.predict(self._tabulate_known(rows)))
 
     def predict_interval_one(self, x: Mapping[str, Any], level: float = 0.9) -> tuple[float, float]:
         """Return low and high, between which labels for features `x` lie with that probability."""
@@ -421,13 +423,14 @@ class Model:
         Examples
         --------
         >>> model = Model("regression", features={"x": "number"})
-        >>> said = model.learn_many([{"x": k % 7} for k in range(500)], [k % 7 for k in range(500)])
+        >>> y = [k % 7 for k in range(500)]
+        >>> predicted = model.learn_many([{"x": value} for value in y], y)
         >>> low, high = model.predict_interval_one({"x": 3}, 0.9)
         >>> low < 3.0 < high
         True
         """
-        said = self.predictions(self.predict(self._ask(rows)))
-        return self.intervals_around(said, level)
+        predicted = self.predictions(self.predict(self._tabulate_known(rows)))
+        return self.intervals_around(predicted, level)
 
     def explain_one(self, x: Mapping[str, Any], label: Label | None = None) -> Reason:
         """Return why features `x` get their score; see `explain_many`."""
@@ -449,7 +452,7 @@ class Model:
         ModelError
             For a bank whose scores cannot be explained, and a label that there is none of.
         """
-        found = self.explain(self._ask(rows))
+        found = self.explain(self._tabulate_known(rows))
         if label is not None:
             if self.task == "regression":
                 raise ModelError("label: a regression has one score, of no label; leave it out")
@@ -501,7 +504,7 @@ class Model:
         state = tree.from_arrays(model.encoder.state, arrays, "encoder")
         model.encoder = type(model.encoder)(schema, state)
         model.booster = from_arrays(model.spec, arrays)
-        model.encoder.room = int(model.booster.shape[0])
+        model.encoder.reserved = int(model.booster.shape[0])
         if model.intervals is not None and any(name.startswith("intervals.") for name in arrays):
             model.intervals = tree.from_arrays(model.intervals, arrays, "intervals")
         names = {**to_arrays(model.booster), **tree.to_arrays(state, "encoder")}
@@ -548,7 +551,7 @@ class Model:
             header["model"], {name: array.copy() for name, array in arrays.items()}
         )
 
-    def _room(self, columns: int) -> int:
+    def _reserved_width(self, columns: int) -> int:
         """Return how many columns to keep for so many: as many more as memory has room for.
 
         Raises
@@ -560,9 +563,7 @@ class Model:
         if self._fits_memory(width):
             return width
         check(self.spec, columns or width, self.labels.m)
-        widths = range(
-            columns, width
-        )  # all that is left at once: to widen takes a tenth of a second
+        widths = range(columns, width)  # as wide as fits: widening takes a tenth of a second
         return widths[bisect_left(widths, True, key=lambda n: not self._fits_memory(n)) - 1]
 
     def _fits_memory(self, width: int) -> bool:
@@ -575,8 +576,8 @@ class Model:
     def _lag_rates(self) -> Sequence[float]:
         return rates("label_lags", self.spec["bank"].get("label_lags"))
 
-    def _ask(self, rows: Any) -> Table:
-        """Tabulate rows to predict: what joins when it is learned is passed over here."""
+    def _tabulate_known(self, rows: Any) -> Table:
+        """Return the known features of rows to predict."""
         check_frame(self.encoder.kinds, rows)
         return self._tabulate(rows)
 
@@ -586,12 +587,12 @@ class Model:
     def _check_joining(self, rows: Any, joining: Sequence[tuple[int, Mapping[str, str]]]) -> None:
         """Raise what the features that come up in rows will raise, before anything is learned."""
         assert isinstance(self.encoder, Columns)
-        told, first = self.encoder.schema, 0
+        schema, first = self.encoder.schema, 0
         for k, found in [*joining, (len(rows), {})]:
             part = rows.iloc[first:k] if hasattr(rows, "iloc") else rows[first:k]
-            tabulate(told.kinds, part, lenient=True, part=BatchSlice(first, len(rows)))
-            told, first = told.with_inferred(found), k
-        check(self.spec, self._room(len(Columns.columns_of(told))), self.labels.m)
+            tabulate(schema.kinds, part, lenient=True, part=BatchSlice(first, len(rows)))
+            schema, first = schema.with_inferred(found), k
+        check(self.spec, self._reserved_width(len(Columns.columns_of(schema))), self.labels.m)
 
     def _other_arrays(self) -> Arrays:
         """Return the arrays of all but the booster."""

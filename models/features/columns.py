@@ -91,18 +91,18 @@ class Columns(Encoder):
         )
 
     @property
-    def names(self) -> Ints:
-        """The columns whose numbers stand for names: the orders of categories' values."""
+    def categorical_columns(self) -> Ints:
+        """The columns that hold codes of categories, in order of first sight."""
         return self._categories + 1
 
     def extended(self, found: Mapping[str, str]) -> Columns:
         """Return the encoder with more features at the end, and all that this one has learned."""
-        told = self.schema.with_inferred(found)
-        fresh = self.initial_state(told)
+        schema = self.schema.with_inferred(found)
+        fresh = self.initial_state(schema)
         for name in ("keys", "known", "mean", "weight"):
             array = getattr(self.state, name)
             getattr(fresh, name)[: len(array)] = array
-        return Columns(told, fresh._replace(label=self.state.label, first=self.state.first))
+        return Columns(schema, fresh._replace(label=self.state.label, first=self.state.first))
 
     @staticmethod
     def initial_state(schema: Schema) -> ColumnsState:
@@ -118,11 +118,11 @@ class Columns(Encoder):
         )
 
     @staticmethod
-    def columns_of(told: Schema) -> tuple[str, ...]:
+    def columns_of(schema: Schema) -> tuple[str, ...]:
         """Return the names of the columns of an encoded vector, without room for others."""
         named: list[str] = []
-        for name in _order(told):
-            named += [name + shown for shown in COLUMN_SUFFIXES[told.kinds[name]]]
+        for name in _order(schema):
+            named += [name + shown for shown in COLUMN_SUFFIXES[schema.kinds[name]]]
         return tuple(named)
 
     def fill(
@@ -149,13 +149,13 @@ class Columns(Encoder):
             labels = np.zeros(len(X)) if y is None else y
             events, early = (codes, labels, w, X, self._categories), 0
             if far < math.inf and math.isnan(self.state.first[-1]):
-                early = self._hear(labels, w)
+                early = self._keep_first_labels(labels, w)
                 _learn(self.state, events, math.inf, (0, early))
-                self._look_back()
+                self._replace_first_outliers()
             _learn(self.state, events, far, (early, len(X)))
         return X
 
-    def _hear(self, labels: Vec, w: Vec) -> int:
+    def _keep_first_labels(self, labels: Vec, w: Vec) -> int:
         """Keep the labels (B,) of positive weight (B,) that are among the first; return how many
         events there are up to the last of them.
         """
@@ -166,7 +166,7 @@ class Columns(Encoder):
         first[known : known + len(places)] = kept
         return int(places[-1]) + 1 if len(places) else 0
 
-    def _look_back(self) -> None:
+    def _replace_first_outliers(self) -> None:
         """Once the first labels are there, forget what they taught if one of them is far from the
         others.
         """
@@ -178,11 +178,11 @@ class Columns(Encoder):
         state.label[:] = mean, len(state.first), abs(state.first - mean).mean()
 
 
-def _order(told: Schema) -> Iterable[str]:
+def _order(schema: Schema) -> Iterable[str]:
     """Return the features in the order of their columns: kind by kind; that of the schema where
     features may join, so that those before them stay in place.
     """
-    return told.kinds if told.auto else chain(*names_by_kind(told.kinds))
+    return schema.kinds if schema.auto else chain(*names_by_kind(schema.kinds))
 
 
 def reserved_width(columns: int) -> int:

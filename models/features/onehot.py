@@ -94,7 +94,7 @@ class Encoder:
 
     shared = range(VALUE_CODES, VALUE_CODES + HASHED_CODES)  # slots of later values
     infers = False  # whether the kinds of undeclared features are inferred
-    room = 0  # columns that are kept, where features may join
+    reserved = 0  # columns to keep, where features may be added
 
     def __init__(self, schema: Mapping[str, str] | Schema | str, state: Any = None) -> None:
         self.schema = schema if isinstance(schema, Schema) else parse_schema(schema)
@@ -118,12 +118,12 @@ class Encoder:
 
     @property
     def width(self) -> int:
-        """Length d of an encoded vector: its last columns wait for features that join."""
-        return max(self.room, len(self.columns))
+        """Length d of an encoded vector: its last columns are reserved for new features."""
+        return max(self.reserved, len(self.columns))
 
     @property
-    def names(self) -> Ints:
-        """The columns whose numbers stand for names: none."""
+    def categorical_columns(self) -> Ints:
+        """The columns that hold codes of categories: none, they are one-hot."""
         return np.empty(0, np.int64)
 
     def encode_many(self, table: Table) -> Mat:
@@ -185,9 +185,9 @@ class Encoder:
         )
 
     @staticmethod
-    def columns_of(told: Schema) -> tuple[str, ...]:
+    def columns_of(schema: Schema) -> tuple[str, ...]:
         """Return the names of the columns of an encoded vector."""
-        numbers, booleans, categories, times, texts = names_by_kind(told.kinds)
+        numbers, booleans, categories, times, texts = names_by_kind(schema.kinds)
         codes = ["missing"]
         codes += [f"other{i + 1}" for i in range(HASHED_CODES)] + [
             f"seen{i + 1}" for i in range(VALUE_CODES)
@@ -220,10 +220,10 @@ class Encoder:
         if self.categories:
             _mark_codes(codes, X, len(self.numbers) + len(self.booleans))
         if self.times or self.texts:
-            self._mark_told(table, X)
+            self._fill_times_and_texts(table, X)
         return X
 
-    def _mark_told(self, table: Table, X: Mat) -> None:
+    def _fill_times_and_texts(self, table: Table, X: Mat) -> None:
         """Fill the last columns of X (B, d): what datetimes and texts stand for."""
         words = self.width - BUCKETS * len(self.texts)
         if self.times:
