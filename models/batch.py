@@ -16,6 +16,7 @@ from kaboost.models.banks.hedge import LIMIT, Hedge
 from kaboost.models.booster import Booster, SingleScratch, features
 from kaboost.models.build import build
 from kaboost.models.kernels.jit import kernel
+from kaboost.models.losses import TASK_LOSSES
 from kaboost.models.one_vs_rest import OneVsRest
 from kaboost.models.reboosted.booster import ReboostedTrees
 from kaboost.models.rules.ball import project
@@ -237,7 +238,7 @@ def _init_scores(loss: Any, sample: Sample, y0: Vec) -> None:
 def _classes(spec: Mapping[str, Any], labels: Vec) -> int:
     loss = spec.get("loss")
     kind = loss.get("kind") if isinstance(loss, Mapping) else loss
-    return int(labels.max(initial=1.0)) + 1 if kind == "softmax" else 1
+    return int(labels.max(initial=1.0)) + 1 if kind in TASK_LOSSES["multiclass"] else 1
 
 
 def _single_scratch(booster: Booster) -> SingleScratch:

@@ -9,8 +9,6 @@ specification, section 1.
 
 from __future__ import annotations
 
-from typing import Any
-
 from kaboost.models.losses.counts import POISSON, Poisson
 from kaboost.models.losses.margins import HINGE, LINEAR, MLS, Hinge, Linear, Mls
 from kaboost.models.losses.robust import (
@@ -33,23 +31,46 @@ from kaboost.models.losses.smooth_margins import (
 )
 from kaboost.models.losses.softmax import SOFTMAX, Softmax
 from kaboost.models.losses.squared import SQUARED, SQUARED_FULL, Squared, SquaredFull
+from kaboost.models.types import Loss
 
-NUMBERS = (SQUARED, SQUARED_FULL, ABSOLUTE, QUANTILE, HUBER, POISSON, PNORM)
-CLASSES = (LOGISTIC, LOGISTIC2, HINGE, EXPONENTIAL, LINEAR, MLS, SOFTMAX)
-LOSSES = {part.kind: part for part in (*NUMBERS, *CLASSES)}
+# In the order of the public list; the first loss of a task is its default.
+ALL = (
+    SQUARED,
+    SQUARED_FULL,
+    ABSOLUTE,
+    QUANTILE,
+    HUBER,
+    POISSON,
+    PNORM,
+    LOGISTIC,
+    LOGISTIC2,
+    HINGE,
+    EXPONENTIAL,
+    LINEAR,
+    MLS,
+    SOFTMAX,
+)
+LOSSES = {component.kind: component for component in ALL}
+TASK_LOSSES = {
+    task: tuple(component.kind for component in ALL if component.traits.task == task)
+    for task in ("regression", "binary", "multiclass")
+}
+NEWTON_LOSSES = tuple(component.kind for component in ALL if component.traits.newton)
+DEFAULT_LOSS = {task: kinds[0] for task, kinds in TASK_LOSSES.items()}
 
-PROBABLE = (Logistic, Logistic2, Exponential, Linear, Mls, Softmax)
+_TRAITS = {component.make: component.traits for component in ALL}
 
 
-def has_probability(loss: Any) -> bool:
-    """Return whether the link of `loss` gives probabilities: hinge gives the sign of the score
-    instead, and losses of numbers give numbers.
-    """
-    return isinstance(loss, PROBABLE)
+def has_probability(loss: Loss) -> bool:
+    """Return whether the inverse link of `loss` gives probabilities."""
+    return _TRAITS[type(loss)].probabilistic
 
 
 __all__ = [
+    "DEFAULT_LOSS",
     "LOSSES",
+    "NEWTON_LOSSES",
+    "TASK_LOSSES",
     "Absolute",
     "Exponential",
     "Hinge",

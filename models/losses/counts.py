@@ -10,7 +10,7 @@ import numpy as np
 from kaboost.models.losses.labels import L2, numbers
 from kaboost.models.losses.summed import STEEPEST, growth, summed
 from kaboost.models.losses.theory import bounds, smallest_radius
-from kaboost.models.types import Component, Mat, ModelError, Vec
+from kaboost.models.types import Component, LossTraits, Mat, ModelError, Vec
 from kaboost.models.verbs import (
     Constants,
     constants,
@@ -103,4 +103,5 @@ POISSON = Component(
     "specification, section 1",
     (L2,),
     Poisson,
+    traits=LossTraits("regression", "logarithms", newton=True, lowest_label=0.0),
 )

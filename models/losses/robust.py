@@ -9,12 +9,13 @@ from kaboost.models.kernels.numeric import fill
 from kaboost.models.losses.labels import L2, copy, mean, numbers
 from kaboost.models.losses.summed import power, summed
 from kaboost.models.losses.theory import bounds, smallest_radius
-from kaboost.models.types import Component, Mat, Param, Vec
+from kaboost.models.types import Component, LossTraits, Mat, Param, Vec
 from kaboost.models.verbs import (
     Constants,
     constants,
     convexity,
     encode_labels,
+    gradient_bound,
     init_score,
     inverse_link,
     newton_curvature,
@@ -166,6 +167,21 @@ def _(loss: PNorm) -> float:
     return (2.0 if loss.p == 2.0 else 0.0) + 2.0 * loss.l2
 
 
+@gradient_bound.register
+def _(loss: Absolute) -> float:
+    return 1.0
+
+
+@gradient_bound.register
+def _(loss: Quantile) -> float:
+    return max(loss.q, 1.0 - loss.q)
+
+
+@gradient_bound.register
+def _(loss: Huber) -> float:
+    return loss.k
+
+
 @constants.register
 def _(loss: Absolute, b: float, Z: float = 1.0) -> Constants:
     return bounds(loss, b, 1.0, None, 1.0 if b < Z else 0.0)
@@ -208,6 +224,7 @@ ABSOLUTE = Component(
     "least absolute deviations; specification, section 1",
     (L2,),
     Absolute,
+    traits=LossTraits("regression", "numbers", newton=True),
 )
 QUANTILE = Component(
     "quantile",
@@ -215,6 +232,7 @@ QUANTILE = Component(
     "Koenker, Bassett 1978; specification, section 1",
     (L2, Param("q", 0.5, "the share of labels below the prediction", 1e-6, 1.0 - 1e-6)),
     Quantile,
+    traits=LossTraits("regression", "numbers", newton=True),
 )
 HUBER = Component(
     "huber",
@@ -222,6 +240,7 @@ HUBER = Component(
     "Huber 1964; specification, section 1",
     (L2, Param("k", 1.0, "the residual from which the loss is linear", 1e-9, 1e9)),
     Huber,
+    traits=LossTraits("regression", "numbers", newton=True),
 )
 PNORM = Component(
     "pnorm",
@@ -229,4 +248,5 @@ PNORM = Component(
     "Beygelzimer et al. 2015; specification, section 1",
     (L2, Param("p", 3.0, "the power of the residual", 2.0, 100.0)),
     PNorm,
+    traits=LossTraits("regression", "numbers"),
 )

@@ -12,7 +12,7 @@ from kaboost.models.kernels.numeric import exp_negative, log1p_unit, sigmoid
 from kaboost.models.losses.labels import L2, margins, needs_one_output
 from kaboost.models.losses.summed import STEEPEST, growth, summed
 from kaboost.models.losses.theory import bounds, smallest_radius
-from kaboost.models.types import Component, Mat, Vec
+from kaboost.models.types import Component, LossTraits, Mat, Vec
 from kaboost.models.verbs import (
     Constants,
     constants,
@@ -175,6 +175,7 @@ LOGISTIC = Component(
     (L2,),
     Logistic,
     needs_one_output,
+    traits=LossTraits("binary", "log_odds", probabilistic=True, log_loss=True, newton=True),
 )
 LOGISTIC2 = Component(
     "logistic2",
@@ -183,6 +184,7 @@ LOGISTIC2 = Component(
     (L2,),
     Logistic2,
     needs_one_output,
+    traits=LossTraits("binary", "half_log_odds", probabilistic=True, log_loss=True),
 )
 EXPONENTIAL = Component(
     "exponential",
@@ -191,4 +193,5 @@ EXPONENTIAL = Component(
     (L2,),
     Exponential,
     needs_one_output,
+    traits=LossTraits("binary", "half_log_odds", probabilistic=True),
 )

@@ -11,7 +11,7 @@ import numpy as np
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import exp_negative
 from kaboost.models.losses.labels import L2, columns
-from kaboost.models.types import Component, Mat, ModelError, Vec
+from kaboost.models.types import Component, LossTraits, Mat, ModelError, Vec
 from kaboost.models.verbs import (
     Constants,
     constants,
@@ -171,4 +171,5 @@ SOFTMAX = Component(
     (L2,),
     Softmax,
     _needs_classes,
+    traits=LossTraits("multiclass", "log_probabilities", probabilistic=True, log_loss=True),
 )

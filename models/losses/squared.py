@@ -8,7 +8,7 @@ from kaboost.models.kernels.numeric import fill
 from kaboost.models.losses.labels import L2, copy, mean, numbers
 from kaboost.models.losses.summed import summed
 from kaboost.models.losses.theory import bounds, smallest_radius
-from kaboost.models.types import Component, Mat, Vec
+from kaboost.models.types import Component, LossTraits, Mat, Vec
 from kaboost.models.verbs import (
     Constants,
     constants,
@@ -109,7 +109,19 @@ def _(loss: Squared | SquaredFull, eta: float, N: int, D: float, Z: float = 1.0)
     return smallest_radius(loss, eta, N, D, Z)
 
 
-SQUARED = Component("squared", "1/2 (score - z)^2", "specification, section 1", (L2,), Squared)
+SQUARED = Component(
+    "squared",
+    "1/2 (score - z)^2",
+    "specification, section 1",
+    (L2,),
+    Squared,
+    traits=LossTraits("regression", "numbers", quadratic=True, newton=True),
+)
 SQUARED_FULL = Component(
-    "squared_full", "(score - z)^2", "Hu et al. 2017; specification, section 1", (L2,), SquaredFull
+    "squared_full",
+    "(score - z)^2",
+    "Hu et al. 2017; specification, section 1",
+    (L2,),
+    SquaredFull,
+    traits=LossTraits("regression", "numbers", quadratic=True),
 )

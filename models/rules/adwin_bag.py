@@ -15,7 +15,7 @@ from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import chosen
 from kaboost.models.rules.adwin import Adwin, adwin, clear, detect, estimate
 from kaboost.models.rules.oza import (
-    CLASSES,
+    CLASS_SCALES,
     FEED,
     RATE,
     Feed,
@@ -109,5 +109,5 @@ ADWIN_BAG = Component(
     _make,
     unused_rate,
     default_bank={"n": 10},
-    losses=CLASSES,
+    loss_scales=CLASS_SCALES,
 )

@@ -18,7 +18,6 @@ from kaboost.models.types import LABEL_LIMIT, Mat, Vec
 from kaboost.models.verbs import value_gradient_prefixes
 
 FIRST = 500
-MAPPABLE = ("squared", "squared_full", "absolute", "quantile", "huber", "pnorm")
 
 
 class LabelMap(NamedTuple):

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kaboost.models.rules.label_map import MAPPABLE
 from kaboost.models.types import LINEAR, SQUARE, BuildContext, ModelError, Param
 from kaboost.models.verbs import constants, smoothness
 
@@ -15,7 +14,6 @@ from kaboost.models.verbs import constants, smoothness
 # residual; the same with the weight that makes its gradient that of the loss; the slope at the
 # served score.
 SLOPE, GREEDY, RESIDUAL, WEIGHED, REDUCED = 0, 1, 2, 3, 4
-QUADRATIC = ("squared", "squared_full")  # scaled residuals are their exact greedy fit
 
 ETA = Param("eta", None, "step size, 1/n to 1; ln(n)/n, and 1 below 3 learners", 1e-12, 1.0)
 BOUND = Param("bound", 1.0, "D: weak predictions are clipped to this length", 1e-12, 1e6)
@@ -51,16 +49,16 @@ WORDS = (
 
 def complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
     """Fill in fit, greedy_form and labels: they depend on loss, bank and task."""
-    kind, closed = full["loss"]["kind"], not full["part"].gradient
+    traits, closed = full["traits"], not full["part"].gradient
     kink = has_kink(loss)
     if own["fit"] is None:
         own["fit"] = "linear" if kink else "greedy"
-    if closed and full["bank"]["kind"] != "stumps" and kind not in QUADRATIC:
+    if closed and full["bank"]["kind"] != "stumps" and not traits.quadratic:
         own["fit"] = "linear"  # trees fit residuals, or bare slopes
     if own["greedy_form"] is None:
-        own["greedy_form"] = "residual" if closed and kind in QUADRATIC else "gradient"
+        own["greedy_form"] = "residual" if closed and traits.quadratic else "gradient"
     if own["labels"] is None:
-        mapped = full["task"] == "regression" and kind in MAPPABLE
+        mapped = full["task"] == "regression" and traits.scale == "numbers"
         own["labels"] = "mapped" if mapped else "given"
 
 
@@ -72,10 +70,10 @@ def has_kink(loss: Any) -> bool:
 def refuse(context: Mapping[str, Any]) -> str | None:
     """Return why this loss does not go with what the rule is told, if so."""
     own, kind = context["rule"], context["loss"]["kind"]
-    if own["labels"] == "mapped" and kind not in MAPPABLE:
+    if own["labels"] == "mapped" and context["traits"].scale != "numbers":
         return f"labels: {kind} does not learn mapped labels; take labels: given"
     greedy = own["fit"] == "greedy"
-    if greedy and own["greedy_form"] == "residual" and kind not in QUADRATIC:
+    if greedy and own["greedy_form"] == "residual" and not context["traits"].quadratic:
         return f"greedy_form: residuals fit squared loss, not {kind}; take gradient"
     return None
 
@@ -91,7 +89,7 @@ def form(params: Mapping[str, Any], setting: BuildContext) -> int:
     if greedy and params["greedy_form"] == "residual":
         fed = RESIDUAL
     elif greedy:  # a closed form moves by more than one gradient: it is fed the fit itself
-        fed = WEIGHED if kind in QUADRATIC and not setting.bank.gradient else GREEDY
+        fed = WEIGHED if setting.traits.quadratic and not setting.bank.gradient else GREEDY
     if mode_of(fed) not in setting.bank.modes:
         raise ModelError(
             f"bank: {setting.bank.kind} cannot be fed slopes, as Online Gradient Boosting does for "

@@ -24,6 +24,7 @@ from kaboost.models.types import (
     Ints,
     Mat,
     Param,
+    Scale,
     Vec,
 )
 from kaboost.models.verbs import (
@@ -36,9 +37,7 @@ from kaboost.models.verbs import (
 )
 
 SURE = 1e-10  # no learner counts as nearer to error 0 than this
-CLASSES = ("logistic", "softmax")
-# A mean of predictions is a prediction: losses whose link is another function are left out.
-NUMBERS = ("squared", "squared_full", "absolute", "quantile", "huber", "pnorm")
+CLASS_SCALES: tuple[Scale, ...] = ("log_odds", "log_probabilities")
 
 
 class Feed(NamedTuple):
@@ -276,7 +275,7 @@ def _boost(params: Mapping[str, Any], setting: BuildContext) -> OzaBoost:
 
 def _bag(params: Mapping[str, Any], setting: BuildContext) -> OzaBag | OzaMean:
     feed = feeding(params, setting)
-    if setting.full["loss"]["kind"] in NUMBERS:
+    if setting.traits.scale == "numbers":
         return OzaMean(SQUARE, feed)
     return OzaBag(classifying(setting), feed)
 
@@ -289,7 +288,7 @@ OZA_BOOST = Component(
     _boost,
     unused_rate,
     default_bank={"n": 10},
-    losses=CLASSES,
+    loss_scales=CLASS_SCALES,
 )
 OZA_BAG = Component(
     "oza_bag",
@@ -299,5 +298,6 @@ OZA_BAG = Component(
     _bag,
     unused_rate,
     default_bank={"n": 10},
-    losses=(*CLASSES, *NUMBERS),
+    # A mean of predictions is a prediction only where the score is the prediction.
+    loss_scales=(*CLASS_SCALES, "numbers"),
 )

@@ -29,6 +29,7 @@ from kaboost.models.verbs import (
     combine,
     convexity,
     gradient,
+    gradient_bound,
     rule_scratch_size,
     targets,
     update_rule,
@@ -37,9 +38,7 @@ from kaboost.models.verbs import (
 THEORY, SHIFTED, LAST = 0, 1, 2
 AVERAGES = {"theory": THEORY, "shifted": SHIFTED, "last": LAST}
 NOTHING, LABELS, LOGARITHMS = 0, 1, 2  # whose root mean square the radius follows
-LABELLED = ("squared", "squared_full", "absolute", "quantile", "huber", "pnorm")
-# Bounds of the gradient without l2 that section 2.2 names; of other losses the largest seen counts.
-BOUNDS = {"hinge": 1.0, "absolute": 1.0}
+FOLLOWED = {"numbers": LABELS, "logarithms": LOGARITHMS}  # by the scale of scores
 SCALES = 4.0  # the default radius, in label scales
 
 
@@ -183,25 +182,16 @@ def schedule(params: Mapping[str, Any], loss: Any, N: int) -> Vec:
     return np.asarray(scale / (i if params["schedule"] == "c/i" else np.sqrt(i)))
 
 
-def _bound(loss: Mapping[str, Any]) -> float | None:
-    if loss["kind"] == "quantile":
-        return float(max(loss["q"], 1.0 - loss["q"]))
-    return float(loss["k"]) if loss["kind"] == "huber" else BOUNDS.get(loss["kind"])
-
-
 def _make(params: Mapping[str, Any], setting: BuildContext) -> SgbResidual:
-    loss = setting.full["loss"]
-    bound = _bound(loss)
-    follows = LABELS if loss["kind"] in LABELLED else NOTHING
-    if loss["kind"] == "poisson":  # its scores are logarithms of labels
-        follows = LOGARITHMS
+    bound = gradient_bound(setting.loss)
+    follows = FOLLOWED.get(setting.traits.scale, NOTHING)
     return SgbResidual(
         mode=SQUARE,
         eta=schedule(params, setting.loss, setting.learners),
         average=AVERAGES[params["average"]],
         clip=float(params["residual_clip"]),
         decay=params["residual_decay"],
-        l2=loss["l2"],
+        l2=setting.loss.l2,
         follows=follows if params["radius"] is None else NOTHING,
         bound=np.array(0.0 if bound is None else bound),
         grows=bound is None,

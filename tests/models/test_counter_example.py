@@ -111,7 +111,8 @@ class Run:
 def rule(kind, N, **params):
     spec = {"rule": {"kind": kind, "y0": 1.0, **params}, "bank": {"kind": "linear", "n": N}}
     full = kaboost.normalise_spec({**spec, "loss": "squared"})
-    setting = BuildContext(full, kaboost.LOSSES["absolute"].make(l2=LAMBDA / 2), None, 1, 2)
+    absolute = kaboost.LOSSES["absolute"]
+    setting = BuildContext(full, absolute.make(l2=LAMBDA / 2), absolute.traits, None, 1, 2)
     return kaboost.RULES[kind].make(full["rule"], setting)
 
 

@@ -431,11 +431,11 @@ def test_binary_labels_map_once(kind):
 @pytest.mark.parametrize(("kind", "m"), [*((kind, 2) for kind in MARGINS), ("softmax", 1)])
 def test_outputs_that_do_not_fit_are_refused(kind, m):
     """A binary loss has one output, softmax at least two; the reason names what to take."""
-    reason = LOSSES[kind].forbids({"loss": {"kind": kind}, "m": m})
+    reason = LOSSES[kind].reject_reason({"loss": {"kind": kind}, "m": m})
 
     assert reason.startswith(kind)
     assert "take" in reason
-    assert LOSSES[kind].forbids({"loss": {"kind": kind}, "m": 3 - m}) is None
+    assert LOSSES[kind].reject_reason({"loss": {"kind": kind}, "m": 3 - m}) is None
 
 
 def test_the_list_is_the_public_one():

@@ -136,8 +136,9 @@ def test_partial_sums_stay_in_the_ball():
     full = kaboost.normalise_spec(
         {"rule": {"kind": "sgb_residual", "radius": 2.0, "y0": 0.5}, "bank": SGD, "loss": "squared"}
     )
+    squared = kaboost.LOSSES["squared"]
     rule = kaboost.RULES["sgb_residual"].make(
-        full["rule"], BuildContext(full, kaboost.LOSSES["squared"].make(l2=0.0), None, 5, 3)
+        full["rule"], BuildContext(full, squared.make(l2=0.0), squared.traits, None, 5, 3)
     )
     r = np.random.default_rng(4)
     for _ in range(50):
