@@ -19,7 +19,7 @@ from kaboost.models.kernels.jit import kernel
 from kaboost.models.losses import TASK_LOSSES
 from kaboost.models.one_vs_rest import OneVsRest
 from kaboost.models.reboosted.booster import ReboostedTrees
-from kaboost.models.rules.ball import project
+from kaboost.models.rules.ball_projection import project_column
 from kaboost.models.rules.gb import Gb
 from kaboost.models.rules.ogb_batch import Batch
 from kaboost.models.types import (
@@ -186,7 +186,7 @@ def _epoch(bank: Any, i: int, sample: Sample, tasks: Mat, how: Any, single: Any)
             for c in range(tasks.shape[1]):
                 single.target[c, 0] = tasks[k, c]
             learn_one(bank, i, sample.X[k], mode, single)
-            project(single.h, 0, D)
+            project_column(single.h, 0, D)
             for c in range(tasks.shape[1]):
                 said, task = single.h[c, 0], tasks[k, c]
                 squared = 0.5 * (said - task) * (said - task)
@@ -218,10 +218,10 @@ def _move_scores(P: Mat, h: Mat, how: Any) -> None:
     shrink, step, D, B = how
     for k in range(P.shape[0]):
         row, said = P[k].reshape((P.shape[1], 1)), h[k].reshape((P.shape[1], 1))
-        project(said, 0, D)
+        project_column(said, 0, D)
         for c in range(row.shape[0]):
             row[c, 0] = (1.0 - shrink) * row[c, 0] + step * said[c, 0]
-        project(row, 0, B)
+        project_column(row, 0, B)
 
 
 @kernel

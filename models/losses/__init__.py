@@ -1,10 +1,11 @@
-"""Losses: pure functions of a score and a label. Any may carry `l2`, the term r |score|^2 of the
-SGB papers.
+"""Losses: pure functions of a score and a label. Every loss has `l2`, the weight of the term
+|score|^2 of the SGB papers.
 
-A loss registers value, gradient, curvature, link, tally and start, and `assess`, which does value
-and gradient for all prefixes of one event at once. Most are sums over outputs and register only
-`point`, from which `summed` makes those (models/losses/summed.py). Formulas and constants:
-specification, section 1.
+A loss registers value, gradient, curvature, `value_gradient_prefixes`, `inverse_link`,
+`update_init` and `init_score`. Most are sums over outputs and register only
+`value_gradient_hessian`, from which `summed` makes the first four (models/losses/summed.py). Its
+component carries its traits, by which other parts decide. Formulas and constants: specification,
+section 1. A new loss is one class and one line in ALL.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kaboost.models.kernels.numeric import fill
-from kaboost.models.losses.labels import L2, margins, needs_one_output
+from kaboost.models.losses.labels import L2, margin_labels, needs_one_output
 from kaboost.models.losses.summed import summed
-from kaboost.models.losses.theory import bounds, smallest_radius
+from kaboost.models.losses.theory import smallest_radius, with_l2
 from kaboost.models.types import Component, LossTraits, Mat, Vec
 from kaboost.models.verbs import (
     Constants,
@@ -92,7 +92,7 @@ def _(loss: Hinge | Linear | Mls, total: float, counts: Vec, y0: Vec) -> None:
 
 @encode_labels.register
 def _(loss: Hinge | Linear | Mls, y: Vec, m: int) -> Mat:
-    return margins(y, m)
+    return margin_labels(y, m)
 
 
 @smoothness.register
@@ -122,17 +122,17 @@ def _(loss: Hinge) -> float:
 
 @constants.register
 def _(loss: Hinge, b: float, Z: float = 1.0) -> Constants:
-    return bounds(loss, b, 1.0, None, 1.0 if b < 1.0 else 0.0)
+    return with_l2(loss, b, 1.0, None, 1.0 if b < 1.0 else 0.0)
 
 
 @constants.register
 def _(loss: Linear, b: float, Z: float = 1.0) -> Constants:
-    return bounds(loss, b, 1.0, 0.0, 1.0)
+    return with_l2(loss, b, 1.0, 0.0, 1.0)
 
 
 @constants.register
 def _(loss: Mls, b: float, Z: float = 1.0) -> Constants:
-    return bounds(loss, b, 1.0 + b, 1.0, max(1.0 - b, 0.0))
+    return with_l2(loss, b, 1.0 + b, 1.0, max(1.0 - b, 0.0))
 
 
 @radius.register

@@ -7,7 +7,7 @@ import pytest
 from river.drift import ADWIN
 
 import kaboost
-from kaboost.models.rules.adwin import adwin, clear, detect, estimate
+from kaboost.models.rules.adwin import adwin, reset, update, window_mean
 from tests.naive.adwin_bag import Adwin as Naive
 
 
@@ -33,9 +33,9 @@ def test_detects_where_river_does(stream, delta):
         oracle.update(value)
         if oracle.drift_detected:
             expected.append(k)
-        if detect(ours, 1, value):
+        if update(ours, 1, value):
             found.append(k)
-        assert estimate(ours, 1) == pytest.approx(oracle.estimation, rel=1e-9, abs=1e-12)
+        assert window_mean(ours, 1) == pytest.approx(oracle.estimation, rel=1e-9, abs=1e-12)
 
     assert len(expected) > 2
     assert found == expected
@@ -46,15 +46,15 @@ def test_naive_window():
     """The plain list of all values changes at the same events."""
     stream, ours, naive = errors(5)[:1500], adwin(1, 0.01), Naive(0.01)
     for value in stream:
-        assert detect(ours, 0, value) == naive.update(value)
-        assert estimate(ours, 0) == pytest.approx(naive.estimate, rel=1e-9)
+        assert update(ours, 0, value) == naive.update(value)
+        assert window_mean(ours, 0) == pytest.approx(naive.estimate, rel=1e-9)
 
 
 def test_rows_hold_at_most_five_buckets():
     """An exponential histogram: the window is the sum of its buckets."""
     ours = adwin(1, 1e-9)
     for k in range(5000):
-        detect(ours, 0, float(k % 2))
+        update(ours, 0, float(k % 2))
 
     assert ours.held.max() == 5
     assert ours.width[0] == 5000 == (ours.held[0] * 2.0 ** np.arange(len(ours.held[0]))).sum()
@@ -65,8 +65,8 @@ def test_clear_is_fresh():
     """A cleared detector is as one that has seen nothing."""
     ours, fresh = adwin(2, 0.002), adwin(2, 0.002)
     for value in errors(6)[:900]:
-        detect(ours, 0, value)
-    clear(ours, 0)
+        update(ours, 0, value)
+    reset(ours, 0)
 
     for one, other in zip(ours[1:], fresh[1:], strict=True):
         np.testing.assert_array_equal(one, other)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tests.naive.draws import SplitMix64, s
-from tests.naive.votes import VoteRule, sign
+from tests.naive.vote_scores import VoteRule, sign
 
 
 class AdaBoostOlRule(VoteRule):

@@ -7,7 +7,7 @@ from statistics import fmean, pvariance
 
 from tests.naive.nets import NetLearner
 from tests.naive.oza import OzaBagRule
-from tests.naive.votes import targets
+from tests.naive.vote_scores import targets
 
 
 class Adwin:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tests.naive.votes import VoteRule
+from tests.naive.vote_scores import VoteRule
 
 
 class BbmRule(VoteRule):

@@ -6,7 +6,7 @@ import math
 
 from tests.naive.draws import SplitMix64
 from tests.naive.modes import SQUARE
-from tests.naive.votes import VoteRule, chosen, targets
+from tests.naive.vote_scores import VoteRule, chosen, targets
 
 
 class OzaRule(VoteRule):
