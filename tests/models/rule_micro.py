@@ -1,4 +1,4 @@
-"""One event taught by hand: learners that say what they are told and hardly learn."""
+"""Single events checked by hand: learners with fixed predictions that hardly learn."""
 
 from __future__ import annotations
 

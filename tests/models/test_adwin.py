@@ -28,17 +28,17 @@ def numbers(seed):
 def test_detects_where_river_does(stream, delta):
     """Changes at the same events, the same estimate after every event."""
     oracle, ours = ADWIN(delta=delta), adwin(3, delta)
-    expected, found = [], []
+    expected, actual = [], []
     for k, value in enumerate(stream):
         oracle.update(value)
         if oracle.drift_detected:
             expected.append(k)
         if update(ours, 1, value):
-            found.append(k)
+            actual.append(k)
         assert window_mean(ours, 1) == pytest.approx(oracle.estimation, rel=1e-9, abs=1e-12)
 
     assert len(expected) > 2
-    assert found == expected
+    assert actual == expected
     assert ours.width[0] == ours.width[2] == 0
 
 
@@ -127,15 +127,15 @@ def test_the_worst_learner_is_the_one_replaced():
         {"kind": "nets", "optimiser": "sgd", "lr": 0.1, "hidden": 3},
     ],
 )
-def test_renewed_learners_are_fresh(bank):
-    """Every array of a renewed learner is that of a new one, random weights within their bounds."""
+def test_reset_learners_are_new(bank):
+    """Every array of a reset learner is that of a new one, random weights within their bounds."""
     spec = {"rule": "adwin_bag", "bank": {**bank, "n": 5}}
     booster, fresh = kaboost.build(spec, d=3), kaboost.build(spec, d=3)
     for array in booster.bank:
         if isinstance(array, np.ndarray):
-            array[...] = 7  # as no fresh learner has it
+            array[...] = 7  # as no new learner has it
     before = {field: np.copy(a) for field, a in booster.bank._asdict().items()}
-    kaboost.models.verbs.renew(booster.bank, 2, booster.rule.feed.state)
+    kaboost.models.verbs.reset_learner(booster.bank, 2, booster.rule.feed.state)
 
     for field, was in before.items():
         now, new = getattr(booster.bank, field), getattr(fresh.bank, field)

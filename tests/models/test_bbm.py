@@ -15,11 +15,11 @@ from tests.models.rule_micro import at_once, made
 
 def potential(n, p, s):
     """Phi: the chance that s plus n independent steps, +1 with chance p, ends at 0 or below."""
-    found = 0.0
+    actual = 0.0
     for steps in itertools.product((-1, 1), repeat=n):
         if s + sum(steps) <= 0:
-            found += math.prod(p if step > 0 else 1 - p for step in steps)
-    return found
+            actual += math.prod(p if step > 0 else 1 - p for step in steps)
+    return actual
 
 
 @pytest.mark.parametrize("N", [1, 2, 3, 6, 9])
@@ -51,9 +51,9 @@ def test_twelve_learners():
 def test_reference_weights(i, expected):
     """10.6: N = 5, p = .6, s = -2 .. 2."""
     table = weight_table(5, 0.1, False)
-    found = [learner_weight(table, i - 1, s) for s in range(-2, 3)]
+    actual = [learner_weight(table, i - 1, s) for s in range(-2, 3)]
 
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose(actual, expected, atol=1e-9)
 
 
 def test_reference_weights_of_ten():
@@ -103,8 +103,8 @@ def test_votes_of_scores():
 def test_probability_of_a_vote():
     """(1 + v) / 2, never nearer to 0 and 1 than a millionth; its log-loss is recorded."""
     booster = made("bbm")
-    said = kaboost.predictions(booster, np.array([[-1.0], [0.0], [1 / 3], [1.0]]))[:, 0]
-    np.testing.assert_allclose(said, [1e-6, 0.5, 2 / 3, 1 - 1e-6], rtol=1e-12)
+    predicted = kaboost.predictions(booster, np.array([[-1.0], [0.0], [1 / 3], [1.0]]))[:, 0]
+    np.testing.assert_allclose(predicted, [1e-6, 0.5, 2 / 3, 1 - 1e-6], rtol=1e-12)
 
     kaboost.learn_many(booster, [[0.0]], [0])
     assert booster.progress.mean_loss == pytest.approx(-math.log(1e-6))

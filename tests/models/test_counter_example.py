@@ -97,15 +97,15 @@ class Run:
 
     def events(self, count):
         """The loss of every event; nothing moves from one to the next."""
-        found = []
+        actual = []
         for _ in range(count):
-            found.append(value_of(self.look()))
+            actual.append(value_of(self.look()))
             before = self.h.copy()
             for i, leader in enumerate(self.leaders):
                 leader.learn(self.T[:, i].copy())
                 self.h[:, i] = leader.say()
             np.testing.assert_array_equal(self.h, before)
-        return found
+        return actual
 
 
 def rule(kind, N, **params):
