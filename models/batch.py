@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kaboost.models.banks.hedge import LIMIT, Hedge
-from kaboost.models.booster import Booster, SingleScratch, features
+from kaboost.models.booster import Booster, features
 from kaboost.models.build import build
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.losses import TASK_LOSSES
@@ -29,6 +29,7 @@ from kaboost.models.types import (
     WEIGHT_LIMIT,
     Mat,
     ModelError,
+    SingleScratch,
     Vec,
     as_float64,
 )

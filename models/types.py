@@ -99,6 +99,15 @@ class Loss(Protocol):
         ...
 
 
+class SingleScratch(NamedTuple):
+    """Scratch for one learner at a time, for rules whose learners learn one after the other."""
+
+    h: Mat  # (m, 1)
+    target: Mat  # (m, 1)
+    weight: Vec  # (1,)
+    bank_scratch: Mat  # (bank_scratch_rows(bank), 1)
+
+
 class BuildContext(NamedTuple):
     """What the parts of one booster may know of one another while they are made."""
 

@@ -14,20 +14,18 @@ import numpy as np
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import chosen
 from kaboost.models.rules.adwin import Adwin, adwin, reset, update, window_mean
-from kaboost.models.rules.oza import (
-    CLASS_SCALES,
+from kaboost.models.rules.oza import CLASS_SCALES, fill_class_targets, mean_votes
+from kaboost.models.rules.poisson_feed import (
     FEED,
     RATE,
     Feed,
     Lesson,
-    fill_class_targets,
     learn_copies,
     make_feed,
-    mean_votes,
     reject_unused_rate,
 )
 from kaboost.models.rules.vote_scores import classification_mode, scored_by_votes
-from kaboost.models.types import BuildContext, Component, Ints, Mat, Param, Vec
+from kaboost.models.types import BuildContext, Component, Ints, Mat, Param, SingleScratch, Vec
 from kaboost.models.verbs import (
     combine,
     learn_sequentially,
@@ -66,7 +64,9 @@ def _(rule: AdwinBag, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
 
 
 @learn_sequentially.register
-def _(rule: AdwinBag, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: Any) -> None:
+def _(
+    rule: AdwinBag, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: SingleScratch
+) -> None:
     label = fill_class_targets(y, T)
     lesson = Lesson(rule.mode, rule.feed, T, W)
     changed = False

@@ -14,22 +14,28 @@ import numpy as np
 
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import chosen
-from kaboost.models.kernels.random import RATE_LIMIT, State, generator, poisson
+from kaboost.models.rules.poisson_feed import (
+    FEED,
+    RATE,
+    Feed,
+    Lesson,
+    learn_copies,
+    make_feed,
+    reject_unused_rate,
+)
 from kaboost.models.rules.vote_scores import classification_mode, scored_by_votes
 from kaboost.models.types import (
     SQUARE,
-    TARGET_LIMIT,
     BuildContext,
     Component,
-    Ints,
     Mat,
     Param,
     Scale,
+    SingleScratch,
     Vec,
 )
 from kaboost.models.verbs import (
     combine,
-    learn_one,
     learn_sequentially,
     learning_only,
     predict_one,
@@ -38,15 +44,6 @@ from kaboost.models.verbs import (
 
 ERROR_FLOOR = 1e-10  # a smaller error of a learner counts as this
 CLASS_SCALES: tuple[Scale, ...] = ("log_odds", "log_probabilities")
-
-
-class Feed(NamedTuple):
-    """How many copies of an event a learner learns."""
-
-    poisson: bool  # a Poisson draw of unit updates, not one update with the weight
-    rate: float  # what multiplies the rate of the draw
-    state: State  # () generator
-    capped: Ints  # () draws whose rate was cut to 100
 
 
 @scored_by_votes
@@ -76,29 +73,13 @@ class OzaMean(NamedTuple):
     feed: Feed
 
 
-class Lesson(NamedTuple):
-    """What the learners of one event share."""
-
-    mode: int
-    feed: Feed
-    T: Mat  # (m, N) targets
-    W: Vec  # (N,) filled with the weight, or the number of unit updates, of each learner
-
-
-@learning_only.register
-def _(rule: Feed) -> tuple[str, ...]:
-    return ("state", "capped")
-
-
 @learning_only.register
 def _(rule: OzaBoost) -> tuple[str, ...]:
     return ("sc", "sw")
 
 
-@sequential.register(OzaBoost)
-@sequential.register(OzaBag)
-@sequential.register(OzaMean)
-def _(rule: Any) -> bool:
+@sequential.register
+def _(rule: OzaBoost | OzaBag | OzaMean) -> bool:
     return True
 
 
@@ -128,7 +109,9 @@ def _(rule: OzaMean, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
 
 
 @learn_sequentially.register
-def _(rule: OzaBoost, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: Any) -> None:
+def _(
+    rule: OzaBoost, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: SingleScratch
+) -> None:
     label = fill_class_targets(y, T)
     lesson = Lesson(rule.mode, rule.feed, T, W)
     weight = w
@@ -140,7 +123,9 @@ def _(rule: OzaBoost, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, singl
 
 
 @learn_sequentially.register
-def _(rule: OzaBag, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: Any) -> None:
+def _(
+    rule: OzaBag, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: SingleScratch
+) -> None:
     fill_class_targets(y, T)
     lesson = Lesson(rule.mode, rule.feed, T, W)
     for i in range(W.shape[0]):
@@ -148,7 +133,9 @@ def _(rule: OzaBag, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single:
 
 
 @learn_sequentially.register
-def _(rule: OzaMean, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: Any) -> None:
+def _(
+    rule: OzaMean, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: SingleScratch
+) -> None:
     lesson = Lesson(rule.mode, rule.feed, T, W)
     for i in range(W.shape[0]):
         for c in range(y.shape[0]):
@@ -232,47 +219,9 @@ def fill_class_targets(y: Vec, T: Mat) -> int:
     return (1 if y[0] > 0.0 else 0) if m == 1 else label
 
 
-@kernel
-def learn_copies(lesson: Lesson, weight: float, bank: Any, i: int, x: Vec, single: Any) -> None:
-    """Let learner i learn column i of T with `weight`: once, or by a Poisson number of updates."""
-    feed, T, W = lesson.feed, lesson.T, lesson.W
-    times = 1
-    W[i] = weight
-    if feed.poisson:
-        feed.capped[()] += 1 if feed.rate * weight > RATE_LIMIT else 0
-        times = poisson(feed.state, feed.rate * weight)
-        W[i] = float(times)
-    for _ in range(times):
-        for c in range(T.shape[0]):
-            single.target[c, 0] = min(max(T[c, i], -TARGET_LIMIT), TARGET_LIMIT)
-        single.weight[0] = 1.0 if feed.poisson else weight
-        learn_one(bank, i, x, lesson.mode, single)
-
-
-FEED = Param(
-    "feed",
-    "poisson",
-    "a Poisson draw of unit updates, or one update with the weight",
-    choices=("poisson", "weight"),
-)
-RATE = Param("rate", 1.0, "what multiplies the rate of the Poisson draw", 1e-6, 100.0)
 T_MAX = Param(
     "t_max", None, "weight of events after which counts of right and wrong forget", 1.0, 1e18
 )
-
-
-def reject_unused_rate(context: Mapping[str, Any]) -> str | None:
-    """Refuse a rate where nothing is drawn."""
-    params = context["rule"]
-    if params["feed"] == "weight" and params["rate"] != RATE.default:
-        return "rate multiplies the Poisson draw, and feed weight draws nothing; leave it out"
-    return None
-
-
-def make_feed(params: Mapping[str, Any], context: BuildContext) -> Feed:
-    """Return the feed, with a generator that starts at the specification's seed."""
-    state = generator(context.full["seed"])
-    return Feed(params["feed"] == "poisson", params["rate"], state, np.zeros((), np.int64))
 
 
 def _boost(params: Mapping[str, Any], context: BuildContext) -> OzaBoost:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import kaboost
-from kaboost.models.booster import SingleScratch
+from kaboost.models.types import SingleScratch
 from kaboost.models.verbs import combine, learn_sequentially, targets, update_rule
 
 
