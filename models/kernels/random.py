@@ -65,7 +65,7 @@ def uniform(state: State) -> float:
 
 
 @compiled_twin(uniform)
-def _uniform(state: Any) -> Any:
+def _uniform(state: State) -> Any:
     def compiled(state: State) -> float:
         word = state[()] + GAMMA
         state[()] = word
