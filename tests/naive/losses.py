@@ -245,7 +245,7 @@ class L2Loss:
     def __init__(self, loss, r):
         self.loss, self.r = loss, r
         self.beta = None if loss.beta is None else loss.beta + 2 * r
-        self.start, self.link = loss.start, loss.link
+        self.init_score, self.inverse_link = loss.init_score, loss.inverse_link
 
     def value(self, y, z):
         return self.loss.value(y, z) + self.r * sum(a * a for a in y)
