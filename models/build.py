@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kaboost.models.banks.averaged import averaged
 from kaboost.models.banks.copies import Copies
+from kaboost.models.banks.linear.averaged import averaged
 from kaboost.models.booster import Booster, quiesce
 from kaboost.models.evaluation.progress import progress
 from kaboost.models.one_vs_rest import OneVsRest, one_vs_rest

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kaboost.models.banks.linear.walk import clear
-from kaboost.models.banks.nets import adam, draw, redraw, tick
+from kaboost.models.banks.nets import draw, redraw
+from kaboost.models.kernels.adam import adam_lanes, adam_rates, reset_decay
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.kernels.numeric import add, fill, residual, sigmoid
+from kaboost.models.kernels.numeric import add, clear_learner, fill, residual, sigmoid
 from kaboost.models.types import Component, Mat, Mat3, Param, Vec
 from kaboost.models.verbs import (
     bank_scratch_rows,
@@ -75,9 +75,8 @@ def _(bank: Conv, i: int, state: Any) -> None:
     redraw(bank.K, i, state)
     redraw(bank.V, i, state)
     for moments in (bank.MK, bank.VK, bank.MV, bank.VV):
-        clear(moments, i)
-    bank.decayed[0, i] = 1.0
-    bank.decayed[1, i] = 1.0
+        clear_learner(moments, i)
+    reset_decay(bank.decayed, i)
 
 
 @kernel
@@ -131,18 +130,18 @@ def _(bank: Conv, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scra
     gather(x, bank_scratch, last, C)
     end = 2 * last + ROWS * C
     slope, rate, root = bank_scratch[end], bank_scratch[end + 1], bank_scratch[end + 2]
-    tick(bank.decayed, bank.lr, weight, rate, root)
+    adam_rates(bank.decayed, bank.lr, weight, rate, root)
     for c in range(target.shape[0]):
         for q in range(last):
             for i in range(slope.shape[0]):
                 slope[i] = target[c, i] * bank_scratch[q, i]
-            adam(bank.V[c, q], bank.MV[c, q], bank.VV[c, q], (slope, 1.0, rate, root))
-        how = (target[c], 1.0, rate, root)
-        adam(bank.V[c, last], bank.MV[c, last], bank.VV[c, last], how)
+            adam_lanes(bank.V[c, q], bank.MV[c, q], bank.VV[c, q], slope, 1.0, rate, root)
+        V, MV, VV = bank.V[c, last], bank.MV[c, last], bank.VV[c, last]
+        adam_lanes(V, MV, VV, target[c], 1.0, rate, root)
     for k in range(C):
         for tap in range(ROWS):
-            how = (bank_scratch[2 * last + ROWS * k + tap], 1.0, rate, root)
-            adam(bank.K[k, tap], bank.MK[k, tap], bank.VK[k, tap], how)
+            K, MK, VK = bank.K[k, tap], bank.MK[k, tap], bank.VK[k, tap]
+            adam_lanes(K, MK, VK, bank_scratch[2 * last + ROWS * k + tap], 1.0, rate, root)
 
 
 @kernel

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kaboost.models.banks.linear.walk import clear
+from kaboost.models.kernels.adam import adam_inputs, adam_rates, adam_units, reset_decay
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.kernels.numeric import dot, fill, residual, retreat, sigmoid
+from kaboost.models.kernels.numeric import clear_learner, dot, fill, residual, retreat, sigmoid
 from kaboost.models.kernels.random import uniform, uniforms
 from kaboost.models.kernels.simd import (
-    Dense,
     Lane,
     NewLane,
     NewRow,
@@ -27,8 +26,6 @@ from kaboost.models.kernels.simd import (
     Sum,
     aligned,
     over_learners,
-    sqrt,
-    where,
 )
 from kaboost.models.types import Component, Mat, Mat3, Param, Vec
 from kaboost.models.verbs import (
@@ -43,7 +40,6 @@ from kaboost.models.verbs import (
 SIGMOID, LEAKY, TANH = 0, 1, 2
 ACTIVATIONS = {"sigmoid": SIGMOID, "leaky_relu": LEAKY, "tanh": TANH}
 LEAK = 0.01
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
 class SgdNets(NamedTuple):
@@ -204,66 +200,11 @@ def _(
     residual(h, target, weight, mode)
     backward(bank.W2, bank.activation, target, bank_scratch)
     rate, root = bank_scratch[2 * H + 1], bank_scratch[2 * H + 2]
-    tick(bank.decayed, bank.lr, weight, rate, root)
+    adam_rates(bank.decayed, bank.lr, weight, rate, root)
     for c in range(bank.W2.shape[0]):
         adam_units(bank.W2[c], bank.M2[c], bank.V2[c], bank_scratch, target[c], rate, root)
     for k in range(H):
-        adam_rows(bank.W1[k], bank.M1[k], bank.V1[k], x, bank_scratch[H + 1 + k], rate, root)
-
-
-@kernel
-def tick(decayed: Mat, lr: float, weight: Vec, rate: Vec, root: Vec) -> None:
-    """Count the event for learners of positive weight; fill their step lr / (1 - beta1^t) and 1 /
-    sqrt(1 - beta2^t).
-    """
-    for i in range(weight.shape[0]):
-        rate[i] = 0.0
-        root[i] = 1.0
-        if weight[i] > 0.0:
-            decayed[0, i] *= BETA1
-            decayed[1, i] *= BETA2
-            rate[i] = lr / (1.0 - decayed[0, i])
-            root[i] = 1.0 / math.sqrt(1.0 - decayed[1, i])
-
-
-def adapted(w: Any, M: Any, V: Any, g: Any, rate: Any, root: Any) -> tuple[Any, Any, Any]:
-    """Return weights and moments after an Adam step for the gradient g (specification, 7.1); a
-    learner of rate 0 keeps them.
-    """
-    moves = rate > 0.0
-    M = where(moves, BETA1 * M + (1.0 - BETA1) * g, M)
-    V = where(moves, BETA2 * V + (1.0 - BETA2) * g * g, V)
-    return w - rate * M / (sqrt(V) * root + EPSILON), M, V
-
-
-@over_learners
-def adam_rows(
-    w: NewRow, M: NewRow, V: NewRow, x: Dense, slope: Lane, rate: Lane, root: Lane
-) -> tuple[NewRow, NewRow, NewRow]:
-    """Move weights of the first layer; moments fade for features of 0 as well."""
-    return adapted(w, M, V, slope * x, rate, root)
-
-
-@over_learners
-def adam_units(
-    w: NewRow, M: NewRow, V: NewRow, z: Row, e: Lane, rate: Lane, root: Lane
-) -> tuple[NewRow, NewRow, NewRow]:
-    """Move weights of the second layer."""
-    return adapted(w, M, V, e * z, rate, root)
-
-
-@kernel
-def adam(w: Vec, M: Vec, V: Vec, how: Any) -> None:
-    """Do what `adapted` does for lanes that need not be dense, with the gradient slope * factor;
-    `how` is slope (N,), factor, rate (N,), root (N,).
-    """
-    slope, factor, rate, root = how
-    for i in range(w.shape[0]):
-        if rate[i] > 0.0:
-            g = slope[i] * factor
-            M[i] = BETA1 * M[i] + (1.0 - BETA1) * g
-            V[i] = BETA2 * V[i] + (1.0 - BETA2) * g * g
-            w[i] -= rate[i] * M[i] / (math.sqrt(V[i]) * root[i] + EPSILON)
+        adam_inputs(bank.W1[k], bank.M1[k], bank.V1[k], x, bank_scratch[H + 1 + k], rate, root)
 
 
 def draw(seed: int, N: int, sizes: tuple[tuple[int, int], ...]) -> list[Mat3]:
@@ -293,9 +234,8 @@ def _(bank: AdamNets, i: int, state: Any) -> None:
     redraw(bank.W1, i, state)
     redraw(bank.W2, i, state)
     for moments in (bank.M1, bank.V1, bank.M2, bank.V2):
-        clear(moments, i)
-    bank.decayed[0, i] = 1.0
-    bank.decayed[1, i] = 1.0
+        clear_learner(moments, i)
+    reset_decay(bank.decayed, i)
 
 
 @kernel

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kaboost.models.banks.linear.walk import clear
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.kernels.numeric import fill
+from kaboost.models.kernels.numeric import clear_learner, fill
 from kaboost.models.types import LINEAR, Component, Mat, Mat3, Param, Vec
 from kaboost.models.verbs import bank_scratch_rows, learn, learner_view, predict, reset_learner
 
@@ -49,8 +48,8 @@ def _(bank: Stumps, i: int) -> Stumps:
 
 @reset_learner.register
 def _(bank: Stumps, i: int, state: Any) -> None:
-    clear(bank.w, i)
-    clear(bank.c, i)
+    clear_learner(bank.w, i)
+    clear_learner(bank.c, i)
     for j in range(bank.L.shape[0]):
         bank.L[j, i] = 0.0
         bank.n[j, i] = 0.0

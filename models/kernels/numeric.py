@@ -20,7 +20,7 @@ from kaboost.models.kernels.simd import (
     over_learners,
     where,
 )
-from kaboost.models.types import LINEAR, SQUARE, Mat, Vec
+from kaboost.models.types import LINEAR, SQUARE, Mat, Mat3, Vec
 
 # Cody-Waite halves of ln 2: k * LN2_HIGH is exact for every exponent k of a float.
 LOG2_E, LN2_HIGH, LN2_LOW = (
@@ -125,6 +125,14 @@ def fill(row: Vec, value: float) -> None:
     """Set every element to `value`; a loop, because a compiled slice assignment costs 50 ns."""
     for i in range(row.shape[0]):
         row[i] = value
+
+
+@kernel
+def clear_learner(A: Mat3, i: int) -> None:
+    """Put 0 into all that A (a, b, N) holds for learner i."""
+    for c in range(A.shape[0]):
+        for j in range(A.shape[1]):
+            A[c, j, i] = 0.0
 
 
 @kernel

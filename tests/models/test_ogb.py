@@ -253,11 +253,11 @@ def test_equal_labels_are_mapped():
 
     assert scores[0, 0] == 0.0
     np.testing.assert_allclose(scores[1:, 0], 3.0, rtol=1e-12)
-    assert not booster.bank.t.any()
+    assert not booster.bank.step.t.any()
     assert booster.rule.labels.spread[0] == 1.0
     later = kaboost.learn_many(booster, X[500:], np.full(100, 3.0))
     np.testing.assert_allclose(later[:, 0], 3.0, rtol=1e-12)
-    assert (booster.bank.t == 100.0).all()
+    assert (booster.bank.step.t == 100.0).all()
 
 
 def test_mapped_labels_do_not_depend_on_batches():

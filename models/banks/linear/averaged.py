@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kaboost.models.banks.linear.bank import Linear
 from kaboost.models.banks.linear.sgd import Sgd
-from kaboost.models.types import Mat, Mat3, Vec
+from kaboost.models.kernels.numeric import clear_learner
+from kaboost.models.types import LOSS_LIMIT, Mat, Mat3, Vec
 from kaboost.models.verbs import (
     bank_scratch_rows,
     combine,
@@ -27,13 +29,13 @@ from kaboost.models.verbs import (
 class Averaged(NamedTuple):
     """A linear bank beside the average of its weights: it learns the one and serves the other."""
 
-    bank: Any  # any linear bank whose predictions are w x
+    bank: Linear  # of a step that does not scale features
     mean: Mat3  # (m, rows, N) the average of bank.w before every event
-    t: Vec  # (N,) events each learner took
+    t: Vec  # (N,) events of each learner
     share: float  # of a new hypothesis in the average; 0 for the mean of all
 
 
-def averaged(bank: Any, half_life: float | None) -> Averaged:
+def averaged(bank: Linear, half_life: float | None) -> Averaged:
     """Return the bank with an average beside it: of all hypotheses, or one that forgets."""
     share = 0.0 if half_life is None else float(1.0 - 2.0 ** (-1.0 / half_life))
     return Averaged(bank, np.zeros_like(bank.w), np.zeros(bank.w.shape[2]), share)
@@ -57,7 +59,7 @@ def _(bank: Averaged, x: Vec, h: Mat, bank_scratch: Mat) -> None:
 
 @predict_served.register
 def _(bank: Averaged, x: Vec, h: Mat, bank_scratch: Mat) -> None:
-    predict(Sgd(bank.mean, 0.0, bank.bank.cyclic, bank.bank.first), x, h, bank_scratch)
+    predict(Linear(bank.mean, Sgd(0.0), bank.bank.cyclic, bank.bank.first), x, h, bank_scratch)
 
 
 @learn.register
@@ -85,9 +87,7 @@ def _(bank: Averaged, x: Vec) -> None:
 def _(bank: Averaged, i: int, state: Any) -> None:
     reset_learner(bank.bank, i, state)
     bank.t[i] = 0.0
-    for c in range(bank.mean.shape[0]):
-        for j in range(bank.mean.shape[1]):
-            bank.mean[c, j, i] = 0.0
+    clear_learner(bank.mean, i)
 
 
 @observe_average.register
@@ -97,4 +97,4 @@ def _(
     predict_served(bank, x, a.h, a.bank_scratch)
     combine(rule, a.h, a.F, s, a.rule_scratch)
     served = served_loss(rule, loss, s, y)
-    seen.averaged_loss_sum[()] += w * (served if served < 1e12 else 1e12)
+    seen.averaged_loss_sum[()] += w * (served if served < LOSS_LIMIT else LOSS_LIMIT)
