@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kaboost.models.banks.bins import too_large
 from kaboost.models.banks.cart import fit_cart
+from kaboost.models.banks.state_size import too_large
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import LOGISTIC, SQUARE, Component, Ints, Mat, Mat3, Param, Vec
 from kaboost.models.verbs import learn, learner_view, learning_only, predict, reset_learner

@@ -109,7 +109,7 @@ def test_a_learner_of_weight_zero_is_untouched():
     weights[:, 1] = 0.0
     bank = make(SMALL, 4, 1)
     drive(bank, X, targets, weights, LOGISTIC)
-    shared = {"edges", "cuts", "codes", "held", "filled", "ready"}
+    shared = {f"binning.{name}" for name in bank.binning._fields}
     now, fresh = bytes_of(learner_view(bank, 1)), bytes_of(learner_view(make(SMALL, 4, 1), 1))
 
     assert splits(bank) >= 2
@@ -127,14 +127,15 @@ def test_renew():
     fresh = learner_view(make(SMALL, 4, 1), 1)
     for name in ("feat", "left", "counts", "right", "slot", "c", "depth", "nodes"):
         np.testing.assert_array_equal(getattr(learner_view(bank, 1), name), getattr(fresh, name))
-    assert not bank.H[1].any()
+    assert not bank.histograms.sums[1].any()
 
 
 def test_serving_arrays():
     """A snapshot holds histograms only where naive Bayes reads them."""
-    assert "H" in learning_only(make({**SMALL, "leaf": "majority"}, 4, 1))
-    assert "H" not in learning_only(make(SMALL, 4, 1))
-    assert "held" in learning_only(make(SMALL, 4, 1))
+    by_majority, by_bayes = make({**SMALL, "leaf": "majority"}, 4, 1), make(SMALL, 4, 1)
+    assert "sums" in learning_only(by_majority.histograms)
+    assert "sums" not in learning_only(by_bayes.histograms)
+    assert "held" in learning_only(by_bayes.binning)
 
 
 def test_only_under_rules_that_learn_classes():

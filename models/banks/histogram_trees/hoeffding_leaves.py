@@ -1,21 +1,19 @@
-"""What the leaf of a Hoeffding tree says: its majority, naive Bayes over the bins, or whichever did
-better there (specification, 7.6).
+"""What the leaf of a Hoeffding tree predicts: its majority, naive Bayes over the bins, or whichever
+did better there (specification, 7.6).
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from kaboost.models.banks.bins import bin_of
+from kaboost.models.banks.histogram_trees.binning import bin_of
+from kaboost.models.banks.histogram_trees.hoeffding_state import Hoeffding
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import Mat, Vec
 
-MAJORITY, BAYES, ADAPTIVE = 0, 1, 2
-TINY = 1e-200  # products below are lifted by its inverse
+TINY = 1e-200  # smaller products are multiplied by its inverse
 
 
 @kernel
-def majority(bank: Any, i: int, q: int, p: Mat) -> None:
+def majority(bank: Hoeffding, i: int, q: int, p: Mat) -> None:
     """Fill p (C, N) at i with the shares of the classes at leaf q; equal ones before any event."""
     C = bank.counts.shape[2]
     for k in range(C):
@@ -24,22 +22,24 @@ def majority(bank: Any, i: int, q: int, p: Mat) -> None:
 
 
 @kernel
-def bayes(bank: Any, i: int, q: int, x: Vec, p: Mat) -> None:
-    """Fill p (C, N) at i with naive Bayes' answer for x (d,): share of the class times, for every
-    feature, its share in the bin of x, each bin counted one event too many (Laplace).
+def bayes(bank: Hoeffding, i: int, q: int, x: Vec, p: Mat) -> None:
+    """Fill p (C, N) at i with the prediction of naive Bayes for x (d,): the share of the class
+    times, for every feature, its share in the bin of x, each bin counted one event too many
+    (Laplace).
     """
-    C, slot = bank.counts.shape[2], bank.slot[i, q]
+    C, slot, H = bank.counts.shape[2], bank.slot[i, q], bank.histograms.sums
+    features, binning = bank.histograms.features, bank.binning
     for k in range(C):
         p[k, i] = bank.counts[i, q, k]
         p[C + k, i] = 0.0
-        for b in range(bank.H.shape[3]):
-            p[C + k, i] += bank.H[i, slot, 0, b, k]
-    for f in range(bank.subset.shape[1]):
-        j = bank.subset[i, f]
-        b = bin_of(bank.edges, bank.cuts, j, x[j])
+        for b in range(H.shape[3]):
+            p[C + k, i] += H[i, slot, 0, b, k]
+    for f in range(features.shape[1]):
+        j = features[i, f]
+        b = bin_of(binning.edges, binning.cuts, j, x[j])
         top = 0.0
         for k in range(C):
-            share = (bank.H[i, slot, f, b, k] + 1.0) / (p[C + k, i] + bank.cuts[j] + 1.0)
+            share = (H[i, slot, f, b, k] + 1.0) / (p[C + k, i] + binning.cuts[j] + 1.0)
             p[k, i] *= share
             top = p[k, i] if p[k, i] > top else top
         if top < TINY:
@@ -59,8 +59,9 @@ def normalise(p: Mat, i: int, C: int) -> None:
 
 
 @kernel
-def said(p: Mat, i: int, C: int, m: int) -> int:
-    """Return the class that p names: the positive one of two where they tie, the first of many."""
+def predicted_class(p: Mat, i: int, C: int, m: int) -> int:
+    """Return the class of the largest share: the positive one of two where they tie, the first of
+    many."""
     if m == 1:
         return 1 if p[1, i] >= p[0, i] else 0
     best = 0
@@ -70,7 +71,7 @@ def said(p: Mat, i: int, C: int, m: int) -> int:
 
 
 @kernel
-def asked(target: Mat, i: int) -> int:
+def target_class(target: Mat, i: int) -> int:
     """Return the class that a target (m, N) of +-1 stands for."""
     if target.shape[0] == 1:
         return 1 if target[0, i] > 0.0 else 0
