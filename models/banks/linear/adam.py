@@ -14,7 +14,7 @@ import numpy as np
 from kaboost.models.banks.linear.bank import Linear, Step, learning_rate, move_weights
 from kaboost.models.kernels.adam import adam_lanes, adam_rates, reset_decay
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.kernels.numeric import clear_learner
+from kaboost.models.kernels.numeric import clear_learner, residual
 from kaboost.models.kernels.simd import aligned
 from kaboost.models.types import Mat, Mat3, Vec
 from kaboost.models.verbs import bank_scratch_rows, learner_view, learning_only, reset_learner
@@ -53,11 +53,21 @@ def _(step: Adam, i: int, state: Any) -> None:
 
 
 @move_weights.register
-def _(step: Adam, bank: Linear, x: Vec, e: Mat, weight: Vec, bank_scratch: Mat) -> None:
+def _(
+    step: Adam,
+    bank: Linear,
+    x: Vec,
+    h: Mat,
+    target: Mat,
+    weight: Vec,
+    mode: int,
+    bank_scratch: Mat,
+) -> None:
+    residual(h, target, weight, mode)
     rate, root = bank_scratch[0], bank_scratch[1]
     adam_rates(step.decayed, step.lr, weight, rate, root)
-    for c in range(e.shape[0]):
-        move_output(bank, c, x, e[c], rate, root)
+    for c in range(target.shape[0]):
+        move_output(bank, c, x, target[c], rate, root)
 
 
 @kernel

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kaboost.models.kernels.jit import kernel, unregistered, verb
-from kaboost.models.kernels.numeric import add, clear_learner, fill, residual, shift
+from kaboost.models.kernels.numeric import add, clear_learner, fill, shift
 from kaboost.models.types import Mat, Mat3, Param, Vec
 from kaboost.models.verbs import (
     bank_scratch_rows,
@@ -48,38 +48,22 @@ def learning_rate(default: float) -> Param:
 
 
 @verb
-def dot_features(step: Any, w: Mat, x: Vec, h: Vec) -> None:
+def dot_features(step: Any, w: Mat, x: Vec, cyclic: bool, first: int, h: Vec) -> None:
     """Fill h (N,) with w (rows, N) times x (d,), 1 for the bias."""
-    dot_rows(w, x, h)
-
-
-@verb
-def scaled_feature(step: Any, j: int, xj: float) -> float:
-    """Return feature j as `dot_features` takes it: as it is, unless the step scales features."""
-    return xj
+    dot_rows(w, x, cyclic, first, h)
 
 
 @verb
 def rescale(step: Any, w: Mat3, x: Vec) -> None:
-    """Adapt scales, and the weights in them, to x (d,) before it is learned: most steps have
-    none.
-    """
+    """Adapt scales, and the weights in them, to x (d,): most steps have none."""
 
 
 @verb
-def weighted_gradient(
-    step: Any, bank: Linear, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int
+def move_weights(
+    step: Any, bank: Linear, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat
 ) -> None:
-    """Overwrite target (m, N) with weight times the derivative in h (m, N), 0 for weight 0; steps
-    that only scale it multiply their learning rate in.
-    """
-    residual(h, target, weight, mode)
-
-
-@verb
-def move_weights(step: Any, bank: Linear, x: Vec, e: Mat, weight: Vec, bank_scratch: Mat) -> None:
-    """Move the weights for e (m, N) of `weighted_gradient`, which also leaves weight (N,)."""
-    descend(bank, x, e)
+    """Do what the verb `learn` does: one verb and not several, for each costs compile time."""
+    raise unregistered("move_weights", step)
 
 
 @verb
@@ -113,42 +97,31 @@ def _(bank: Linear, x: Vec) -> None:
 @predict.register
 def _(bank: Linear, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     for c in range(bank.w.shape[0]):
-        if bank.cyclic:
-            dot_cyclic(bank, c, x, h[c])
-        else:
-            dot_features(bank.step, bank.w[c], x, h[c])
+        dot_features(bank.step, bank.w[c], x, bank.cyclic, bank.first, h[c])
 
 
 @learn.register
 def _(bank: Linear, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
-    rescale(bank.step, bank.w, x)
-    weighted_gradient(bank.step, bank, x, h, target, weight, mode)
-    move_weights(bank.step, bank, x, target, weight, bank_scratch)
+    move_weights(bank.step, bank, x, h, target, weight, mode, bank_scratch)
 
 
 @kernel
-def dot_rows(w: Mat, x: Vec, h: Vec) -> None:
+def dot_rows(w: Mat, x: Vec, cyclic: bool, first: int, h: Vec) -> None:
     """Fill h (N,) with w (rows, N) times x (d,), 1 for the bias: a plain loop, which compiles five
     seconds sooner than `numeric.dot` and takes twice its time.
     """
     d = x.shape[0]
     fill(h, 0.0)
-    for j in range(d):
-        if x[j] != 0.0:  # one-hot features cost what they hold
-            add(h, w[j], x[j])
+    if cyclic:
+        for i in range(h.shape[0]):
+            j = (first + i) % d
+            h[i] += w[j, i] * x[j]
+    else:
+        for j in range(d):
+            if x[j] != 0.0:  # one-hot features cost what they hold
+                add(h, w[j], x[j])
     if w.shape[0] > d:
         add(h, w[d], 1.0)
-
-
-@kernel
-def dot_cyclic(bank: Linear, c: int, x: Vec, h: Vec) -> None:
-    """Fill h (N,) with output c of learners that see one feature and the bias."""
-    d = x.shape[0]
-    for i in range(h.shape[0]):
-        j = (bank.first + i) % d
-        h[i] = 0.0 + bank.w[c, j, i] * scaled_feature(bank.step, j, x[j])  # 0.0: never -0.0
-    if bank.w.shape[1] > d:
-        add(h, bank.w[c, d], 1.0)
 
 
 @kernel

@@ -19,7 +19,7 @@ from kaboost.models.banks.linear.bank import (
     move_weights,
 )
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.kernels.numeric import clear_learner
+from kaboost.models.kernels.numeric import clear_learner, residual
 from kaboost.models.kernels.simd import aligned
 from kaboost.models.types import Mat, Mat3, Param, Vec
 from kaboost.models.verbs import learner_view, learning_only, reset_learner
@@ -59,8 +59,18 @@ def _(step: Ftrl, i: int, state: Any) -> None:
 
 
 @move_weights.register
-def _(step: Ftrl, bank: Linear, x: Vec, e: Mat, weight: Vec, bank_scratch: Mat) -> None:
-    move_each(bank, x, e)
+def _(
+    step: Ftrl,
+    bank: Linear,
+    x: Vec,
+    h: Mat,
+    target: Mat,
+    weight: Vec,
+    mode: int,
+    bank_scratch: Mat,
+) -> None:
+    residual(h, target, weight, mode)
+    move_each(bank, x, target)
 
 
 @move_weight.register

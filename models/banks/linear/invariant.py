@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kaboost.models.banks.linear.bank import Linear, Step, learning_rate, weighted_gradient
+from kaboost.models.banks.linear.bank import Linear, Step, descend, learning_rate, move_weights
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import residual, steps
 from kaboost.models.types import SQUARE, Mat, Mat3, Vec
@@ -38,13 +38,23 @@ def _(step: Invariant, i: int, state: Any) -> None:
     pass
 
 
-@weighted_gradient.register
-def _(step: Invariant, bank: Linear, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int) -> None:
+@move_weights.register
+def _(
+    step: Invariant,
+    bank: Linear,
+    x: Vec,
+    h: Mat,
+    target: Mat,
+    weight: Vec,
+    mode: int,
+    bank_scratch: Mat,
+) -> None:
     if mode == SQUARE:
         integrate_steps(bank, x, weight)
         residual(h, target, weight, mode)
     else:
         steps(h, target, weight, mode, step.lr)
+    descend(bank, x, target)
 
 
 @kernel

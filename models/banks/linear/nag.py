@@ -17,10 +17,8 @@ from kaboost.models.banks.linear.bank import (
     learning_rate,
     move_weights,
     rescale,
-    scaled_feature,
-    weighted_gradient,
 )
-from kaboost.models.banks.linear.scales import normalise_rates, rescale_weights
+from kaboost.models.banks.linear.scales import dot_scaled, normalise_rates, rescale_weights
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import clear_learner, residual
 from kaboost.models.kernels.simd import (
@@ -77,14 +75,11 @@ def dot_clipped(total: Sum, w: Row, x: Column, s: Dense) -> Sum:
 
 
 @dot_features.register
-def _(step: Nag, w: Mat, x: Vec, h: Vec) -> None:
-    dot_clipped(w, x, step.s, h)
-
-
-@scaled_feature.register
-def _(step: Nag, j: int, xj: float) -> float:
-    s = step.s[j]
-    return xj if abs(xj) <= s else (s if xj > 0.0 else -s)  # type: ignore[no-any-return]
+def _(step: Nag, w: Mat, x: Vec, cyclic: bool, first: int, h: Vec) -> None:
+    if cyclic:
+        dot_scaled(w, step.s, x, first, False, h)
+    else:
+        dot_clipped(w, x, step.s, h)
 
 
 @rescale.register
@@ -92,21 +87,27 @@ def _(step: Nag, w: Mat3, x: Vec) -> None:
     rescale_weights(step.s, w, x, False)
 
 
-@weighted_gradient.register
-def _(step: Nag, bank: Linear, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int) -> None:
+@move_weights.register
+def _(
+    step: Nag,
+    bank: Linear,
+    x: Vec,
+    h: Mat,
+    target: Mat,
+    weight: Vec,
+    mode: int,
+    bank_scratch: Mat,
+) -> None:
     residual(h, target, weight, mode)
+    rescale_weights(step.s, bank.w, x, False)
     normalise_rates(bank, x, weight)
     for i in range(weight.shape[0]):
         weight[i] = step.lr * math.sqrt(weight[i])
-
-
-@move_weights.register
-def _(step: Nag, bank: Linear, x: Vec, e: Mat, weight: Vec, bank_scratch: Mat) -> None:
-    for c in range(e.shape[0]):
+    for c in range(target.shape[0]):
         if bank.cyclic:
-            adapt_cyclic(bank, c, x, e[c], weight)
+            adapt_cyclic(bank, c, x, target[c], weight)
         else:
-            adapt(bank.w[c], step.S[c], x, step.s, e[c], weight)
+            adapt(bank.w[c], step.S[c], x, step.s, target[c], weight)
 
 
 @over_learners

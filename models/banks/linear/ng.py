@@ -17,10 +17,8 @@ from kaboost.models.banks.linear.bank import (
     move_weights,
     multiply_rates,
     rescale,
-    scaled_feature,
-    weighted_gradient,
 )
-from kaboost.models.banks.linear.scales import normalise_rates, rescale_weights
+from kaboost.models.banks.linear.scales import dot_scaled, normalise_rates, rescale_weights
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import residual, shift
 from kaboost.models.kernels.simd import Column, Dense, Lane, NewRow, Row, Sum, over_learners, where
@@ -65,14 +63,11 @@ def dot_shrunk(total: Sum, w: Row, x: Column, s: Dense) -> Sum:
 
 
 @dot_features.register
-def _(step: Ng, w: Mat, x: Vec, h: Vec) -> None:
-    dot_shrunk(w, x, step.s, h)
-
-
-@scaled_feature.register
-def _(step: Ng, j: int, xj: float) -> float:
-    s = step.s[j]
-    return xj if abs(xj) <= s else s / xj * s  # type: ignore[no-any-return]
+def _(step: Ng, w: Mat, x: Vec, cyclic: bool, first: int, h: Vec) -> None:
+    if cyclic:
+        dot_scaled(w, step.s, x, first, True, h)
+    else:
+        dot_shrunk(w, x, step.s, h)
 
 
 @rescale.register
@@ -80,22 +75,28 @@ def _(step: Ng, w: Mat3, x: Vec) -> None:
     rescale_weights(step.s, w, x, True)
 
 
-@weighted_gradient.register
-def _(step: Ng, bank: Linear, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int) -> None:
+@move_weights.register
+def _(
+    step: Ng,
+    bank: Linear,
+    x: Vec,
+    h: Mat,
+    target: Mat,
+    weight: Vec,
+    mode: int,
+    bank_scratch: Mat,
+) -> None:
     residual(h, target, weight, mode)
+    rescale_weights(step.s, bank.w, x, True)
     normalise_rates(bank, x, weight)
     for i in range(weight.shape[0]):
         weight[i] *= step.lr
     multiply_rates(target, weight)
-
-
-@move_weights.register
-def _(step: Ng, bank: Linear, x: Vec, e: Mat, weight: Vec, bank_scratch: Mat) -> None:
-    for c in range(e.shape[0]):
+    for c in range(target.shape[0]):
         if bank.cyclic:
-            descend_cyclic(bank, c, x, e[c])
+            descend_cyclic(bank, c, x, target[c])
         else:
-            descend_scaled(bank.w[c], x, step.s, e[c])
+            descend_scaled(bank.w[c], x, step.s, target[c])
 
 
 @over_learners

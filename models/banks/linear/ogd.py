@@ -17,7 +17,6 @@ from kaboost.models.banks.linear.bank import (
     descend,
     move_weights,
     multiply_rates,
-    weighted_gradient,
 )
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import fill, residual
@@ -59,19 +58,24 @@ def _(step: Ogd, i: int, state: Any) -> None:
     step.t[i] = 0.0
 
 
-@weighted_gradient.register
-def _(step: Ogd, bank: Linear, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int) -> None:
+@move_weights.register
+def _(
+    step: Ogd,
+    bank: Linear,
+    x: Vec,
+    h: Mat,
+    target: Mat,
+    weight: Vec,
+    mode: int,
+    bank_scratch: Mat,
+) -> None:
     residual(h, target, weight, mode)
     for i in range(weight.shape[0]):
         if weight[i] > 0.0:
             step.t[i] += 1.0
             weight[i] = step.radius / (step.norm * math.sqrt(min(step.t[i], step.t_max)))
     multiply_rates(target, weight)
-
-
-@move_weights.register
-def _(step: Ogd, bank: Linear, x: Vec, e: Mat, weight: Vec, bank_scratch: Mat) -> None:
-    descend(bank, x, e)
+    descend(bank, x, target)
     project(bank.w, step.radius, weight, bank_scratch[0])
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from kaboost.models.banks.linear.bank import Linear
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.types import Mat3, Vec
+from kaboost.models.kernels.numeric import add, fill
+from kaboost.models.types import Mat, Mat3, Vec
 
 
 @kernel
@@ -24,6 +25,23 @@ def rescale_weights(s: Vec, w: Mat3, x: Vec, squared: bool) -> None:
                 for i in range(N):
                     w[c, j, i] *= shrink
             s[j] = size
+
+
+@kernel
+def dot_scaled(w: Mat, s: Vec, x: Vec, first: int, squared: bool, h: Vec) -> None:
+    """Fill h (N,) with one output of learners that see one feature and the bias. A feature larger
+    than ever counts as it will after `rescale_weights`.
+    """
+    d = x.shape[0]
+    fill(h, 0.0)
+    for i in range(h.shape[0]):
+        j = (first + i) % d
+        xj = x[j]
+        if abs(xj) > s[j]:
+            xj = s[j] / xj * s[j] if squared else (s[j] if xj > 0.0 else -s[j])
+        h[i] += w[j, i] * xj
+    if w.shape[0] > d:
+        add(h, w[d], 1.0)
 
 
 @kernel

@@ -15,10 +15,10 @@ from kaboost.models.banks.linear.bank import (
     Step,
     descend,
     dot_features,
+    dot_rows,
     learning_rate,
     move_weights,
     multiply_rates,
-    weighted_gradient,
 )
 from kaboost.models.kernels.numeric import dot, residual, retreat, steps
 from kaboost.models.types import Mat, Mat3, Param, Vec
@@ -66,27 +66,42 @@ def _(step: ScheduledSgd, i: int, state: Any) -> None:
 
 
 @dot_features.register
-def _(step: Sgd, w: Mat, x: Vec, h: Vec) -> None:
-    dot(w, x, h)
+def _(step: Sgd, w: Mat, x: Vec, cyclic: bool, first: int, h: Vec) -> None:
+    if cyclic:
+        dot_rows(w, x, cyclic, first, h)
+    else:
+        dot(w, x, h)
 
 
 @move_weights.register
-def _(step: Sgd, bank: Linear, x: Vec, e: Mat, weight: Vec, bank_scratch: Mat) -> None:
-    if bank.cyclic:
-        descend(bank, x, e)
-        return
-    for c in range(e.shape[0]):
-        retreat(bank.w[c], x, e[c])
-
-
-@weighted_gradient.register
-def _(step: Sgd, bank: Linear, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int) -> None:
-    steps(h, target, weight, mode, step.lr)
-
-
-@weighted_gradient.register
 def _(
-    step: ScheduledSgd, bank: Linear, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int
+    step: Sgd,
+    bank: Linear,
+    x: Vec,
+    h: Mat,
+    target: Mat,
+    weight: Vec,
+    mode: int,
+    bank_scratch: Mat,
+) -> None:
+    steps(h, target, weight, mode, step.lr)
+    if bank.cyclic:
+        descend(bank, x, target)
+    else:
+        for c in range(target.shape[0]):
+            retreat(bank.w[c], x, target[c])
+
+
+@move_weights.register
+def _(
+    step: ScheduledSgd,
+    bank: Linear,
+    x: Vec,
+    h: Mat,
+    target: Mat,
+    weight: Vec,
+    mode: int,
+    bank_scratch: Mat,
 ) -> None:
     residual(h, target, weight, mode)
     for i in range(weight.shape[0]):
@@ -94,6 +109,7 @@ def _(
             step.t[i] += 1.0
             weight[i] = step.lr * math.exp(-step.p * math.log1p(step.t[i] / step.t0))
     multiply_rates(target, weight)
+    descend(bank, x, target)
 
 
 def _make(options: Mapping[str, Any], w: Mat3, d: int) -> Sgd | ScheduledSgd:

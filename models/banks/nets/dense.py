@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kaboost.models.banks.nets.layers import draw_layer, draw_layers
 from kaboost.models.kernels.adam import adam_inputs, adam_rates, adam_units, reset_decay
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import clear_learner, dot, fill, residual, retreat, sigmoid
-from kaboost.models.kernels.random import uniform, uniforms
 from kaboost.models.kernels.simd import (
     Lane,
     NewLane,
@@ -40,6 +40,10 @@ from kaboost.models.verbs import (
 SIGMOID, LEAKY, TANH = 0, 1, 2
 ACTIVATIONS = {"sigmoid": SIGMOID, "leaky_relu": LEAKY, "tanh": TANH}
 LEAK = 0.01
+
+
+# Rows of the bank's scratch: H hidden units and a 1 for the bias, H slopes in the hidden units,
+# then Adam's rates and roots.
 
 
 class SgdNets(NamedTuple):
@@ -75,7 +79,6 @@ def _(bank: AdamNets) -> tuple[str, ...]:
 @bank_scratch_rows.register(SgdNets)
 @bank_scratch_rows.register(AdamNets)
 def _(bank: SgdNets | AdamNets) -> int:
-    # hidden units z and a 1 for the bias, their slopes, Adam's rates and roots
     return 2 * int(bank.W1.shape[0]) + 3
 
 
@@ -122,14 +125,14 @@ def derivative(z: float, activation: int) -> float:
 
 
 @over_learners
-def combine(total: Sum, w: Row, z: Row) -> Sum:
+def sum_units(total: Sum, w: Row, z: Row) -> Sum:
     """Sum weights times hidden units."""
     return total + w * z
 
 
 @over_learners
 def carry_back(slope: NewLane, w: Lane, e: Lane) -> NewLane:
-    """Add what one output says of the slope in a hidden unit."""
+    """Add the slope in a hidden unit that comes from one output."""
     return slope + w * e
 
 
@@ -140,8 +143,8 @@ def descend(w: NewRow, z: Row, e: Lane, lr: Number) -> NewRow:
 
 
 @kernel
-def think(W1: Mat3, W2: Mat3, activation: int, x: Vec, h: Mat, bank_scratch: Mat) -> None:
-    """Fill h (m, N) and, in the first H + 1 rows of room, the hidden units and a row of 1."""
+def forward(W1: Mat3, W2: Mat3, activation: int, x: Vec, h: Mat, bank_scratch: Mat) -> None:
+    """Fill h (m, N) and, in the first H + 1 rows of scratch, the hidden units and a row of 1."""
     H, _, N = W1.shape
     for k in range(H):
         dot(W1[k], x, bank_scratch[k])
@@ -149,12 +152,12 @@ def think(W1: Mat3, W2: Mat3, activation: int, x: Vec, h: Mat, bank_scratch: Mat
             bank_scratch[k, i] = activate(bank_scratch[k, i], activation)
     fill(bank_scratch[H], 1.0)
     for c in range(W2.shape[0]):
-        combine(W2[c], bank_scratch, h[c])
+        sum_units(W2[c], bank_scratch, h[c])
 
 
 @kernel
 def backward(W2: Mat3, activation: int, e: Mat, bank_scratch: Mat) -> None:
-    """Fill the next H rows of room with d loss / d a from e (m, N), the derivative in h."""
+    """Fill the next H rows of scratch with d loss / d a from e (m, N), the derivative in h."""
     m, rows, N = W2.shape
     H = rows - 1
     for k in range(H):
@@ -168,12 +171,12 @@ def backward(W2: Mat3, activation: int, e: Mat, bank_scratch: Mat) -> None:
 
 @predict.register
 def _(bank: SgdNets, x: Vec, h: Mat, bank_scratch: Mat) -> None:
-    think(bank.W1, bank.W2, bank.activation, x, h, bank_scratch)
+    forward(bank.W1, bank.W2, bank.activation, x, h, bank_scratch)
 
 
 @predict.register
 def _(bank: AdamNets, x: Vec, h: Mat, bank_scratch: Mat) -> None:
-    think(bank.W1, bank.W2, bank.activation, x, h, bank_scratch)
+    forward(bank.W1, bank.W2, bank.activation, x, h, bank_scratch)
 
 
 @learn.register
@@ -207,59 +210,31 @@ def _(
         adam_inputs(bank.W1[k], bank.M1[k], bank.V1[k], x, bank_scratch[H + 1 + k], rate, root)
 
 
-def draw(seed: int, N: int, sizes: tuple[tuple[int, int], ...]) -> list[Mat3]:
-    """Return weights of every layer, U(+-1/sqrt(fan in)); drawn W1 of all learners, b1, W2, b2, one
-    generator.
-    """
-    layers, skip = [], 0
-    for units, inputs in sizes:
-        bound = 1.0 / math.sqrt(inputs)
-        count = N * units * inputs
-        weights = uniforms(seed, count, skip).reshape(N, units, inputs)
-        biases = uniforms(seed, N * units, skip + count).reshape(N, units, 1)
-        skip += count + N * units
-        both = np.concatenate([weights, biases], axis=2)
-        layers.append(aligned(((2.0 * both - 1.0) * bound).transpose(1, 2, 0)))
-    return layers
-
-
 @reset_learner.register
 def _(bank: SgdNets, i: int, state: Any) -> None:
-    redraw(bank.W1, i, state)
-    redraw(bank.W2, i, state)
+    draw_layer(bank.W1, i, state)
+    draw_layer(bank.W2, i, state)
 
 
 @reset_learner.register
 def _(bank: AdamNets, i: int, state: Any) -> None:
-    redraw(bank.W1, i, state)
-    redraw(bank.W2, i, state)
+    draw_layer(bank.W1, i, state)
+    draw_layer(bank.W2, i, state)
     for moments in (bank.M1, bank.V1, bank.M2, bank.V2):
         clear_learner(moments, i)
     reset_decay(bank.decayed, i)
 
 
-@kernel
-def redraw(A: Mat3, i: int, state: Any) -> None:
-    """Draw one layer of learner i as `draw` does at the start: weights, then biases."""
-    units, rows, _ = A.shape
-    bound = 1.0 / math.sqrt(rows - 1)
-    for k in range(units):
-        for j in range(rows - 1):
-            A[k, j, i] = (2.0 * uniform(state) - 1.0) * bound
-    for k in range(units):
-        A[k, rows - 1, i] = (2.0 * uniform(state) - 1.0) * bound
-
-
 RATES = {"adam": 0.001, "sgd": 0.3}
 
 
-def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
-    own["lr"] = RATES[own["optimiser"]] if own["lr"] is None else own["lr"]
+def _fill_defaults(net: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
+    net["lr"] = RATES[net["optimiser"]] if net["lr"] is None else net["lr"]
 
 
 def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> SgdNets | AdamNets:
     N, H, activation = params["n"], params["hidden"], ACTIVATIONS[params["activation"]]
-    W1, W2 = draw(seed, N, ((H, d), (m, H)))
+    W1, W2 = draw_layers(seed, N, ((H, d), (m, H)))
     if params["optimiser"] == "sgd":
         return SgdNets(W1, W2, params["lr"], activation)
     moments = [aligned(np.zeros_like(w)) for w in (W1, W1, W2, W2)]
@@ -278,7 +253,7 @@ NETS = Component(
         Param("lr", None, "learning rate; .001 for adam, .3 for sgd", 1e-12, 1e6),
     ),
     _make,
-    fill_defaults=_complete,
-    has_random_learners=lambda own: True,
-    initial_draws=lambda own, d, m: own["n"] * (own["hidden"] * (d + 1 + m) + m),
+    fill_defaults=_fill_defaults,
+    has_random_learners=lambda net: True,
+    initial_draws=lambda net, d, m: net["n"] * (net["hidden"] * (d + 1 + m) + m),
 )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kaboost.models.banks.nets import draw, redraw
+from kaboost.models.banks.nets.layers import draw_layer, draw_layers
 from kaboost.models.kernels.adam import adam_lanes, adam_rates, reset_decay
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import add, clear_learner, fill, residual, sigmoid
@@ -72,8 +72,8 @@ def _(bank: Conv, i: int) -> Conv:
 
 @reset_learner.register
 def _(bank: Conv, i: int, state: Any) -> None:
-    redraw(bank.K, i, state)
-    redraw(bank.V, i, state)
+    draw_layer(bank.K, i, state)
+    draw_layer(bank.V, i, state)
     for moments in (bank.MK, bank.VK, bank.MV, bank.VV):
         clear_learner(moments, i)
     reset_decay(bank.decayed, i)
@@ -95,7 +95,7 @@ def pixel(place: int, tap: int) -> int:
 @predict.register
 def _(bank: Conv, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     m, rows, N = bank.V.shape
-    look(bank.K, x, bank_scratch)
+    convolve(bank.K, x, bank_scratch)
     for c in range(m):
         fill(h[c], 0.0)
         for q in range(rows - 1):
@@ -105,7 +105,7 @@ def _(bank: Conv, x: Vec, h: Mat, bank_scratch: Mat) -> None:
 
 
 @kernel
-def look(K: Mat3, x: Vec, z: Mat) -> None:
+def convolve(K: Mat3, x: Vec, z: Mat) -> None:
     """Fill the first 144 C rows of z with the hidden units, kernel by kernel."""
     C, _, N = K.shape
     for p in range(PLACES):
@@ -127,7 +127,7 @@ def _(bank: Conv, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scra
     residual(h, target, weight, mode)
     last, C = bank.V.shape[1] - 1, bank.K.shape[0]
     backward(bank.V, target, bank_scratch)
-    gather(x, bank_scratch, last, C)
+    kernel_slopes(x, bank_scratch, last, C)
     end = 2 * last + ROWS * C
     slope, rate, root = bank_scratch[end], bank_scratch[end + 1], bank_scratch[end + 2]
     adam_rates(bank.decayed, bank.lr, weight, rate, root)
@@ -146,7 +146,7 @@ def _(bank: Conv, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scra
 
 @kernel
 def backward(V: Mat3, e: Mat, bank_scratch: Mat) -> None:
-    """Fill the next 144 C rows of room with d loss / d a from e (m, N), the derivative in h."""
+    """Fill the next 144 C rows of scratch with d loss / d a from e (m, N), the derivative in h."""
     m, rows, N = V.shape
     last = rows - 1
     for q in range(last):
@@ -159,8 +159,8 @@ def backward(V: Mat3, e: Mat, bank_scratch: Mat) -> None:
 
 
 @kernel
-def gather(x: Vec, bank_scratch: Mat, last: int, C: int) -> None:
-    """Fill the ROWS C rows of room after that with d loss / d K."""
+def kernel_slopes(x: Vec, bank_scratch: Mat, last: int, C: int) -> None:
+    """Fill the ROWS C rows of scratch after that with d loss / d K."""
     for row in range(2 * last, 2 * last + ROWS * C):
         fill(bank_scratch[row], 0.0)
     for p in range(PLACES):
@@ -175,7 +175,7 @@ def gather(x: Vec, bank_scratch: Mat, last: int, C: int) -> None:
                     )
 
 
-def _forbids(context: Mapping[str, Any]) -> str | None:
+def _reject_reason(context: Mapping[str, Any]) -> str | None:
     if context["d"] == SIDE * SIDE:
         return None
     return (
@@ -185,7 +185,7 @@ def _forbids(context: Mapping[str, Any]) -> str | None:
 
 def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> Conv:
     C, N = params["channels"], params["n"]
-    K, V = draw(seed, N, ((C, TAPS), (m, C * PLACES)))
+    K, V = draw_layers(seed, N, ((C, TAPS), (m, C * PLACES)))
     moments = [np.zeros_like(A) for A in (K, K, V, V)]
     return Conv(K, V, params["lr"], np.ones((2, N)), *moments)
 
@@ -200,9 +200,9 @@ CONV = Component(
         Param("lr", 0.001, "learning rate of Adam", 1e-12, 1e6),
     ),
     _make,
-    _forbids,
-    initial_draws=lambda own, d, m: (
-        own["n"] * (own["channels"] * (TAPS + 1) + m * (own["channels"] * PLACES + 1))
+    _reject_reason,
+    initial_draws=lambda net, d, m: (
+        net["n"] * (net["channels"] * (TAPS + 1) + m * (net["channels"] * PLACES + 1))
     ),
-    has_random_learners=lambda own: True,
+    has_random_learners=lambda net: True,
 )

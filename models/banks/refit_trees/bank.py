@@ -1,4 +1,4 @@
-"""Trees fitted anew to everything they have seen: follow the leader, for plots of regret only
+"""Trees fitted again to everything they have seen: follow the leader, for plots of regret only
 (specification, 7.5 and 7.7).
 
 The weak learners of the experiments of Hu et al. 2017: CART limited in depth alone. The cost of an
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kaboost.models.banks.cart import fit_cart
+from kaboost.models.banks.refit_trees.cart import Pairs, fit_cart
 from kaboost.models.banks.state_size import too_large
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import LOGISTIC, SQUARE, Component, Ints, Mat, Mat3, Param, Vec
@@ -25,8 +25,8 @@ class RefitTrees(NamedTuple):
 
     feat: NDArray[np.int32]  # (N, M) feature of the node's cut, -1 for a leaf
     cut: Mat  # (N, M) x[feat] <= cut goes left
-    v: Mat3  # (N, M, m) what the leaf says
-    X: Mat3  # (N, Q, d) a ring
+    v: Mat3  # (N, M, m) leaf values
+    X: Mat3  # (N, Q, d) ring buffer
     r: Mat3  # (N, Q, m) targets
     w: Mat  # (N, Q) weights
     seen: Ints  # (N,) pairs so far
@@ -72,13 +72,13 @@ def _(
             keep(bank, i, x, target, weight[i])
             if bank.seen[i] % bank.every == 0:
                 rows = min(bank.seen[i], bank.w.shape[1])
-                pairs = (bank.X[i, :rows], bank.r[i, :rows], bank.w[i, :rows])
+                pairs = Pairs(bank.X[i, :rows], bank.r[i, :rows], bank.w[i, :rows])
                 fit_cart(bank.feat[i], bank.cut[i], bank.v[i], pairs)
 
 
 @kernel
 def keep(bank: RefitTrees, i: int, x: Vec, target: Mat, w: float) -> None:
-    """Put a pair into learner i's ring, in place of the oldest once it is full."""
+    """Put a pair into learner i's ring buffer, in place of the oldest once it is full."""
     place = bank.seen[i] % bank.w.shape[1]
     for j in range(x.shape[0]):
         bank.X[i, place, j] = x[j]
@@ -99,9 +99,9 @@ def _(bank: RefitTrees, i: int, state: Any) -> None:
     bank.seen[i] = 0
 
 
-def _forbids(context: Mapping[str, Any]) -> str | None:
-    own, d, m = context["bank"], context["d"], context["m"]
-    size = 8 * own["n"] * (own["capacity"] * (d + m + 1) + 2 ** (own["depth"] + 1) * (2 + m))
+def _reject_reason(context: Mapping[str, Any]) -> str | None:
+    bank, d, m = context["bank"], context["d"], context["m"]
+    size = 8 * bank["n"] * (bank["capacity"] * (d + m + 1) + 2 ** (bank["depth"] + 1) * (2 + m))
     return too_large(
         size, "about 8 n capacity (features + outputs + 1) bytes", "a smaller n or capacity"
     )
@@ -123,7 +123,7 @@ def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> RefitTrees:
 
 REFIT_TREES = Component(
     "refit_trees",
-    "N trees fitted anew to the last `capacity` pairs, for plots only",
+    "N trees fitted again to the last `capacity` pairs, for plots only",
     "specification, 7.5 and 7.7; Breiman, Friedman, Olshen, Stone 1984",
     (
         Param("n", 20, "weak learners", 1, 100_000, integer=True),
@@ -132,7 +132,7 @@ REFIT_TREES = Component(
         Param("capacity", 4096, "latest pairs that count", 1, 10_000_000, integer=True),
     ),
     _make,
-    reject_reason=_forbids,
+    reject_reason=_reject_reason,
     modes=(SQUARE, LOGISTIC),
     gradient=False,
 )

@@ -4,7 +4,7 @@ alone (Breiman, Friedman, Olshen, Stone, Classification and Regression Trees, 19
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,42 +12,52 @@ from numpy.typing import NDArray
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import Ints, Mat, Vec
 
-# Cuts that part the pairs alike differ in the last bits of their sums: the first of them counts.
+# Of the energy: cuts that make the same partition differ in the last bits of their sums, and the
+# first of them must win.
 MARGIN = 1e-9
 
 
+class Pairs(NamedTuple):
+    """What a tree is fitted to."""
+
+    X: Mat  # (Q, d)
+    r: Mat  # (Q, m) targets
+    w: Vec  # (Q,) weights
+
+
 @kernel
-def fit_cart(feat: NDArray[np.int32], cut: Vec, v: Mat, pairs: Any) -> None:
-    """Fit the tree feat (M,), cut (M,), v (M, m) to the pairs X (Q, d), r (Q, m) of weights w (Q,).
+def fit_cart(feat: NDArray[np.int32], cut: Vec, v: Mat, pairs: Pairs) -> None:
+    """Fit the tree feat (M,), cut (M,), v (M, m) to pairs.
 
     Node q holds the rows order[bounds[q, 0] : bounds[q, 1]]; its children get its two parts.
     """
-    X, r, w = pairs
     M, m = v.shape
-    order, sorted_rows = np.arange(w.shape[0]), np.empty(w.shape[0], np.int64)
+    Q = pairs.w.shape[0]
+    order, sorted_rows = np.arange(Q), np.empty(Q, np.int64)
     bounds, sums = np.zeros((M, 2), np.int64), np.empty((2, m + 1))
-    bounds[0, 1] = w.shape[0]
+    bounds[0, 1] = Q
     for q in range(M):
         feat[q] = -1
         cut[q] = 0.0
         rows = order[bounds[q, 0] : bounds[q, 1]]
         if rows.shape[0] == 0:
             continue
-        add_rows(r, w, rows, sums[0])
+        add_rows(pairs, rows, sums[0])
         for c in range(m):
             v[q, c] = sums[0, 1 + c] / sums[0, 0]
         if q < M // 2:
             j, edge = best_cut(rows, sorted_rows[: rows.shape[0]], pairs, sums)
             if j >= 0:
                 feat[q], cut[q] = j, edge
-                middle = bounds[q, 0] + part(X, rows, sorted_rows, j, edge)
+                middle = bounds[q, 0] + partition(pairs.X, rows, sorted_rows, j, edge)
                 bounds[2 * q + 1, 0], bounds[2 * q + 1, 1] = bounds[q, 0], middle
                 bounds[2 * q + 2, 0], bounds[2 * q + 2, 1] = middle, bounds[q, 1]
 
 
 @kernel
-def add_rows(r: Mat, w: Vec, rows: Ints, total: Vec) -> None:
+def add_rows(pairs: Pairs, rows: Ints, total: Vec) -> None:
     """Fill total (1+m,) with the sums of w and w r over the rows."""
+    r, w = pairs.r, pairs.w
     for s in range(total.shape[0]):
         total[s] = 0.0
     for row in rows:
@@ -57,15 +67,15 @@ def add_rows(r: Mat, w: Vec, rows: Ints, total: Vec) -> None:
 
 
 @kernel
-def best_cut(rows: Ints, by_value: Ints, pairs: Any, sums: Mat) -> tuple[int, float]:
+def best_cut(rows: Ints, by_value: Ints, pairs: Pairs, sums: Mat) -> tuple[int, float]:
     """Return the feature and the midpoint of the cut that lowers the squared error most; -1 where
     none does.
     """
-    X, r, w = pairs
+    X, r, w = pairs.X, pairs.r, pairs.w
     total, left = sums[0], sums[1]
     found, edge = -1, 0.0
     best = total_score(total)
-    margin = MARGIN * energy(r, w, rows)
+    margin = MARGIN * energy(pairs, rows)
     for j in range(X.shape[1]):
         sort_rows(X, rows, j, by_value)
         for s in range(left.shape[0]):
@@ -77,10 +87,10 @@ def best_cut(rows: Ints, by_value: Ints, pairs: Any, sums: Mat) -> tuple[int, fl
                 left[1 + c] += w[row] * r[row, c]
             value, after = X[row, j], X[by_value[k + 1], j]
             if value < after:
-                now = score(total, left)
-                if now > best + margin:
+                gain = score(total, left)
+                if gain > best + margin:
                     middle = 0.5 * value + 0.5 * after  # halves first: no overflow
-                    best, found, edge = now, j, middle if middle < after else value
+                    best, found, edge = gain, j, middle if middle < after else value
     return found, edge
 
 
@@ -106,8 +116,9 @@ def score(total: Vec, left: Vec) -> float:
 
 
 @kernel
-def energy(r: Mat, w: Vec, rows: Ints) -> float:
+def energy(pairs: Pairs, rows: Ints) -> float:
     """Return the sum of w |r|^2."""
+    r, w = pairs.r, pairs.w
     total = 0.0
     for row in rows:
         for c in range(r.shape[1]):
@@ -132,7 +143,7 @@ def sort_rows(X: Mat, rows: Ints, j: int, by_value: Ints) -> None:
 
 
 @kernel
-def part(X: Mat, rows: Ints, spare: Ints, j: int, edge: float) -> int:
+def partition(X: Mat, rows: Ints, spare: Ints, j: int, edge: float) -> int:
     """Put the rows up to the edge first, in their order; return how many they are."""
     low = 0
     high = 0
