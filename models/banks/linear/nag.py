@@ -105,7 +105,7 @@ def _(
         weight[i] = step.lr * math.sqrt(weight[i])
     for c in range(target.shape[0]):
         if bank.cyclic:
-            adapt_cyclic(bank, c, x, target[c], weight)
+            adapt_cyclic(bank.w[c], step.S[c], step.s, bank.first, x, target[c], weight)
         else:
             adapt(bank.w[c], step.S[c], x, step.s, target[c], weight)
 
@@ -122,11 +122,11 @@ def adapt(
 
 
 @kernel
-def adapt_cyclic(bank: Linear, c: int, x: Vec, slope: Vec, rate: Vec) -> None:
-    """Do what `adapt` does for output c of learners that see one feature and the bias."""
-    w, S, s, d = bank.w[c], bank.step.S[c], bank.step.s, x.shape[0]
+def adapt_cyclic(w: Mat, S: Mat, s: Vec, first: int, x: Vec, slope: Vec, rate: Vec) -> None:
+    """Do what `adapt` does for one output of learners that see one feature and the bias."""
+    d = x.shape[0]
     for i in range(slope.shape[0]):
-        j = (bank.first + i) % d
+        j = (first + i) % d
         adapt_weight(w, S, j, i, slope[i] * x[j], rate[i], s[j])
         if w.shape[0] > d:
             adapt_weight(w, S, d, i, slope[i], rate[i], 1.0)
