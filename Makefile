@@ -1,4 +1,4 @@
-# Words for make: setup, demo, test, check, image, bench; lint, types, dashboards, lock for those who
+# Words for make: setup, demo, test, test-long, check, image, bench; lint, types, dashboards, lock for those who
 # change the code.
 # Every word prepares .venv from the lock file first; that takes a moment when nothing changed.
 
@@ -9,16 +9,7 @@ OPPONENTS := $(VENV)/opponents
 LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-ARITHMETIC := tests/models tests/contracts
-# Many models, few events each: without the compiler they take a tenth of the time. That compiled and
-# plain leave the same bytes is what tests/contracts is for.
-PLAIN := $(patsubst %,tests/models/test_%.py,averaged ogb oza adaboost_ol gentle one_vs_rest adwin bbm fit latent \
-		conv hoeffding sgb_residual trees) \
-	tests/e2e/test_systems.py
-# With the contracts, so that both processes of arithmetic end at about one time.
-LATE := $(patsubst %,tests/models/test_%.py,losses reference_ogb)
-
-.PHONY: setup demo test check lint types image bench dashboards java tools lock
+.PHONY: setup demo test test-long check lint types image bench dashboards java tools lock
 
 setup: $(READY)
 
@@ -28,18 +19,12 @@ $(READY): requirements-dev.lock pyproject.toml .ci/setup
 demo: setup
 	@$(BIN)/kaboost demo
 
-# Three processes, for two cores: the arithmetic compiles while the service waits for brokers. It gives
-# way to the service, whose learners give way to others themselves.
 test: java tools setup
-	@nice -n 19 $(BIN)/python -m pytest tests/models $(PLAIN:%=--ignore=%) $(LATE:%=--ignore=%) \
-		>$(VENV)/arithmetic.log 2>&1 & beside=$$!; \
-	{ NUMBA_DISABLE_JIT=1 nice -n 19 $(BIN)/python -m pytest $(PLAIN) && \
-		nice -n 19 $(BIN)/python -m pytest tests/contracts $(LATE); } \
-		>$(VENV)/contracts.log 2>&1 & third=$$!; \
-	$(BIN)/python -m pytest tests $(ARITHMETIC:%=--ignore=%) $(PLAIN:%=--ignore=%); \
-	code=$$?; \
-	wait $$beside || code=1; wait $$third || code=1; \
-	cat $(VENV)/arithmetic.log $(VENV)/contracts.log; exit $$code
+	@sh .ci/test
+
+# Soaks, kills by the dozen, every published system in the live service.
+test-long: java tools setup
+	@sh .ci/long --always
 
 check: lint types test
 
