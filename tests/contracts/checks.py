@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from kaboost.models import verbs
 from kaboost.models.booster import SingleScratch
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.state.format import pack, unpack
+from kaboost.models.state.tree import to_arrays
 from kaboost.models.types import SQUARE
 from tests.contracts import subjects
 from tests.naive import NaiveBooster
@@ -21,10 +23,16 @@ def fresh(subject):
     return kaboost.build(subject.spec, d=subjects.FEATURES, m=subject.m)
 
 
+class Learned(NamedTuple):
+    """A subject's booster after its whole stream, for checks that only read it."""
+
+    booster: Any
+    scores: np.ndarray
+
+
 def learned(subject):
     booster = fresh(subject)
-    kaboost.learn_many(booster, subject.X, subject.y, subject.w)
-    return booster
+    return Learned(booster, kaboost.learn_many(booster, subject.X, subject.y, subject.w))
 
 
 def part(subject, twentieths):
@@ -39,10 +47,9 @@ def same(a, b):
         assert left[name].tobytes() == right[name].tobytes(), name
 
 
-def check_twin(subject):
+def check_twin(subject, whole):
     """Scores, prefix losses and edges are those of the naive twin."""
-    booster, twin = fresh(subject), NaiveBooster(subject.spec, subjects.FEATURES, subject.m)
-    scores = kaboost.learn_many(booster, subject.X, subject.y, subject.w)
+    (booster, scores), twin = whole, NaiveBooster(subject.spec, subjects.FEATURES, subject.m)
     margin = subject.spec["loss"]["kind"] in subjects.MARGIN
     labels = 2 * subject.y - 1 if margin else subject.y
     expected = [
@@ -58,10 +65,9 @@ def check_twin(subject):
     np.testing.assert_allclose(seen.edges, twin.edges, rtol=1e-7, atol=1e-9)
 
 
-def check_batching(subject):
+def check_batching(subject, whole):
     """Any batching gives the same scores and the same bytes."""
-    whole, single, parts = fresh(subject), fresh(subject), fresh(subject)
-    scores = kaboost.learn_many(whole, subject.X, subject.y, subject.w)
+    single, parts = fresh(subject), fresh(subject)
     one_by_one = [
         kaboost.learn_many(single, subject.X[k : k + 1], subject.y[k : k + 1], subject.w[k : k + 1])
         for k in range(len(subject.X))
@@ -70,12 +76,12 @@ def check_batching(subject):
     for cut in (slice(0, a), slice(a, b), slice(b, b), slice(b, None)):
         kaboost.learn_many(parts, subject.X[cut], subject.y[cut], subject.w[cut])
 
-    assert scores.tobytes() == np.concatenate(one_by_one).tobytes()
-    same(whole, single)
-    same(whole, parts)
+    assert whole.scores.tobytes() == np.concatenate(one_by_one).tobytes()
+    same(whole.booster, single)
+    same(whole.booster, parts)
 
 
-def check_predict_is_pure(subject):
+def check_predict_is_pure(subject, whole):
     """Predicting changes nothing, answers before any event, and says what learning says."""
     booster, n = fresh(subject), part(subject, 14)
     assert np.isfinite(kaboost.predict_many(booster, subject.X)).all()
@@ -95,21 +101,21 @@ def check_predict_is_pure(subject):
     np.testing.assert_array_equal(served, taught)
 
 
-def check_save_load_continue(subject):
+def check_save_load_continue(subject, whole):
     """Arrays out to a file, arrays in, go on: bit for bit as if never stopped."""
-    straight, first, n = learned(subject), fresh(subject), part(subject, 11)
+    first, n = fresh(subject), part(subject, 11)
     kaboost.learn_many(first, subject.X[:n], subject.y[:n], subject.w[:n])
     _, kept = unpack(pack(kaboost.to_arrays(first), {}))
     copies = {name: a.copy() for name, a in kept.items()}
     second = kaboost.from_arrays(subject.spec, copies)
     kaboost.learn_many(second, subject.X[n:], subject.y[n:], subject.w[n:])
 
-    same(straight, second)
+    same(whole.booster, second)
 
 
-def check_read_only_serving(subject):
+def check_read_only_serving(subject, whole):
     """The serving arrays alone, mapped read-only, predict the same; learning on them is refused."""
-    booster = learned(subject)
+    booster = whole.booster
     frozen = {name: a.copy() for name, a in kaboost.serving_arrays(booster).items()}
     for array in frozen.values():
         array.flags.writeable = False
@@ -122,9 +128,9 @@ def check_read_only_serving(subject):
         kaboost.learn_many(reader, subject.X, subject.y)
 
 
-def check_weight_zero(subject):
+def check_weight_zero(subject, whole):
     """An event of weight 0 is predicted and moves nothing."""
-    booster = learned(subject)
+    booster = whole.booster
     before = {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
     served = kaboost.learn_many(booster, subject.X * 9, subject.y, np.zeros(len(subject.X)))
 
@@ -132,7 +138,7 @@ def check_weight_zero(subject):
     assert before == {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
 
 
-def check_inputs_untouched(subject):
+def check_inputs_untouched(subject, whole):
     """Inputs are read, never written; float32 and lists are taken as well."""
     X, y, w = subject.X.copy(), subject.y.copy(), subject.w.copy()
     for array in (X, y, w):
@@ -146,25 +152,26 @@ def check_inputs_untouched(subject):
     )
 
 
-def check_one_learner_pair(subject):
+def check_one_learner_pair(subject, whole):
     """Taught in turn through the pair, learners say and become what the whole bank does.
 
     But for the last bits: what they share (the scales of nag) moves before the first one learns.
     """
     m, params = subject.m, subject.spec["bank"]
     make, N = kaboost.BANKS[params["kind"]].make, params["n"]
-    whole, pair = (make(params, subjects.FEATURES, m, 7) for _ in range(2))
+    bank, pair = (make(params, subjects.FEATURES, m, 7) for _ in range(2))
     r = np.random.default_rng(2)
-    rows = verbs.bank_scratch_rows(whole)
+    rows = verbs.bank_scratch_rows(bank)
     single = SingleScratch(np.empty((m, 1)), np.empty((m, 1)), np.empty(1), np.empty((rows, 1)))
     h, bank_scratch = np.empty((m, N)), np.empty((rows, N))
     for x in subject.X[:12]:
         target, weight = np.sign(r.normal(size=(m, N))), r.choice([0.0, 1.0, 2.0], N)
-        teach(whole, x, h, (target.copy(), weight.copy()), bank_scratch)
+        teach(bank, x, h, (target.copy(), weight.copy()), bank_scratch)
         served = teach_in_turn(pair, x, target, weight, single)
         np.testing.assert_allclose(served, h, rtol=1e-12)
-    for field, array in whole._asdict().items():
-        np.testing.assert_allclose(array, getattr(pair, field), 1e-12, err_msg=field)
+    left, right = to_arrays(bank), to_arrays(pair)
+    for name in left:
+        np.testing.assert_allclose(left[name], right[name], 1e-12, err_msg=name)
 
 
 @kernel
@@ -187,14 +194,14 @@ def teach_in_turn(bank, x, target, weight, single):
     return served
 
 
-def check_size_is_constant(subject):
+def check_size_is_constant(subject, whole):
     """The state never grows."""
-    assert {n: a.nbytes for n, a in kaboost.to_arrays(learned(subject)).items()} == {
+    assert {n: a.nbytes for n, a in kaboost.to_arrays(whole.booster).items()} == {
         n: a.nbytes for n, a in kaboost.to_arrays(fresh(subject)).items()
     }
 
 
-def check_survives_extremes(subject):
+def check_survives_extremes(subject, whole):
     """Enormous features, labels and weights leave every sum and every answer finite."""
     booster, X, y, w = fresh(subject), subject.X.copy(), subject.y.copy(), subject.w.copy()
     X[::7] *= 1e200
@@ -213,10 +220,10 @@ def check_survives_extremes(subject):
     assert np.isfinite(booster.progress.edges[fed]).all()
 
 
-def check_trees_are_grown(subject):
+def check_trees_are_grown(subject, whole):
     """What the other checks promise of regrown trees, they promise where there are some."""
     if reboosted(subject):
-        assert learned(subject).bank.schedule.grown.min() > 1
+        assert whole.booster.trees.schedule.grown.min() > 1
 
 
 CHECKS = (
@@ -239,15 +246,24 @@ def reboosted(subject):
 def keeps(subject):
     """Run every check; plain Python warns where compiled code saturates."""
     with np.errstate(all="ignore"):
+        whole = learned(subject)
+        before = state_digest(whole.booster)
         for check in CHECKS:
             if not (reboosted(subject) and check in EXCEPTED):
-                check(subject)
+                check(subject, whole)
+        assert state_digest(whole.booster) == before, "a check has changed what all share"
+
+
+def state_digest(booster):
+    """The digest of all arrays of a booster."""
+    arrays = kaboost.to_arrays(booster).values()
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
 
 def digest(subject, asked=True):
     """Everything that a stream left in the state, and what it predicts then, if `asked`."""
     with np.errstate(all="ignore"):
-        booster = learned(subject)
+        booster, _ = learned(subject)
         found = [*kaboost.to_arrays(booster).values()]
         if asked:
             found.append(kaboost.predict_many(booster, subject.X))
