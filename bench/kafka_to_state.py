@@ -33,7 +33,7 @@ from kaboost.service.kafka.consumer import FIXED, TUNING, Source
 from kaboost.service.kafka.dead_letters import DeadLetters
 from kaboost.service.learner.loop import Learner
 from kaboost.service.metrics import learner_metrics
-from kaboost.service.processes.roles import collect_seldom
+from kaboost.service.processes.roles import collect_garbage_rarely
 from tests.kafka.broker import Broker
 
 MODEL = {"rule": "sgb", "bank": {"kind": "linear", "n": 20, "step": "sgd", "lr": 0.005}}
@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
-    collect_seldom()  # as the learner's process does; the ceiling gains as well
+    collect_garbage_rarely()  # as the learner's process does; the ceiling gains as well
     broker = Broker()
     broker.start()
     try:

@@ -15,11 +15,11 @@ from kaboost.models.evaluation.progress import Progress
 from kaboost.models.evaluation.reliability import Reliability
 from kaboost.models.types import Vec
 
-SHOWN = 32  # prefixes and weak learners at most, spread evenly
-QUICK = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 1.0)
-WRITES = (1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-DELAYS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
-BATCHES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 100_000)
+MAX_SERIES = 32  # prefixes and weak learners at most, spread evenly
+LATENCY_BUCKETS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 1.0)
+WRITE_BUCKETS = (1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+DELAY_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
+BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 100_000)
 
 
 class _Figures(NamedTuple):
@@ -69,8 +69,8 @@ class Validation(Collector):
             yield _by_predictor("kaboost_progressive_error_window", _ERROR, now.window_error)
             yield _spread("kaboost_prefix_loss", _PREFIX, "prefix", now.prefix_losses, first=0)
             yield _spread("kaboost_weak_learner_edge", _EDGE, "learner", now.edges, first=1)
-            yield from _reliable(now.reliability)
-            yield _covered(now.coverage)
+            yield from _reliability(now.reliability)
+            yield _coverage(now.coverage)
 
 
 class LearnerMetrics(NamedTuple):
@@ -172,23 +172,27 @@ _LEARNER = {
         "1 while dead letters or checkpoints cannot be written, else 0.",
     ),
     "batch_events": _Spec(
-        Histogram, "kaboost_learn_batch_events", "Events learned in one call.", (), BATCHES
+        Histogram, "kaboost_learn_batch_events", "Events learned in one call.", (), BATCH_BUCKETS
     ),
     "learn_duration": _Spec(
-        Histogram, "kaboost_learn_duration_seconds", "Time to learn one batch.", (), QUICK
+        Histogram, "kaboost_learn_duration_seconds", "Time to learn one batch.", (), LATENCY_BUCKETS
     ),
     "publish_duration": _Spec(
-        Histogram, "kaboost_snapshot_publish_duration_seconds", "Time to publish.", (), WRITES
+        Histogram,
+        "kaboost_snapshot_publish_duration_seconds",
+        "Time to publish.",
+        (),
+        WRITE_BUCKETS,
     ),
     "checkpoint_duration": _Spec(
-        Histogram, "kaboost_checkpoint_duration_seconds", "Time to write one.", (), WRITES
+        Histogram, "kaboost_checkpoint_duration_seconds", "Time to write one.", (), WRITE_BUCKETS
     ),
     "event_to_snapshot": _Spec(
         Histogram,
         "kaboost_event_to_snapshot_seconds",
         "From an event's time to the snapshot that holds it, for the first one learned of each.",
         (),
-        DELAYS,
+        DELAY_BUCKETS,
     ),
     "snapshot_version": _Spec(Gauge, "kaboost_snapshot_version", "Version published last."),
     "snapshot_timestamp": _Spec(
@@ -215,7 +219,11 @@ _LEARNER = {
 }
 _API = {
     "predict_duration": _Spec(
-        Histogram, "kaboost_predict_duration_seconds", "Time of one POST /predict.", (), QUICK
+        Histogram,
+        "kaboost_predict_duration_seconds",
+        "Time of one POST /predict.",
+        (),
+        LATENCY_BUCKETS,
     ),
     "predictions": _Spec(Counter, "kaboost_predictions", "Rows that were answered."),
     "predict_errors": _Spec(
@@ -229,7 +237,7 @@ _API = {
         "http_server_request_duration_seconds",
         "Time of one HTTP request.",
         ("http_request_method", "http_route", "http_response_status_code"),
-        QUICK,
+        LATENCY_BUCKETS,
     ),
 }
 
@@ -265,7 +273,7 @@ def _loss(now: _Figures) -> Metric:
 
 def _by_predictor(name: str, help_: str, values: Vec) -> Metric:
     family = GaugeMetricFamily(name, help_, labels=["predictor"])
-    for predictor, value in _known(PREDICTORS, values):
+    for predictor, value in _finite(PREDICTORS, values):
         family.add_metric([predictor], value)
     return family
 
@@ -275,14 +283,14 @@ def _spread(name: str, help_: str, label: str, values: Vec, *, first: int) -> Me
     family = GaugeMetricFamily(name, help_, labels=[label, *["structure"] * (values.ndim - 1)])
     count = values.shape[-1]
     last = max(0, count - 1)  # a model that is no booster has none
-    chosen = np.unique(np.linspace(0, last, SHOWN).round().astype(int))[:count]
+    chosen = np.unique(np.linspace(0, last, MAX_SERIES).round().astype(int))[:count]
     for k, row in enumerate(np.atleast_2d(values), 1):
-        for place, value in _known(chosen, row[chosen]):
+        for place, value in _finite(chosen, row[chosen]):
             family.add_metric([str(place + first), str(k)][: values.ndim], value)
     return family
 
 
-def _reliable(now: Reliability) -> Iterator[Metric]:
+def _reliability(now: Reliability) -> Iterator[Metric]:
     """Give what was said and what happened in every bin that holds something; and the error."""
     error = GaugeMetricFamily("kaboost_calibration_error", _CALIBRATION)
     for value in [now.error] if np.isfinite(now.error) else []:
@@ -297,13 +305,13 @@ def _reliable(now: Reliability) -> Iterator[Metric]:
         yield family
 
 
-def _covered(coverage: Vec) -> Metric:
+def _coverage(coverage: Vec) -> Metric:
     family = GaugeMetricFamily("kaboost_interval_coverage", _COVERAGE, labels=["level"])
-    for level, value in _known(LEVELS, coverage):
+    for level, value in _finite(LEVELS, coverage):
         family.add_metric([str(level)], value)
     return family
 
 
-def _known(keys: Iterable[Any], values: Vec) -> Iterator[tuple[Any, float]]:
+def _finite(keys: Iterable[Any], values: Vec) -> Iterator[tuple[Any, float]]:
     """Leave out what no event has told yet."""
     return ((key, float(v)) for key, v in zip(keys, values, strict=True) if np.isfinite(v))

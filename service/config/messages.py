@@ -29,7 +29,7 @@ WORDS = {
 SHORT = {("features",): "auto"}  # sections that one word may stand for
 
 
-def advise(
+def describe_errors(
     err: ValidationError,
     settings: type[BaseModel],
     merged: Merged,

@@ -29,7 +29,7 @@ from kaboost.models.features.labels import labels
 from kaboost.models.features.schema import AUTO, KINDS, REST, checked, meant
 from kaboost.models.model import encoder_of
 from kaboost.models.spec import normalise_spec
-from kaboost.service.config.messages import advise
+from kaboost.service.config.messages import describe_errors
 from kaboost.service.config.sources import PREFIX, Leaf, flatten, read
 from kaboost.service.errors import ConfigError
 
@@ -407,7 +407,7 @@ def load(path: Path | None, overrides: Mapping[str, object] | None = None) -> Se
     try:
         settings = Settings(**{"task": {}, "features": {}, **merged.tree()})
     except ValidationError as err:
-        raise ConfigError(advise(err, Settings, merged, is_hidden)) from err
+        raise ConfigError(describe_errors(err, Settings, merged, is_hidden)) from err
     settings._origins.update(merged.origins)
     return settings
 

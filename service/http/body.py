@@ -29,7 +29,7 @@ async def read_body(scope: Scope, receive: Receive, limits: Api) -> bytearray:
         return whole
     try:
         async with asyncio.timeout(limits.timeout_seconds):
-            return await _Begun(reading, awaited)
+            return await _ResumedCoroutine(reading, awaited)
     except TimeoutError as err:
         detail = f"the body took longer than api.timeout_seconds, {limits.timeout_seconds:g}"
         raise HTTPException(408, detail, {"connection": "close"}) from err
@@ -72,7 +72,7 @@ def too_large(limit: int) -> HTTPException:
     return HTTPException(413, detail, {"connection": "close"})
 
 
-class _Begun(Generator[Any, Any, bytearray]):
+class _ResumedCoroutine(Generator[Any, Any, bytearray]):
     """The rest of a coroutine that was begun by hand and waits for `awaited`, to await it."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, bytearray], awaited: object) -> None:

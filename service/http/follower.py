@@ -10,19 +10,21 @@ from kaboost.models.features.onehot import Table
 from kaboost.models.features.rows import tabulate
 from kaboost.service.config.settings import Kafka, Settings
 from kaboost.service.events.decoder import Decoder
-from kaboost.service.http.newest_version import Versions
-from kaboost.service.http.predict import Door, Stamp
+from kaboost.service.http.newest_version import WorkerVersions
+from kaboost.service.http.predict import PredictCodec, Stamp
 from kaboost.service.storage import snapshots
 from kaboost.service.storage.snapshots import Snapshot
 
-EVERY = 0.1  # seconds between two looks
-PATIENCE = 3.0  # seconds of looks that fail before answers are stale
-ALIVE = 3.0  # the learner gives a sign every second: one so recent outdoes what a status says
+POLL_SECONDS = 0.1  # seconds between two looks
+FAILING_SECONDS = 3.0  # seconds of looks that fail before answers are stale
+ALIVE_SECONDS = (
+    3.0  # the learner gives a sign every second: one so recent outdoes what a status says
+)
 
 log = logging.getLogger(__name__)
 
 
-class Learner(NamedTuple):
+class LearnerStatus(NamedTuple):
     """What is known of the learner from outside."""
 
     state: str = "unknown"
@@ -38,14 +40,14 @@ class Learner(NamedTuple):
     @property
     def beats(self) -> bool:
         """Whether it gave a sign just now."""
-        return self.age is not None and self.age <= ALIVE
+        return self.age is not None and self.age <= ALIVE_SECONDS
 
 
 class Served(NamedTuple):
     """One version and all it takes to answer from it; a request reads it once."""
 
     snapshot: Snapshot
-    door: Door
+    door: PredictCodec
     stamp: Stamp
 
 
@@ -54,12 +56,12 @@ class Follower:
 
     nothing = "no snapshot is loaded yet"  # while there is nothing to answer from
 
-    def __init__(self, settings: Settings, versions: Versions | None = None) -> None:
+    def __init__(self, settings: Settings, versions: WorkerVersions | None = None) -> None:
         self.served: Served | None = None
-        self.learner = Learner()
+        self.learner = LearnerStatus()
         self.trouble = ""  # why nothing newer is found, once that has lasted
-        self.awaited = awaited(settings.kafka)
-        self._versions = versions or Versions()
+        self.awaited = learner_prerequisites(settings.kafka)
+        self._versions = versions or WorkerVersions()
         self._missed = 0  # a version of another worker's that was looked for in vain
         self._looking = threading.Lock()
         self._failing_since: float | None = None
@@ -71,7 +73,7 @@ class Follower:
         """Look for news until cancelled; files are read and kernels warmed off the loop."""
         while True:
             await asyncio.to_thread(self._attempt)
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(POLL_SECONDS)
 
     def current(self) -> Served | None:
         """Give what to answer from: no older than what another worker has answered from.
@@ -88,7 +90,7 @@ class Follower:
                 self._missed = newest
         return served
 
-    def look(self) -> tuple[Served | None, Learner]:
+    def look(self) -> tuple[Served | None, LearnerStatus]:
         """Find what to serve from now on, and how the learner is."""
         with self._looking:
             served, self.learner = self.served, self._find_learner()
@@ -118,25 +120,29 @@ class Follower:
         if self._failing_since is None:
             self._failing_since = now
             log.error("snapshots not followed", exc_info=err)
-        if now - self._failing_since >= PATIENCE:
+        if now - self._failing_since >= FAILING_SECONDS:
             self.trouble = f"newer snapshots cannot be looked for: {err!r}; the log says where"
             with self._looking:
                 if self.served:
                     stamp = self._stamp(self.served.snapshot, self.learner)
                     self.served = self.served._replace(stamp=stamp)
 
-    def _find_learner(self) -> Learner:
+    def _find_learner(self) -> LearnerStatus:
         age = snapshots.learner_age(self._directory)
         status = snapshots.read_status(self._directory)
-        return Learner(age=age) if status is None else Learner(status.state, age, *status[1:])
+        return (
+            LearnerStatus(age=age)
+            if status is None
+            else LearnerStatus(status.state, age, *status[1:])
+        )
 
     def _adopt(self, found: Snapshot) -> Served | None:
         """Make a snapshot ready to answer: its first prediction is not a caller's."""
         try:
             served = Served(found, self._door(found), self._stamp(found, self.learner))
-            found.model.predictions(found.model.predict(empty(found, rows=1)))
+            found.model.predictions(found.model.predict(missing_rows(found, rows=1)))
             if self.served is None and found.model.explicable:
-                found.model.explain(empty(found, rows=1))
+                found.model.explain(missing_rows(found, rows=1))
         except Exception:  # the door for files: whatever one does to us, we serve the one before
             self._unusable.add(found.version)
             log.exception("snapshot not served", extra={"version": found.version})
@@ -146,15 +152,15 @@ class Follower:
         log.log(level, "snapshot served", extra={"version": found.version})
         return served
 
-    def _door(self, found: Snapshot) -> Door:
+    def _door(self, found: Snapshot) -> PredictCodec:
         """Take the door there is, unless another schema came with a new model."""
         model, old = found.model, self.served
         if old and found.header["model"] == old.snapshot.header["model"]:
             return old.door
         decoder = Decoder(model.encoder.told, model.labels, self._settings.features.unknown)
-        return Door(decoder, model.labels, self._settings.api.max_rows)
+        return PredictCodec(decoder, model.labels, self._settings.api.max_rows)
 
-    def _stamp(self, snapshot: Snapshot, learner: Learner) -> Stamp:
+    def _stamp(self, snapshot: Snapshot, learner: LearnerStatus) -> Stamp:
         limit = self._settings.api.stale_after_seconds
         silent = learner.age is None or learner.age > limit
         header = snapshot.header
@@ -168,12 +174,12 @@ class Follower:
         )
 
 
-def awaited(kafka: Kafka) -> str:
+def learner_prerequisites(kafka: Kafka) -> str:
     """Say what a learner must have done before it has anything to publish."""
     topics = f"topic {kafka.topic} and the one for dead letters"
     return f"reached the broker at {kafka.bootstrap_servers} and found {topics}"
 
 
-def empty(snapshot: Snapshot, rows: int) -> Table:
+def missing_rows(snapshot: Snapshot, rows: int) -> Table:
     """Make rows of nothing but missing values."""
     return tabulate(snapshot.model.encoder.schema, [{}] * rows)

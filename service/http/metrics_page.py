@@ -15,14 +15,16 @@ from prometheus_client.registry import Collector
 from kaboost.service.metrics import program_version
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-PATIENCE = 2.0  # seconds for the learner's port; a learner that is down shows by its missing lines
+TIMEOUT_SECONDS = (
+    2.0  # seconds for the learner's port; a learner that is down shows by its missing lines
+)
 
 log = logging.getLogger(__name__)
 # The learner is our neighbour: a proxy of the environment has no business between us.
 _open = build_opener(ProxyHandler({})).open
 
 
-class Build(Collector):
+class BuildInfo(Collector):
     """Which program answers: said once, where a gauge of every worker would say it of each."""
 
     def collect(self) -> Iterator[Metric]:
@@ -37,27 +39,27 @@ class Build(Collector):
 def expose(registry: CollectorRegistry, learner: str | None) -> bytes:
     """Write the metrics of all workers, then what the learner's own port has besides."""
     build = CollectorRegistry()
-    build.register(Build())
-    text = "".join(generate_latest(each).decode() for each in (build, _everyone(registry)))
-    return merge(text, fetch(learner) if learner else "").encode()
+    build.register(BuildInfo())
+    text = "".join(generate_latest(each).decode() for each in (build, _all_workers(registry)))
+    return merge_families(text, fetch(learner) if learner else "").encode()
 
 
 def fetch(url: str) -> str:
     """Ask the learner's own port; empty while it does not answer."""
     try:
-        with _open(url, timeout=PATIENCE) as answer:
+        with _open(url, timeout=TIMEOUT_SECONDS) as answer:
             return str(answer.read(), "utf-8")
     except (URLError, OSError, http.client.HTTPException) as err:
         log.debug("learner metrics missing", extra={"reason": str(err)})
         return ""
 
 
-def merge(ours: str, theirs: str) -> str:
+def merge_families(ours: str, theirs: str) -> str:
     """Join two expositions; a family may stand in a text only once, so ours goes first."""
-    return "".join((families(theirs) | families(ours)).values())
+    return "".join((split_families(theirs) | split_families(ours)).values())
 
 
-def families(text: str) -> dict[str, str]:
+def split_families(text: str) -> dict[str, str]:
     """Cut an exposition into its metric families."""
     found: dict[str, str] = {}
     name = ""
@@ -68,7 +70,7 @@ def families(text: str) -> dict[str, str]:
     return found
 
 
-def _everyone(registry: CollectorRegistry) -> CollectorRegistry:
+def _all_workers(registry: CollectorRegistry) -> CollectorRegistry:
     """Collect from the files that all workers write, where there are several processes."""
     if not os.path.isdir(os.environ.get("PROMETHEUS_MULTIPROC_DIR", "")):
         return registry

@@ -6,14 +6,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SLOT = 8  # bytes
+SLOT_BYTES = 8  # bytes
 
 
-class Versions:
+class WorkerVersions:
     """A slot for each worker, in memory that all of them see; each writes to its own alone."""
 
     def __init__(self, descriptor: int = -1, slot: int = 0) -> None:
-        size = SLOT if descriptor == -1 else os.fstat(descriptor).st_size
+        size = SLOT_BYTES if descriptor == -1 else os.fstat(descriptor).st_size
         self._slots = memoryview(mmap.mmap(descriptor, size)).cast("Q")
         self._slot = slot
 
@@ -28,9 +28,11 @@ class Versions:
 
 
 @contextmanager
-def shared(workers: int) -> Iterator[int]:
+def version_slots(workers: int) -> Iterator[int]:
     """Keep a descriptor of the slots for workers to inherit."""
     with tempfile.TemporaryFile() as file:
-        file.write(bytes(SLOT * workers))  # not a hole: a full disk must show here, not on a write
+        file.write(
+            bytes(SLOT_BYTES * workers)
+        )  # not a hole: a full disk must show here, not on a write
         file.flush()
         yield file.fileno()

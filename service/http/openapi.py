@@ -13,13 +13,13 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.events.decoder import Decoder
 from kaboost.service.http.follower import Served
 from kaboost.service.http.predict import (
-    LEAST,
-    MOST,
-    Answer,
-    Answers,
-    Door,
+    MAX_LEVEL,
+    MIN_LEVEL,
+    BatchPredictResponse,
     Interval,
+    PredictCodec,
     Prediction,
+    PredictResponse,
     Stamp,
 )
 from kaboost.service.http.problems import MEDIA_TYPE, Problem
@@ -27,8 +27,8 @@ from kaboost.service.http.problems import MEDIA_TYPE, Problem
 REF = "#/components/schemas/"
 INTERVAL = {
     "type": ["number", "null"],
-    "minimum": LEAST,
-    "maximum": MOST,
+    "minimum": MIN_LEVEL,
+    "maximum": MAX_LEVEL,
     "description": "Ask for intervals that hold this share of labels.",
 }
 EXAMPLES: dict[str, Any] = {
@@ -93,16 +93,16 @@ def describe(app: FastAPI, settings: Settings, told: Schema) -> dict[str, Any]:
     )
     known = labels(settings.task.kind, settings.task.labels)
     decoder = Decoder(told, known, settings.features.unknown)
-    schemas = components(Door(decoder, known, settings.api.max_rows), settings)
+    schemas = components(PredictCodec(decoder, known, settings.api.max_rows), settings)
     document["components"] = {"schemas": schemas | document["components"]["schemas"]}
     document["paths"] = {"/predict": {"post": predict(settings, told, known)}} | document["paths"]
     return document
 
 
-def components(door: Door, settings: Settings) -> dict[str, Any]:
+def components(door: PredictCodec, settings: Settings) -> dict[str, Any]:
     """Make the schemas of the types that decode requests and encode answers."""
     _, schemas = msgspec.json.schema_components(
-        [door.Row, Answer, Answers, Problem], ref_template=REF + "{name}"
+        [door.Row, PredictResponse, BatchPredictResponse, Problem], ref_template=REF + "{name}"
     )
     for told in schemas["Features"]["properties"].values():
         told["default"] = None  # what decodes an absent number says nan, which JSON does not know
@@ -166,8 +166,8 @@ def answers(known: Labels) -> dict[str, Any]:
         shares[known.text(known.classes[-1])] = 0.83
         said |= {"prediction": known.classes[-1], "probability": 0.83, "probabilities": shares}
     return {
-        "one row": msgspec.to_builtins(Answer(**said, id="a1", model=stamp)),
-        "many rows": msgspec.to_builtins(Answers([Prediction(**said)] * 2, stamp)),
+        "one row": msgspec.to_builtins(PredictResponse(**said, id="a1", model=stamp)),
+        "many rows": msgspec.to_builtins(BatchPredictResponse([Prediction(**said)] * 2, stamp)),
     }
 
 

@@ -27,15 +27,17 @@ from kaboost.service.events.diagnosis import (
     unknown,
 )
 
-EMPTY = 'the body is empty: send JSON, such as {"features": {"age": 31}}'
+EMPTY_BODY = 'the body is empty: send JSON, such as {"features": {"age": 31}}'
 TOO_DEEP = "nested too deeply to be read"
-LEAST, MOST = LEVELS[0], LEVELS[-1]
-NO_LEVEL = f"where a level from {LEAST} to {MOST} belongs, such as 0.9"
-CLASSES = "a classification has no intervals, its probabilities say how sure it is; leave it out"
-NO_ID = "where a string or null belongs; quote it"
-MOST_NAMED = 20  # of the features that were passed over
-REPEATED = "a key comes twice, and one of its values does not fit: send it once"
-EITHER = "send either features, for one row, or instances, for many"
+MIN_LEVEL, MAX_LEVEL = LEVELS[0], LEVELS[-1]
+LEVEL_RANGE = f"where a level from {MIN_LEVEL} to {MAX_LEVEL} belongs, such as 0.9"
+NO_INTERVALS = (
+    "a classification has no intervals, its probabilities say how sure it is; leave it out"
+)
+ID_TYPE = "where a string or null belongs; quote it"
+MAX_NAMED = 20  # of the features that were passed over
+REPEATED_KEY = "a key comes twice, and one of its values does not fit: send it once"
+ONE_OF_BOTH = "send either features, for one row, or instances, for many"
 
 
 class Stamp(msgspec.Struct, frozen=True):
@@ -83,14 +85,14 @@ class Prediction(msgspec.Struct, kw_only=True, omit_defaults=True):
     explanations: dict[str, Explanation] | UnsetType = UNSET
 
 
-class Answer(Prediction, kw_only=True, omit_defaults=True):
+class PredictResponse(Prediction, kw_only=True, omit_defaults=True):
     """The answer to one row; `ignored` are names of features that the schema does not know."""
 
     model: Stamp
     ignored: list[str] | UnsetType = UNSET
 
 
-class Answers(msgspec.Struct, omit_defaults=True):
+class BatchPredictResponse(msgspec.Struct, omit_defaults=True):
     """The answer to many rows, in their order; `ignored` are such names in any of them."""
 
     predictions: list[Prediction]
@@ -109,7 +111,7 @@ class Rows(NamedTuple):
     explain: bool  # whether answers say why
 
 
-Level = Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
+Level = Annotated[float, msgspec.Meta(ge=MIN_LEVEL, le=MAX_LEVEL)]
 
 
 class _Head(msgspec.Struct):
@@ -136,7 +138,7 @@ class _Object(dict[str, object]):
         return self._pairs
 
 
-class Door:
+class PredictCodec:
     """Translates for one schema and its labels; the types are built once."""
 
     def __init__(self, decoder: Decoder, labels: Labels, max_rows: int) -> None:
@@ -187,7 +189,7 @@ class Door:
         except (msgspec.DecodeError, UnicodeDecodeError) as err:
             if body.strip() and isinstance(err, msgspec.DecodeError):
                 _parse(body)  # knows better of surrogates
-            raise HTTPException(400, f"not JSON: {err}" if body.strip() else EMPTY) from err
+            raise HTTPException(400, f"not JSON: {err}" if body.strip() else EMPTY_BODY) from err
         except RecursionError as err:
             raise HTTPException(400, TOO_DEEP) from err
 
@@ -217,10 +219,12 @@ class Door:
                 each["id"] = name
         if rows.explain:
             self._explain(said, model, table)
-        unknown = sorted(set(rows.ignored))[:MOST_NAMED] if rows.ignored else UNSET
+        unknown = sorted(set(rows.ignored))[:MAX_NAMED] if rows.ignored else UNSET
         if rows.single:
-            return msgspec.json.encode(Answer(**said[0], model=stamp, ignored=unknown))
-        return msgspec.json.encode(Answers([Prediction(**each) for each in said], stamp, unknown))
+            return msgspec.json.encode(PredictResponse(**said[0], model=stamp, ignored=unknown))
+        return msgspec.json.encode(
+            BatchPredictResponse([Prediction(**each) for each in said], stamp, unknown)
+        )
 
     def _explain(self, said: list[dict[str, Any]], model: Model, table: Table) -> None:
         """Say with every prediction why; of several classes those of all, and the predicted one."""
@@ -276,7 +280,7 @@ class Door:
         """Look again, slowly, and raise every fault with its place."""
         request = _parse(body)
         # Of features every value of a repeated key is seen, as msgspec does; elsewhere the last.
-        found = list(self._faults(request)) or [("#", f"{REPEATED} ({err})")]
+        found = list(self._faults(request)) or [("#", f"{REPEATED_KEY} ({err})")]
         first = next((k for k, (_, detail) in enumerate(found) if detail == UNKNOWN), None)
         if first is not None:
             pointer = found[first][0]
@@ -286,7 +290,7 @@ class Door:
 
     def _faults(self, request: object) -> Iterator[tuple[str, str]]:
         if not isinstance(request, dict):
-            yield "#", f"{show(request)} where an object belongs: {EITHER}"
+            yield "#", f"{show(request)} where an object belongs: {ONE_OF_BOTH}"
             return
         if ("features" in request) is ("instances" in request):
             yield "#", _either(request)
@@ -297,9 +301,9 @@ class Door:
             yield from self._row_faults(request, "#")
             return
         if not isinstance(name := request.get("id"), str | None):
-            yield "#/id", f"{show(name)} {NO_ID}"
+            yield "#/id", f"{show(name)} {ID_TYPE}"
         if not isinstance(instances := request.get("instances", []), list):
-            yield "#/instances", f"{show(instances)} where an array of rows belongs; {EITHER}"
+            yield "#/instances", f"{show(instances)} where an array of rows belongs; {ONE_OF_BOTH}"
         else:
             self._count(len(instances))
             for index, row in enumerate(instances):
@@ -312,20 +316,20 @@ class Door:
             return
         number = isinstance(level, int | float) and not isinstance(level, bool)
         if self._classes:
-            yield "#/interval", CLASSES
-        elif not (number and LEAST <= level <= MOST):  # type: ignore[operator] # a number
-            yield "#/interval", f"{show(level)} {NO_LEVEL}"
+            yield "#/interval", NO_INTERVALS
+        elif not (number and MIN_LEVEL <= level <= MAX_LEVEL):  # type: ignore[operator] # a number
+            yield "#/interval", f"{show(level)} {LEVEL_RANGE}"
 
     def _row_faults(self, row: dict[str, object], pointer: str) -> Iterator[tuple[str, str]]:
         yield from self._decoder.faults(row["features"], f"{pointer}/features")
         if not isinstance(name := row.get("id"), str | None):
-            yield f"{pointer}/id", f"{show(name)} {NO_ID}"
+            yield f"{pointer}/id", f"{show(name)} {ID_TYPE}"
 
 
 def _either(request: dict[str, object]) -> str:
     """Ask for one of both, and name what came instead."""
-    sent = shorten(", ".join(list(request)[:MOST_NAMED]), MESSAGE)
-    return f"{EITHER}; what came is {sent}" if sent else EITHER
+    sent = shorten(", ".join(list(request)[:MAX_NAMED]), MESSAGE)
+    return f"{ONE_OF_BOTH}; what came is {sent}" if sent else ONE_OF_BOTH
 
 
 def _parse(body: bytes | bytearray) -> object:

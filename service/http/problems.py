@@ -11,7 +11,7 @@ from kaboost.service.errors import NotReady, RequestError
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = 1  # seconds
-MOST_FAULTS = 1_000  # of one document; a body of 8 MiB can hold millions
+MAX_FAULTS = 1_000  # of one document; a body of 8 MiB can hold millions
 
 # Part of the public surface: a caller may switch on `type`.
 TYPES = {
@@ -78,7 +78,7 @@ def respond(
         status=status,
         detail=detail,
         instance=path,
-        errors=[Fault(*fault) for fault in faults[:MOST_FAULTS]],
+        errors=[Fault(*fault) for fault in faults[:MAX_FAULTS]],
     )
     return Response(msgspec.json.encode(document), status, headers, MEDIA_TYPE)
 
@@ -86,7 +86,7 @@ def respond(
 def _count(faults: Sequence[tuple[str, str]]) -> str:
     if len(faults) == 1:
         return f"{faults[0][0]}: {faults[0][1]}"
-    listed = "" if len(faults) <= MOST_FAULTS else f", the first {MOST_FAULTS} are listed"
+    listed = "" if len(faults) <= MAX_FAULTS else f", the first {MAX_FAULTS} are listed"
     return f"{len(faults)} faults{listed}"
 
 

@@ -12,7 +12,7 @@ from kaboost.models.explain.interface import REFUSAL
 from kaboost.models.types import Mat, Vec
 from kaboost.models.verbs import diagnostics
 from kaboost.service.errors import RequestError
-from kaboost.service.http.follower import Learner, Served
+from kaboost.service.http.follower import LearnerStatus, Served
 
 Number = float | None  # null where nothing was seen yet
 
@@ -178,10 +178,10 @@ def report_importance(served: Served) -> ImportanceReport:
     )
 
 
-def report_learner(learner: Learner) -> LearnerReport:
+def report_learner(learner: LearnerStatus) -> LearnerReport:
     """Describe the learner; one that gives signs outdoes what an old status says of it."""
     if learner.beats and learner.state != "restarting":
-        learner = Learner("running", learner.age)
+        learner = LearnerStatus("running", learner.age)
     return LearnerReport(
         state=learner.state,
         seconds_since_sign=learner.age,

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 from kaboost.service import logs
 from kaboost.service.errors import Exit, KaboostError
-from kaboost.service.http.newest_version import Versions
+from kaboost.service.http.newest_version import WorkerVersions
 from kaboost.service.processes.roles import METRICS_FOLDER, run_learner, run_live, run_worker
-from kaboost.service.processes.settings_pipe import receive
-from kaboost.service.processes.supervisor import GRACE
+from kaboost.service.processes.settings_pipe import receive_settings
+from kaboost.service.processes.supervisor import DRAIN_SECONDS
 
 STDIN = 0
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one role until told to stop, or until the parent is gone."""
     asked = parser().parse_args(argv)
-    settings = receive(asked.settings)
+    settings = receive_settings(asked.settings)
     logs.setup(settings.log)
     litter = os.environ.get(METRICS_FOLDER, "") if asked.role == "api" else ""
     threading.Thread(target=end_with_parent, args=(litter,), name="lifeline", daemon=True).start()
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         door = socket.socket(fileno=asked.socket)
         if asked.role == "live":
             return run_live(settings, door, asked.cold_start, asked.restarts)
-        versions = Versions(asked.versions, asked.slot)
+        versions = WorkerVersions(asked.versions, asked.slot)
         return run_worker(settings, door, versions, asked.learner_metrics)
     except KaboostError as err:
         log.error("stopped", extra={"exit_code": int(err.exit_code), "reason": str(err)})
@@ -71,7 +71,7 @@ def end_with_parent(litter: str = "") -> None:
     if litter:
         shutil.rmtree(litter, ignore_errors=True)
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(GRACE)
+    time.sleep(DRAIN_SECONDS)
     os._exit(Exit.NOT_HELD)
 
 

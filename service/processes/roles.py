@@ -24,28 +24,39 @@ from kaboost.service.config.settings import Api, Settings
 from kaboost.service.errors import ConfigError, Exit, KaboostError
 from kaboost.service.http import routes as api
 from kaboost.service.http.follower import Follower
-from kaboost.service.http.newest_version import Versions, shared
+from kaboost.service.http.newest_version import WorkerVersions, version_slots
 from kaboost.service.learner import loop as learner
 from kaboost.service.metrics import api_metrics
-from kaboost.service.processes.settings_pipe import handed
-from kaboost.service.processes.supervisor import FOR_GOOD, TICK, Report, Role, backoff, supervise
+from kaboost.service.processes.settings_pipe import send_settings
+from kaboost.service.processes.supervisor import (
+    FINAL_EXIT_CODES,
+    POLL_SECONDS,
+    Report,
+    Role,
+    backoff,
+    supervise,
+)
 from kaboost.service.river.follower import LiveFollower
 from kaboost.service.river.shared_model import Live
 from kaboost.service.storage import snapshots
 
 BACKLOG = 2048
-NICE = (
+LEARNER_NICENESS = (
     10  # of the learner: in a backlog a caller's p99 is waiting for a core, and learning can wait
 )
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the metrics library reads it when it is imported
-SWITCH = 0.001  # seconds that learning may keep the interpreter from a thread that answers
-KEEP_ALIVE = 75  # seconds; longer than callers' pools keep a connection, so that they close first
-AGAIN = "started again, after: "  # what a status begins with: the same may end it once more
+SWITCH_SECONDS = 0.001  # seconds that learning may keep the interpreter from a thread that answers
+KEEP_ALIVE_SECONDS = (
+    75  # seconds; longer than callers' pools keep a connection, so that they close first
+)
+RESTARTED_AFTER = (
+    "started again, after: "  # what a status begins with: the same may end it once more
+)
 
 log = logging.getLogger(__name__)
 
 
-class Told:
+class ShutdownSignal:
     """What signals have said so far."""
 
     def __init__(self) -> None:
@@ -64,9 +75,9 @@ class Told:
 
 def run_learner(settings: Settings, cold_start: bool = False, restarts: int = 0) -> int:
     """Learn until told to stop, and leave word of the end for the API processes."""
-    refuse_live(settings, "kaboost learner")
-    os.nice(NICE)  # before any thread starts: they inherit it
-    with signals() as told:
+    refuse_river(settings, "kaboost learner")
+    os.nice(LEARNER_NICENESS)  # before any thread starts: they inherit it
+    with handle_signals() as told:
         return told.code(learn(settings, told, cold_start, restarts))
 
 
@@ -78,14 +89,14 @@ def run_live(
     What ends the learning is no reason to forget the model: it answers on, stale. Where a new
     attempt may help, a second model is rebuilt beside it and takes its place.
     """
-    sys.setswitchinterval(SWITCH)
+    sys.setswitchinterval(SWITCH_SECONDS)
     live = Live()
-    with signals() as told, answering(settings, door, live):
+    with handle_signals() as told, serve_in_thread(settings, door, live):
         for deaths in itertools.count(1):
             try:
                 return told.code(learn(settings, told, cold_start, restarts + deaths - 1, live))
             except KaboostError as err:
-                final = err.exit_code in FOR_GOOD
+                final = err.exit_code in FINAL_EXIT_CODES
                 if live.snapshot is None and not final:
                     raise
                 live.trouble = f"learning ended: {err}"
@@ -97,30 +108,34 @@ def run_live(
 
 
 def learn(
-    settings: Settings, told: Told, cold_start: bool, restarts: int, live: Live | None = None
+    settings: Settings,
+    told: ShutdownSignal,
+    cold_start: bool,
+    restarts: int,
+    live: Live | None = None,
 ) -> int:
     """Learn until told to stop, and leave word of the end for whoever answers."""
-    collect_seldom()
+    collect_garbage_rarely()
     directory = settings.snapshots.directory
-    leave_word(directory, "running", reason=before(directory) if restarts else "")
+    write_status(directory, "running", reason=previous_exit_reason(directory) if restarts else "")
     try:
         code = learner.run(
             settings, cold_start=cold_start, stop=told.stop, restarts=restarts, live=live
         )
     except KaboostError as err:
-        leave_word(directory, "stopped", err.exit_code, str(err))
+        write_status(directory, "stopped", err.exit_code, str(err))
         raise
-    leave_word(directory, "stopped", code, "was told to stop")
+    write_status(directory, "stopped", code, "was told to stop")
     return code
 
 
-def before(directory: Path) -> str:
+def previous_exit_reason(directory: Path) -> str:
     """Return why the learner before this one ended, where the supervisor started this one again."""
     said = snapshots.read_status(directory)
-    return said.reason if said and said.reason.startswith(AGAIN) else ""
+    return said.reason if said and said.reason.startswith(RESTARTED_AFTER) else ""
 
 
-def collect_seldom() -> None:
+def collect_garbage_rarely() -> None:
     """Look for garbage of cycles seldom: a batch makes thousands of tuples and no cycle, and to
     look through them every 700 takes a quarter of the learner's time.
     """
@@ -129,8 +144,12 @@ def collect_seldom() -> None:
 
 def run_api(settings: Settings) -> int:
     """Answer requests until told to stop; a worker, were it the only one, is brought back."""
-    refuse_live(settings, "kaboost api")
-    with signals() as told, listening(settings.api) as door, prepared(settings) as parent:
+    refuse_river(settings, "kaboost api")
+    with (
+        handle_signals() as told,
+        open_listener(settings.api) as door,
+        shared_resources(settings) as parent,
+    ):
         return told.code(supervise(parent.workers(door), told.stop, parent.hear))
 
 
@@ -141,7 +160,11 @@ def run_serve(settings: Settings, cold_start: bool = False) -> int:
             f"api.workers = {settings.api.workers}: a River model is served by the one process "
             "that learns it; leave it at 1"
         )
-    with signals() as told, listening(settings.api) as door, prepared(settings) as parent:
+    with (
+        handle_signals() as told,
+        open_listener(settings.api) as door,
+        shared_resources(settings) as parent,
+    ):
         if settings.is_live:
             roles = [parent.live(cold_start, door)]
         else:
@@ -150,20 +173,20 @@ def run_serve(settings: Settings, cold_start: bool = False) -> int:
 
 
 def run_worker(
-    settings: Settings, door: socket.socket, versions: Versions, learner_metrics: str | None
+    settings: Settings, door: socket.socket, versions: WorkerVersions, learner_metrics: str | None
 ) -> int:
     """Answer requests in this process until told to stop; those in flight are finished."""
     server = create_server(settings, create_api(settings, versions, learner_metrics))
     # What is loaded by now stays: to look through it for garbage holds all requests up for 50 ms.
     gc.freeze()
     # uvicorn passes a signal on once it has drained; here it then only says how we ended.
-    with signals() as told:
+    with handle_signals() as told:
         server.run(sockets=[door])
         return told.code()
 
 
 @contextmanager
-def answering(settings: Settings, door: socket.socket, live: Live) -> Iterator[None]:
+def serve_in_thread(settings: Settings, door: socket.socket, live: Live) -> Iterator[None]:
     """Answer requests from a thread of its own; at the end those in flight are finished."""
     app = create_api(settings, None, learner_address(settings), LiveFollower(settings, live))
     server = create_server(settings, app)
@@ -187,7 +210,7 @@ def create_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(settings.api.timeout_seconds) + 1,
     )
     return uvicorn.Server(config)
@@ -195,7 +218,7 @@ def create_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
 
 def create_api(
     settings: Settings,
-    versions: Versions | None = None,
+    versions: WorkerVersions | None = None,
     learner_metrics: str | None = None,
     follower: Follower | None = None,
 ) -> FastAPI:
@@ -206,7 +229,7 @@ def create_api(
     return api.build(api.Parts(settings, follower, metrics, registry, learner_metrics))
 
 
-class Parent:
+class RoleFactory:
     """Knows how to start every role, and whom to tell what became of it."""
 
     def __init__(self, settings: Settings, descriptor: int, versions: int, metrics: Path) -> None:
@@ -222,7 +245,7 @@ class Parent:
         def command(restarts: int) -> list[str]:
             return self._command("learner", "--restarts", str(restarts), *cold)
 
-        return Role("learner", command, environment(), (self._descriptor,), FOR_GOOD)
+        return Role("learner", command, child_environment(), (self._descriptor,), FINAL_EXIT_CODES)
 
     def live(self, cold_start: bool, door: socket.socket) -> Role:
         """Describe the one process that learns a living model and answers from it."""
@@ -231,13 +254,19 @@ class Parent:
         def command(restarts: int) -> list[str]:
             return self._command("live", "--restarts", str(restarts), *own)
 
-        return Role("learner", command, environment(), (self._descriptor, door.fileno()), FOR_GOOD)
+        return Role(
+            "learner",
+            command,
+            child_environment(),
+            (self._descriptor, door.fileno()),
+            FINAL_EXIT_CODES,
+        )
 
     def workers(self, door: socket.socket, learner_metrics: str | None = None) -> list[Role]:
         """Describe the API workers: all of them accept from one listening socket."""
         merged = [] if learner_metrics is None else ["--learner-metrics", learner_metrics]
         common = ["--socket", str(door.fileno()), "--versions", str(self._versions), *merged]
-        env = environment() | {METRICS_FOLDER: str(self._metrics)}
+        env = child_environment() | {METRICS_FOLDER: str(self._metrics)}
         fds = (self._descriptor, door.fileno(), self._versions)
 
         def worker(number: int) -> Role:
@@ -265,8 +294,8 @@ class Parent:
             if said and said.exit_code == report.exit_code:
                 reason = f"{said.reason} ({report.reason})"
         elif said and said.state == "restarting":
-            reason = AGAIN + said.reason
-        leave_word(directory, report.state, report.exit_code, reason)
+            reason = RESTARTED_AFTER + said.reason
+        write_status(directory, report.state, report.exit_code, reason)
 
     def _command(self, role: str, *arguments: str) -> list[str]:
         # -P: a folder named kaboost in the working directory is not the package.
@@ -275,20 +304,20 @@ class Parent:
 
 
 @contextmanager
-def prepared(settings: Settings) -> Iterator[Parent]:
+def shared_resources(settings: Settings) -> Iterator[RoleFactory]:
     """Make what all children share: settings, versions, and a folder that their metrics meet in."""
     with (
-        handed(settings) as descriptor,
-        shared(settings.api.workers) as versions,
+        send_settings(settings) as descriptor,
+        version_slots(settings.api.workers) as versions,
         tempfile.TemporaryDirectory(prefix="kaboost-metrics-") as folder,
     ):
-        yield Parent(settings, descriptor, versions, Path(folder))
+        yield RoleFactory(settings, descriptor, versions, Path(folder))
 
 
 @contextmanager
-def signals() -> Iterator[Told]:
+def handle_signals() -> Iterator[ShutdownSignal]:
     """Let SIGTERM and SIGINT ask for the end instead of bringing it."""
-    told = Told()
+    told = ShutdownSignal()
     before = {each: signal.signal(each, told.hear) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield told
@@ -298,7 +327,7 @@ def signals() -> Iterator[Told]:
 
 
 @contextmanager
-def listening(wanted: Api) -> Iterator[socket.socket]:
+def open_listener(wanted: Api) -> Iterator[socket.socket]:
     """Take the port before anything is started: what cannot be had is said at once."""
     family = socket.AF_INET6 if ":" in wanted.host else socket.AF_INET
     try:
@@ -313,7 +342,7 @@ def listening(wanted: Api) -> Iterator[socket.socket]:
         yield door
 
 
-def refuse_live(settings: Settings, command: str) -> None:
+def refuse_river(settings: Settings, command: str) -> None:
     """Refuse half a service to a model that lives in the process that learns it."""
     if settings.is_live:
         raise ConfigError(
@@ -322,14 +351,14 @@ def refuse_live(settings: Settings, command: str) -> None:
         )
 
 
-def wait(told: Told, seconds: float) -> None:
+def wait(told: ShutdownSignal, seconds: float) -> None:
     """Wait so long, or until told to stop.
 
     Not stop.wait: a signal's handler that sets the event could meet its lock taken.
     """
     until = time.monotonic() + seconds
     while time.monotonic() < until and not told.stop.is_set():
-        time.sleep(TICK)
+        time.sleep(POLL_SECONDS)
 
 
 def learner_address(settings: Settings) -> str:
@@ -339,12 +368,14 @@ def learner_address(settings: Settings) -> str:
     return f"http://{bracketed}:{settings.metrics.port}/metrics"
 
 
-def environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """Return the environment of a child: this one's, without the folder of metrics."""
     return {name: value for name, value in os.environ.items() if name != METRICS_FOLDER}
 
 
-def leave_word(directory: Path, state: str, exit_code: int | None = None, reason: str = "") -> None:
+def write_status(
+    directory: Path, state: str, exit_code: int | None = None, reason: str = ""
+) -> None:
     """Tell the API processes about the learner; a full disk is no reason to stop anything else."""
     try:
         snapshots.write_status(directory, state, exit_code, reason)

@@ -12,13 +12,13 @@ from typing import Literal, NamedTuple
 from kaboost.service.errors import Exit
 
 # 2, 3 and 5 say that a person must look: starting again would only fail again, or do harm.
-FOR_GOOD = frozenset({Exit.USAGE, Exit.REFUSED, Exit.INTERNAL})
-FIRST_DELAY = 0.2  # seconds; doubled with every death in a row
-LAST_DELAY = 10.0
-HEALTHY_AFTER = 5.0  # a process that lived this long starts again from the first delay
-SIGNALS = {int(each): each.name for each in signal.Signals}
-TICK = 0.05
-GRACE = 30.0  # for the learner's final checkpoint and for requests in flight
+FINAL_EXIT_CODES = frozenset({Exit.USAGE, Exit.REFUSED, Exit.INTERNAL})
+FIRST_DELAY_SECONDS = 0.2  # seconds; doubled with every death in a row
+MAX_DELAY_SECONDS = 10.0
+HEALTHY_SECONDS = 5.0  # a process that lived this long starts again from the first delay
+SIGNAL_NAMES = {int(each): each.name for each in signal.Signals}
+POLL_SECONDS = 0.05
+DRAIN_SECONDS = 30.0  # for the learner's final checkpoint and for requests in flight
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class Child:
             self._wait()
             clean = False
         if not clean:
-            reason = describe(self._process.returncode)
+            reason = describe_exit(self._process.returncode)
             log.error("not drained", extra={"role": self.role.name, "reason": reason})
         return clean
 
@@ -101,13 +101,13 @@ class Child:
         self._report("running", None, "started")
 
     def _bury(self, code: int) -> None:
-        reason = describe(code)
+        reason = describe_exit(code)
         if code in self.role.final:
             self._down = True
             self._report("stopped", code, f"{reason}: not started again")
             return
         lived = time.monotonic() - self._started
-        self._deaths = 1 if lived >= HEALTHY_AFTER else self._deaths + 1
+        self._deaths = 1 if lived >= HEALTHY_SECONDS else self._deaths + 1
         delay = backoff(self._deaths)
         self._due = time.monotonic() + delay
         self._report("restarting", code, f"{reason}: starts again in {delay:.1f} s")
@@ -123,14 +123,14 @@ class Child:
 
 def backoff(deaths: int) -> float:
     """Seconds to wait before the start after so many deaths in a row."""
-    return min(LAST_DELAY, FIRST_DELAY * 2.0 ** min(deaths - 1, 16))
+    return min(MAX_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(deaths - 1, 16))
 
 
-def describe(code: int) -> str:
+def describe_exit(code: int) -> str:
     """Say how a process ended."""
     if code >= 0:
         return f"ended with exit code {code}"
-    return f"died by {SIGNALS.get(-code, f'signal {-code}')}"
+    return f"died by {SIGNAL_NAMES.get(-code, f'signal {-code}')}"
 
 
 def supervise(roles: Sequence[Role], stop: threading.Event, tell: Callable[[Report], None]) -> int:
@@ -149,7 +149,7 @@ def supervise(roles: Sequence[Role], stop: threading.Event, tell: Callable[[Repo
             for child in children:
                 child.tend()
             # Not stop.wait: a signal's handler that sets the event could meet its lock taken.
-            time.sleep(TICK)
+            time.sleep(POLL_SECONDS)
     finally:
         clean = drain(children)
         os.close(held)
@@ -160,6 +160,6 @@ def supervise(roles: Sequence[Role], stop: threading.Event, tell: Callable[[Repo
 def drain(children: Sequence[Child]) -> bool:
     """End all children; whether every one that was alive ended well."""
     living = [child for child in children if child.terminate()]
-    deadline = time.monotonic() + GRACE
+    deadline = time.monotonic() + DRAIN_SECONDS
     ended = [child.finish(deadline) for child in living]  # every one, also after a failure
     return all(ended)

@@ -4,13 +4,13 @@ from kaboost.models.features.labels import Labels
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
 from kaboost.service.events.decoder import Decoder
-from kaboost.service.http.follower import Follower, Learner, Served
-from kaboost.service.http.predict import Door, Rows, Stamp
+from kaboost.service.http.follower import Follower, LearnerStatus, Served
+from kaboost.service.http.predict import PredictCodec, Rows, Stamp
 from kaboost.service.river.shared_model import Live
 from kaboost.service.storage.snapshots import Snapshot
 
 
-class LiveDoor(Door):
+class RiverPredictCodec(PredictCodec):
     """A door that takes its turn at the model, and says which moment of it has answered."""
 
     def __init__(self, decoder: Decoder, labels: Labels, max_rows: int, live: Live) -> None:
@@ -33,7 +33,7 @@ class LiveFollower(Follower):
         super().__init__(settings)
         self._live = live
         self.awaited = ""  # what it waits for stands in the progress
-        self._live_door: Door | None = None
+        self._live_door: PredictCodec | None = None
 
     def current(self) -> Served | None:
         """Give what to answer from, once the topic has been replayed."""
@@ -45,15 +45,15 @@ class LiveFollower(Follower):
             self._live_door = self._make_door(found.model)
         return Served(found, self._live_door, _at(self._stamp(found, self.learner), found))
 
-    def look(self) -> tuple[Served | None, Learner]:
+    def look(self) -> tuple[Served | None, LearnerStatus]:
         """See how the learner is."""
         self.learner = self._find_learner()
         return self.current(), self.learner
 
-    def _make_door(self, model: Model) -> Door:
+    def _make_door(self, model: Model) -> PredictCodec:
         columns, limits = self._settings.features, self._settings.api
         decoder = Decoder(columns.columns, model.labels, columns.unknown)
-        return LiveDoor(decoder, model.labels, limits.max_rows, self._live)
+        return RiverPredictCodec(decoder, model.labels, limits.max_rows, self._live)
 
 
 def _at(stamp: Stamp, found: Snapshot) -> Stamp:

@@ -15,7 +15,7 @@ import pytest
 
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
-from kaboost.service.http.predict import Answers
+from kaboost.service.http.predict import BatchPredictResponse
 from kaboost.service.storage import files, snapshots
 from tests.service.learning import until
 from tests.service.serving import (
@@ -51,7 +51,7 @@ def test_answers_are_the_snapshots(serve: Start, task: dict[str, Any]) -> None:
     draw = np.random.default_rng(2)
     rows = [row(wanted, draw) for _ in range(20)]
     many = program.client.post("/predict", json={"instances": rows})
-    answers = msgspec.json.decode(many.content, type=Answers)
+    answers = msgspec.json.decode(many.content, type=BatchPredictResponse)
     model = snapshot(program, answers.model.version)
 
     assert [model.predict_one(each) for each in rows] == [p.prediction for p in answers.predictions]

@@ -388,9 +388,9 @@ def test_handed_settings_are_the_same(tmp_path: Path) -> None:
     """A child gets every setting as its parent has it, secrets included."""
     extra = {"sasl.password": "secret", "fetch.wait.max.ms": 10}
     wanted = settings(tmp_path, kafka={"extra": extra}, model={"seed": 7})
-    with handover.handed(wanted) as descriptor:
-        got = handover.receive(descriptor)
-        again = handover.receive(descriptor)
+    with handover.send_settings(wanted) as descriptor:
+        got = handover.receive_settings(descriptor)
+        again = handover.receive_settings(descriptor)
 
     assert wanted.kafka.client() == got.kafka.client()
     assert "secret" == got.kafka.client()["sasl.password"]
@@ -401,7 +401,7 @@ def test_handed_settings_are_the_same(tmp_path: Path) -> None:
 def test_child_ends_with_its_parent(tmp_path: Path) -> None:
     """A child whose lifeline is closed before it is up ends nevertheless."""
     wanted = settings(tmp_path)
-    with handover.handed(wanted) as descriptor:
+    with handover.send_settings(wanted) as descriptor:
         command = [
             sys.executable,
             "-m",

@@ -18,7 +18,7 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.demo import mock_broker as mockbroker
 from kaboost.service.errors import ConfigError, Exit, KaboostError
 from kaboost.service.kafka import consumer
-from kaboost.service.processes.roles import environment
+from kaboost.service.processes.roles import child_environment
 from kaboost.service.storage import snapshots
 from tests.kafka.broker import Reachable
 from tests.kafka.client import Letter, admin, create_topic, encode, produce
@@ -356,7 +356,7 @@ def test_several_partitions_and_new_ones(
 def test_the_mock_cluster_will_do(tmp_path: Path) -> None:
     """The demo's embedded broker: it creates topics by itself, but none on request."""
     stream = rows(300)
-    with mockbroker.running(environment()) as address:
+    with mockbroker.running(child_environment()) as address:
         produce(address, "t", events(stream[:100]))
         extra = {"fetch.wait.max.ms": 10}
         kafka = {"create_dlq": False, "extra": extra}

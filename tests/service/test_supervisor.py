@@ -15,8 +15,8 @@ import pytest
 from kaboost.service.errors import Exit
 from kaboost.service.processes import supervisor
 from kaboost.service.processes.supervisor import (
-    FOR_GOOD,
-    LAST_DELAY,
+    FINAL_EXIT_CODES,
+    MAX_DELAY_SECONDS,
     Report,
     Role,
     backoff,
@@ -97,7 +97,7 @@ def test_killed_process_comes_back(start: Callable[..., Supervised]) -> None:
 @pytest.mark.parametrize("code", [0, 1, 4, 130])
 def test_ended_process_comes_back(start: Callable[..., Supervised], code: int) -> None:
     """Every end but those that need a person is followed by a new start."""
-    watched = start(f"raise SystemExit({code})", final=FOR_GOOD)
+    watched = start(f"raise SystemExit({code})", final=FINAL_EXIT_CODES)
     until(lambda: len(watched.pids()) >= 2)
 
     assert "restarting" == watched.told[1].state
@@ -107,9 +107,9 @@ def test_ended_process_comes_back(start: Callable[..., Supervised], code: int) -
 @pytest.mark.parametrize("code", [2, 3, 5])
 def test_refusal_stays_down(start: Callable[..., Supervised], code: int) -> None:
     """What refused to run is not asked again, and its neighbour runs on."""
-    watched = start(f"raise SystemExit({code})", SLEEP, final=FOR_GOOD)
+    watched = start(f"raise SystemExit({code})", SLEEP, final=FINAL_EXIT_CODES)
     until(lambda: "stopped" in watched.states())
-    time.sleep(3 * supervisor.FIRST_DELAY)
+    time.sleep(3 * supervisor.FIRST_DELAY_SECONDS)
 
     assert ["running", "running", "stopped"] == watched.states()
     assert code == watched.told[-1].exit_code
@@ -121,7 +121,7 @@ def test_backoff_doubles_to_a_limit() -> None:
     waits = [backoff(deaths) for deaths in range(1, 100)]
 
     assert [0.2, 0.4, 0.8] == waits[:3]
-    assert LAST_DELAY == waits[10] == waits[-1]
+    assert MAX_DELAY_SECONDS == waits[10] == waits[-1]
 
 
 def test_starts_wait_for_their_backoff(start: Callable[..., Supervised]) -> None:
