@@ -73,7 +73,7 @@ def warm(settings: Settings) -> None:
     restored, _ = checkpoints.restore(settings.checkpoints.directory)
     assert restored is not None
     Room(settings, State(restored.model, restored.baselines, restored.offsets), metrics()).warm()
-    served, _ = Follower(settings).look()
+    served, _ = Follower(settings).refresh()
     assert served is not None
 
 

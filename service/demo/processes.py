@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from kaboost.service.config.settings import Settings, load
 from kaboost.service.config.sources import PREFIX
 from kaboost.service.demo import mock_broker, producer
-from kaboost.service.processes.roles import child_environment
+from kaboost.service.processes.children import child_environment
 
 TOPIC = "kaboost.demo.v1"
 PARTITION = 0  # a mock topic has four; results are bit-identical for one partition

@@ -17,13 +17,13 @@ class RiverPredictCodec(PredictCodec):
         super().__init__(decoder, labels, max_rows)
         self._live = live
 
-    def answer(self, rows: Rows, model: Model, stamp: Stamp) -> bytes:
+    def respond(self, rows: Rows, model: Model, stamp: Stamp) -> bytes:
         """Predict the rows and write the answer; nothing is learned in between."""
         with self._live:
             found = self._live.snapshot
             if found is None:
-                return super().answer(rows, model, stamp)
-            return super().answer(rows, found.model, _at(stamp, found))
+                return super().respond(rows, model, stamp)
+            return super().respond(rows, found.model, _at(stamp, found))
 
 
 class LiveFollower(Follower):
@@ -32,12 +32,12 @@ class LiveFollower(Follower):
     def __init__(self, settings: Settings, live: Live) -> None:
         super().__init__(settings)
         self._live = live
-        self.awaited = ""  # what it waits for stands in the progress
+        self.waiting_for = ""  # what it waits for stands in the progress
         self._live_door: PredictCodec | None = None
 
     def current(self) -> Served | None:
         """Give what to answer from, once the topic has been replayed."""
-        self.nothing, self.trouble = self._live.progress, self._live.trouble
+        self.no_model_message, self.problem = self._live.progress, self._live.trouble
         found = self._live.snapshot
         if found is None:
             return None
@@ -45,9 +45,9 @@ class LiveFollower(Follower):
             self._live_door = self._make_door(found.model)
         return Served(found, self._live_door, _at(self._stamp(found, self.learner), found))
 
-    def look(self) -> tuple[Served | None, LearnerStatus]:
+    def refresh(self) -> tuple[Served | None, LearnerStatus]:
         """See how the learner is."""
-        self.learner = self._find_learner()
+        self.learner = self._read_status()
         return self.current(), self.learner
 
     def _make_door(self, model: Model) -> PredictCodec:

@@ -19,7 +19,7 @@ import yaml
 from kaboost.service import cli
 from kaboost.service.config import settings as config
 from kaboost.service.config.settings import Settings
-from kaboost.service.processes.roles import create_api
+from kaboost.service.processes.api_server import create_api
 from kaboost.service.storage import snapshots
 from tests.deploy.restricted import RULES, Pod, broken
 from tests.kafka.broker import Reachable

@@ -185,9 +185,9 @@ from kaboost.service.http.follower import Follower
 def compiled():
     return {name: len(getattr(each, "signatures", [])) for name, each in vars(booster).items()}
 
-served, _ = Follower(load(Path(sys.argv[1]))).look()
+served, _ = Follower(load(Path(sys.argv[1]))).refresh()
 before = compiled()
-served.door.answer(served.door.read(b'{"features": {}}'), served.snapshot.model, served.stamp)
+served.codec.respond(served.codec.read(b'{"features": {}}'), served.snapshot.model, served.stamp)
 print({name for name, count in compiled().items() if count > before[name]})
 """
 

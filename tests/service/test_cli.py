@@ -91,6 +91,35 @@ def test_help_is_quick() -> None:
     assert out == "False\n"
 
 
+WITHOUT_NUMBA = """
+import os, sys
+from kaboost.service.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    print(end.code, 'numba' in sys.modules, 'NUMBA_DISABLE_JIT' in os.environ)
+"""
+
+
+@pytest.mark.parametrize(
+    "command", ["config check", "config show", "models", "checkpoints list", "checkpoints verify"]
+)
+def test_commands_that_compute_nothing_load_no_compiler(
+    run: Say, saved: list[Path], tmp_path: Path, command: str
+) -> None:
+    """They start without numba, and child processes would not inherit that."""
+    environment = {key: value for key, value in os.environ.items() if key != "NUMBA_DISABLE_JIT"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", WITHOUT_NUMBA, *command.split()],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+
+    assert "0 False False" == done.stdout.splitlines()[-1], done.stderr
+
+
 def test_config_show(run: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every effective value stands there with its origin; secrets do not."""
     monkeypatch.setenv("KABOOST_KAFKA__EXTRA__SASL_PASSWORD", "hunter2")

@@ -13,6 +13,7 @@ from kaboost.service.config import settings as config
 from kaboost.service.config.docs import page
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError
+from kaboost.service.listings import check_client
 
 ROOT = Path(__file__).parents[2]
 SECRET = "hunter2"
@@ -150,21 +151,24 @@ REFUSALS: list[tuple[dict[str, Any], list[str]]] = [
     ({"topic": "x"}, ["topic = 'x'", "unknown key", "did you mean kafka.topic?"]),
     ({"kafka": {"topc": "x"}}, ["kafka.topc = 'x'", "did you mean kafka.topic?"]),
     ({"features": {"amount": "number"}}, ["unknown key", "did you mean features.schema.amount?"]),
-    ({"snapshots": {"directory": __file__}}, ["snapshots.directory = ", "is no folder; name one"]),
-    ({"checkpoints": {"directory": __file__}}, ["checkpoints.directory = ", "is no folder"]),
-    ({"zzz": 1}, ["zzz = 1", "known are name, kafka, task"]),
+    (
+        {"snapshots": {"directory": __file__}},
+        ["snapshots.directory = ", "is not a folder; name a folder"],
+    ),
+    ({"checkpoints": {"directory": __file__}}, ["checkpoints.directory = ", "is not a folder"]),
+    ({"zzz": 1}, ["zzz = 1", "known keys: name, kafka, task"]),
     ({"api": {"port": 70000}}, ["api.port = 70000", "less than or equal to 65535"]),
-    ({"api": {"port": 9464}}, ["metrics: port 9464 is api.port as well; give one"]),
-    ({"api": {"port": 9464, "host": "localhost"}}, ["port 9464 is api.port as well"]),
-    ({"api": {"port": 9464, "host": "0.0.0.0"}}, ["port 9464 is api.port as well"]),
+    ({"api": {"port": 9464}}, ["metrics: port 9464 is also api.port; change one"]),
+    ({"api": {"port": 9464, "host": "localhost"}}, ["port 9464 is also api.port"]),
+    ({"api": {"port": 9464, "host": "0.0.0.0"}}, ["port 9464 is also api.port"]),
     ({"api": {"port": "http"}}, ["api.port = 'http'", "should be a whole number"]),
     ({"snapshots": {"every_seconds": 0}}, ["snapshots.every_seconds = 0", "greater than 0"]),
     (
         {"kafka": {"bootstrap_servers": "http://a:9092"}},
         ["'http://a:9092' is no broker", "host:port"],
     ),
-    ({"kafka": {"bootstrap_servers": "a:1,b:abc"}}, ["'b:abc' is no broker's address"]),
-    ({"kafka": {"bootstrap_servers": "a:70000"}}, ["'a:70000' is no broker's address"]),
+    ({"kafka": {"bootstrap_servers": "a:1,b:abc"}}, ["'b:abc' is no broker address"]),
+    ({"kafka": {"bootstrap_servers": "a:70000"}}, ["'a:70000' is no broker address"]),
     ({"kafka": {"topic": "a b"}}, ["kafka.topic = 'a b'", "match pattern"]),
     ({"kafka": {"topic": "t", "dlq_topic": "t"}}, ["kafka.dlq_topic = 't'", "name another"]),
     ({"kafka": {"start_from": "noon"}}, ["kafka.start_from = 'noon'", "earliest, latest or"]),
@@ -191,12 +195,12 @@ REFUSALS: list[tuple[dict[str, Any], list[str]]] = [
     ({"model": {"bank": "linaer"}}, ["model = ", "did you mean 'linear'?"]),
     ({"model": {"loss": "squared"}}, ["model = ", "does not answer a binary task"]),
     ({"model": {"bank": "conv"}}, ["model = ", "28 x 28", "; take"]),
-    ({"model": {"rule": "gb"}}, ["model = ", "kaboost.models.batch", "or take sgb"]),
+    ({"model": {"rule": "gb"}}, ["model = ", "kaboost.fit", "or take sgb"]),
     ({"model": {"rule": {"kind": "sgb", "averaged": True}}}, ["model = ", "nag", "another step"]),
     ({"kafka": "payments"}, ["kafka (file ", "one value where a section belongs; write", "topic"]),
     ({"kafka": None}, ["kafka (file ", "empty where a section belongs", "bootstrap_servers"]),
-    ({"features": "atuo"}, ["features (file ", "give auto, or write below it any of schema"]),
-    ({"features": None}, ["empty where a section", "give auto, or write below it any of schema"]),
+    ({"features": "atuo"}, ["features (file ", "write auto, or write below it any of schema"]),
+    ({"features": None}, ["empty where a section", "write auto, or write below it any of schema"]),
     ({"task": {"kind": "multiclass"}}, ["task.labels: missing", "set KABOOST_TASK__LABELS"]),
     ({"log": {"level": "loud"}}, ["log.level = 'loud'", "'debug'"]),
 ]
@@ -259,6 +263,31 @@ def test_environment_refusals(
     assert [word for word in words if word not in told] == []
 
 
+def test_key_with_an_underscore(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka's `log_level` keeps its underscore in every source; others become dots."""
+    from_file = config.load(write(kafka={"extra": {"log_level": 3, "client_id": "k"}}))
+    from_flag = config.load(write(), {"kafka.extra.log_level": "3"})
+    monkeypatch.setenv("KABOOST_KAFKA__EXTRA__LOG_LEVEL", "3")
+    monkeypatch.setenv("KABOOST_KAFKA__EXTRA__CLIENT_ID", "k")
+    from_variable = config.load(write())
+
+    assert {"log_level": 3, "client.id": "k"} == from_file.kafka.extra
+    assert {"log_level": "3"} == from_flag.kafka.extra
+    assert {"log_level": "3", "client.id": "k"} == from_variable.kafka.extra
+    for settings in (from_file, from_flag, from_variable):
+        check_client(settings)
+
+
+@pytest.mark.parametrize("flag", [None, "[a:1, b]"])
+def test_list_of_brokers(write: Write, flag: str | None) -> None:
+    """Brokers may be a list, in the file or in a flag."""
+    path = write(kafka={"bootstrap_servers": ["a:1", "b"]})
+    flags = {} if flag is None else {"kafka.bootstrap_servers": flag}
+
+    assert "a:1,b" == config.load(path, flags).kafka.bootstrap_servers
+    assert "'a:x' is no broker address" in refusal(write(kafka={"bootstrap_servers": ["a:x"]}))
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -281,7 +310,7 @@ def test_foreign_names(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("kafka: {topic: a, topic: b}", ["the key 'topic' stands twice", "line 1"]),
+        ("kafka: {topic: a, topic: b}", ["the key 'topic' occurs twice", "line 1"]),
         ("a: [", ["is not YAML", "line 1"]),
         ("just words", ["write sections", "'just words'"]),
     ],

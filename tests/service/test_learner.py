@@ -18,7 +18,7 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.demo import mock_broker as mockbroker
 from kaboost.service.errors import ConfigError, Exit, KaboostError
 from kaboost.service.kafka import consumer
-from kaboost.service.processes.roles import child_environment
+from kaboost.service.processes.children import child_environment
 from kaboost.service.storage import snapshots
 from tests.kafka.broker import Reachable
 from tests.kafka.client import Letter, admin, create_topic, encode, produce

@@ -81,7 +81,7 @@ def role(script: str, final: frozenset[int] = frozenset()) -> Role:
 
 
 def test_killed_process_comes_back(start: Callable[..., Supervised]) -> None:
-    """A process that died by a signal is started again, with the number of its restarts."""
+    """A process killed by a signal is restarted, with the number of its restarts."""
     watched = start(SLEEP)
     for deaths in (1, 2):
         until(lambda deaths=deaths: len(watched.pids()) == deaths)
@@ -89,7 +89,7 @@ def test_killed_process_comes_back(start: Callable[..., Supervised]) -> None:
     until(lambda: len(watched.pids()) == 3)
 
     assert ["running", "restarting"] * 2 + ["running"] == watched.states()
-    assert "died by SIGKILL: starts again in 0.2 s" == watched.told[1].reason
+    assert "killed by SIGKILL: restarts in 0.2 s" == watched.told[1].reason
     assert -signal.SIGKILL == watched.told[1].exit_code
     assert "2" == psutil.Process(watched.pids()[-1]).cmdline()[-1]
 
@@ -141,7 +141,7 @@ def test_long_life_forgives(
     watched = start("raise SystemExit(1)")
     until(lambda: len(watched.pids()) == 4)
 
-    assert {"ended with exit code 1: starts again in 0.2 s"} == {
+    assert {"ended with exit code 1: restarts in 0.2 s"} == {
         report.reason for report in watched.told if report.state == "restarting"
     }
 
