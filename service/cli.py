@@ -117,7 +117,7 @@ def demo(
     ] = False,
 ) -> None:
     """Run everything on a mock broker with real data, and check every promise."""
-    from kaboost.service.demo import run
+    from kaboost.service.demo.run import run
 
     raise typer.Exit(run(keep=keep, sabotage=sabotage))
 

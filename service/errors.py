@@ -6,7 +6,7 @@ KaboostError             5  an internal error at a named place
 ├ BrokerError            4  broker or topic unreachable for good
 ├ EventError             5  one event cannot be used: goes to the dead-letter topic
 ├ RequestError           5  an HTTP request does not fit: answered with 422
-├ NotReady               5  no model to answer with yet: answered with 503
+├ NotReady               5  no model to predict with yet: answered with 503
 └ CheckpointError        3  no checkpoint can be used
   ├ Damaged              3  one file is damaged: the one before it is used
   └ Incompatible         3  another format or another model than configured
@@ -17,7 +17,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What the exit code of the program says."""
+    """The exit codes of the program."""
 
     DONE = 0
     NOT_HELD = 1
@@ -29,7 +29,7 @@ class Exit(IntEnum):
 
 
 class KaboostError(Exception):
-    """Stop what was asked; the message names the place, the value and the remedy."""
+    """Stop a command; the message names the place, the value and the remedy."""
 
     exit_code: Exit = Exit.INTERNAL
 
@@ -41,7 +41,7 @@ class ConfigError(KaboostError):
 
 
 class Refused(KaboostError):
-    """Refuse to go on because data could be lost or written twice."""
+    """Refuse to continue because data could be lost or written twice."""
 
     exit_code = Exit.REFUSED
 
@@ -53,7 +53,7 @@ class BrokerError(KaboostError):
 
 
 class EventError(KaboostError):
-    """Send one event to the dead-letter topic: `code` says why in one word."""
+    """Send one event to the dead-letter topic; `code` is the reason in one word."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -70,7 +70,7 @@ class RequestError(KaboostError):
 
 
 class NotReady(KaboostError):
-    """Answer later: there is no model to predict with yet."""
+    """Report that there is no model to predict with yet."""
 
 
 class CheckpointError(KaboostError):
@@ -84,7 +84,7 @@ class Damaged(CheckpointError):
 
 
 class NotWritten(CheckpointError):
-    """Stop learning: what was learned cannot be made durable; a restart may find room again."""
+    """Stop learning: the state cannot be made durable; a restart may find disk space again."""
 
     exit_code = Exit.NOT_HELD
 

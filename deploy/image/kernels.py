@@ -1,7 +1,7 @@
-"""Compile every kernel that learning and serving need, into the cache that the image carries.
+"""Compile every kernel that learning and serving need into the cache of the image.
 
-Run in the build, with NUMBA_CACHE_DIR set. It goes through the service's own parts: what they
-call is what is compiled.
+Run in the build, with NUMBA_CACHE_DIR set. It uses the parts of the service: what they call is
+compiled.
 """
 
 import os
@@ -28,7 +28,7 @@ TASKS: list[dict[str, Any]] = [
     {"kind": "binary"},
     {"kind": "multiclass", "labels": ["a", "b", "c"]},
 ]
-# Every bank as it is by default, and the cheaper step of the linear one.
+# Every bank with its defaults, and the cheaper step of the linear one.
 CHOICES: list[dict[str, Any]] = [
     *({"kind": kind} for kind in BANKS),
     {"kind": "linear", "step": "sgd"},
@@ -36,23 +36,23 @@ CHOICES: list[dict[str, Any]] = [
 
 
 def configurations(folder: Path) -> Iterator[Settings]:
-    """Give every kind of task with every bank that fits, each with folders of its own."""
+    """Yield every kind of task with every bank that fits, each with its own folders."""
     for task in TASKS:
-        for number, bank in enumerate(each for each in CHOICES if fits(each, task)):
-            own = folder / f"{task['kind']}-{number}"
+        for number, bank in enumerate(bank for bank in CHOICES if fits(bank, task)):
+            directory = folder / f"{task['kind']}-{number}"
             yield Settings.model_validate(
                 {
                     "task": task,
                     "features": {"schema": SCHEMA},
                     "model": {"bank": bank},
-                    "snapshots": {"directory": own / "snapshots"},
-                    "checkpoints": {"directory": own / "checkpoints"},
+                    "snapshots": {"directory": directory / "snapshots"},
+                    "checkpoints": {"directory": directory / "checkpoints"},
                 }
             )
 
 
 def fits(bank: dict[str, Any], task: dict[str, Any]) -> bool:
-    """Say whether the default rule takes this bank: some are for other rules."""
+    """Whether the default rule accepts this bank: some are for other rules."""
     try:
         Model(task["kind"], {"bank": bank}, SCHEMA, task.get("labels"))
     except ModelError as err:
@@ -62,7 +62,7 @@ def fits(bank: dict[str, Any], task: dict[str, Any]) -> bool:
 
 
 def warm(settings: Settings) -> None:
-    """Let a first model, then a restored one, learn; let a reader answer from its snapshot."""
+    """Let a new model, then a restored one, learn; serve a prediction from its snapshot."""
     task = settings.task
     first = Model(task.kind, settings.model, settings.features.columns, task.labels)
     checkpoints.new_run(settings.checkpoints.directory)
@@ -78,12 +78,12 @@ def warm(settings: Settings) -> None:
 
 
 def metrics() -> Any:
-    """Make metrics that nobody reads."""
+    """Make metrics that are not exported."""
     return learner_metrics(CollectorRegistry())
 
 
 def main() -> None:
-    """Compile, and say what came of it."""
+    """Compile, and print the number and size of the kernels."""
     cache = Path(os.environ["NUMBA_CACHE_DIR"])
     with tempfile.TemporaryDirectory() as folder:
         for settings in configurations(Path(folder)):
