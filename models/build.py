@@ -18,6 +18,7 @@ from kaboost.models.booster import Booster, quiesce
 from kaboost.models.evaluation.progress import progress
 from kaboost.models.one_vs_rest import OneVsRest, one_vs_rest
 from kaboost.models.parts import BANKS, PARTS, RULES
+from kaboost.models.reboosted import explain as explain  # registers explanations of its trees
 from kaboost.models.reboosted.booster import ReboostedTrees, reboosted_trees
 from kaboost.models.spec import TREES, _integer, make_loss, normalise_spec
 from kaboost.models.state.tree import Arrays, _leaves, _refill, _without_memory

@@ -11,68 +11,68 @@ from __future__ import annotations
 import numpy as np
 
 from kaboost.models.reboosted.state import (
-    LAGS,
+    LABEL_MEANS,
     MISSING,
     Bins,
-    Pace,
-    Plan,
     Reboosted,
-    Setup,
+    Schedule,
+    Sizes,
+    StructureParams,
+    TreeBuild,
     Trees,
     Window,
-    Work,
     bank,
-    works,
+    tree_builds,
 )
-from kaboost.models.reboosted.trees.binning import LARGEST
+from kaboost.models.reboosted.trees.binning import MISSING_KEY
 from kaboost.models.types import Ints
 
-FEATURE, CHILD = 16, 0xFFFF  # where a node has its feature, and the mask of its child
+FEATURE_SHIFT, CHILD_MASK = 16, 0xFFFF  # where a node has its feature, and the mask of its child
 
 
-def widened(old: Reboosted, setup: Setup, d0: int) -> tuple[Reboosted, tuple[Work, ...]]:
+def with_features(old: Reboosted, setup: Sizes, d0: int) -> tuple[Reboosted, tuple[TreeBuild, ...]]:
     """Return trees over d0 features, more than before, that know what the old ones do, which are at
-    rest; and their works.
+    rest; and their builds.
 
     Raises
     ------
     ModelError
         The memory bound holds no window of so many features.
     """
-    before = old.window.codes.shape[1] - LAGS
+    before = old.window.codes.shape[1] - LABEL_MEANS
     fresh = bank(setup, d0, 0)
-    places = np.r_[0:before, d0 : d0 + LAGS]  # of the old columns among the new
+    places = np.r_[0:before, d0 : d0 + LABEL_MEANS]  # of the old columns among the new
     made = Reboosted(
-        plan=_plan(old.plan, fresh.plan),
-        trees=tuple(_trees(one, before, d0) for one in old.trees),
-        y0=old.y0,
-        lags=old.lags,
+        params=_structure_params(old.params, fresh.params),
+        structures=tuple(_trees(one, before, d0) for one in old.structures),
+        base_score=old.base_score,
+        label_means=old.label_means,
         window=_window(old, fresh.window, places),
         bins=_bins(old, fresh.bins, places),
-        pace=_pace(old.pace, fresh.pace, places),
+        schedule=_schedule(old.schedule, fresh.schedule, places),
     )
-    return made, works(setup, made.plan, d0)
+    return made, tree_builds(setup, made.params, d0)
 
 
-def _plan(old: Plan, fresh: Plan) -> Plan:
+def _structure_params(old: StructureParams, fresh: StructureParams) -> StructureParams:
     return old._replace(window=fresh.window, features=fresh.features)
 
 
 def _trees(old: Trees, before: int, d0: int) -> Trees:
     """Return the trees with the numbers that features have from now on; a leaf keeps its own."""
-    d, more = before + LAGS, d0 - before
-    feature, child = (old.nodes >> FEATURE) & CHILD, old.nodes & CHILD
+    d, more = before + LABEL_MEANS, d0 - before
+    feature, child = (old.nodes >> FEATURE_SHIFT) & CHILD_MASK, old.nodes & CHILD_MASK
     left = feature >= d  # missing values go left
     plain = np.where(left, feature - d, feature)
     moved = np.where(plain >= before, plain + more, plain) + np.where(left, d + more, 0)
     leaf = child == np.arange(old.nodes.shape[1])
     moved = np.where(leaf, feature, moved)
-    return old._replace(nodes=(old.nodes >> 32 << 32) | (moved << FEATURE) | child)
+    return old._replace(nodes=(old.nodes >> 32 << 32) | (moved << FEATURE_SHIFT) | child)
 
 
 def _window(old: Reboosted, fresh: Window, places: Ints) -> Window:
     """Return the window with as many of the last events as it has room for."""
-    t, before, after = int(old.pace.time), len(old.window.labels), len(fresh.labels)
+    t, before, after = int(old.schedule.time), len(old.window.labels), len(fresh.labels)
     events = np.arange(max(0, t - min(before, after)), t)
     source, goal = events % before, events % after
     fresh.codes[:] = MISSING
@@ -83,19 +83,33 @@ def _window(old: Reboosted, fresh: Window, places: Ints) -> Window:
 
 
 def _bins(old: Reboosted, fresh: Bins, places: Ints) -> Bins:
-    bins, t = old.bins, int(old.pace.time)
-    for name in ("edges", "counts", "lowest", "highest", "lost", "fresh", "fresh_counts", "recode"):
+    bins, t = old.bins, int(old.schedule.time)
+    for name in (
+        "edges",
+        "counts",
+        "lowest",
+        "highest",
+        "has_missing",
+        "new_edges",
+        "new_counts",
+        "new_codes",
+    ):
         getattr(fresh, name)[places] = getattr(bins, name)
     new = np.setdiff1d(np.arange(len(fresh.counts)), places)
-    fresh.recode[new, MISSING] = MISSING
-    fresh.lost[new] = t > 0
+    fresh.new_codes[new, MISSING] = MISSING
+    fresh.has_missing[new] = t > 0
     # As many rows as before, since no window is shorter; after a shrink they reach back further
     # than the window, and bins follow a drift the more slowly.
-    fresh.sample[:] = LARGEST
+    fresh.sample[:] = MISSING_KEY
     fresh.sample[:, places] = bins.sample
-    return fresh._replace(stride=bins.stride, due=bins.due, joined=bins.joined, at=bins.at)
+    return fresh._replace(
+        stride=bins.stride,
+        rebin_at=bins.rebin_at,
+        new_feature_at=bins.new_feature_at,
+        progress=bins.progress,
+    )
 
 
-def _pace(old: Pace, fresh: Pace, places: Ints) -> Pace:
-    fresh.gains[:, places] = old.gains
-    return old._replace(gains=fresh.gains)
+def _schedule(old: Schedule, fresh: Schedule, places: Ints) -> Schedule:
+    fresh.feature_gains[:, places] = old.feature_gains
+    return old._replace(feature_gains=fresh.feature_gains)

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.reboosted.trees.rebuild import APART, WAITING
+from kaboost.models.reboosted.trees.rebuild import BACKGROUND, READY
 from kaboost.models.types import Ints
 
-MANY = 512  # events of a batch from which on a second thread is worth its start
-LENT_PIECE = 50_000.0  # ns of work between two looks at whether to stop
-FOREVER = 1 << 62
-NEVER = np.zeros((), np.int64)  # stops nothing
-ALONE, HELPED = (False, -1, NEVER), (True, -1, NEVER)  # how a batch is learned
+MIN_WORKER_EVENTS = 512  # events of a batch from which on a second thread is worth its start
+WORKER_SLICE_NS = 50_000.0  # ns of work between two looks at whether to stop
+NO_EVENT = 1 << 62
+NO_STOP = np.zeros((), np.int64)  # stops nothing
+WITHOUT_WORKER, WITH_WORKER = (False, -1, NO_STOP), (True, -1, NO_STOP)  # how a batch is learned
 
 
 def processors() -> int:
@@ -34,33 +34,33 @@ def processors() -> int:
 
 
 @kernel
-def next_due(pace: Any) -> int:
+def next_commit(schedule: Any) -> int:
     """Return the first event at which a tree that is being grown apart takes its place."""
-    until = FOREVER
-    for k in range(pace.busy.shape[0]):
-        if pace.busy[k] == APART:
-            until = min(until, int(pace.due[k]))
+    until = NO_EVENT
+    for k in range(schedule.status.shape[0]):
+        if schedule.status[k] == BACKGROUND:
+            until = min(until, int(schedule.commit_at[k]))
     return until
 
 
-class Helper:
+class TreeWorker:
     """A thread that grows trees for one batch, one after the other; it is started with the first.
 
     Parameters
     ----------
-    pace
+    schedule
         That of the bank.
     grow
         Grows the tree of a structure till it is done, or till an array () is not 0.
     """
 
-    def __init__(self, pace: Any, grow: Callable[[int, Ints], None]) -> None:
-        self._pace, self._grow = pace, grow
+    def __init__(self, schedule: Any, grow: Callable[[int, Ints], None]) -> None:
+        self._pace, self._grow = schedule, grow
         self._stop = np.zeros((), np.int64)
         self._thread: ThreadPoolExecutor | None = None
         self._lent: dict[int, Future[None]] = {}
 
-    def __enter__(self) -> Helper:
+    def __enter__(self) -> TreeWorker:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -75,16 +75,16 @@ class Helper:
         What is lent is not looked at before its thread has said that it is done: no field of it
         tells who has it.
         """
-        pace = self._pace
-        apart = np.flatnonzero(pace.busy == APART)
-        for k in map(int, apart[np.argsort(pace.due[apart], kind="stable")]):
+        schedule = self._pace
+        apart = np.flatnonzero(schedule.status == BACKGROUND)
+        for k in map(int, apart[np.argsort(schedule.commit_at[apart], kind="stable")]):
             if k not in self._lent and not self._lend(k):
                 for each in self._lent.values():
                     each.result()
                 return False
-            if pace.due[k] <= pace.time + 1:
+            if schedule.commit_at[k] <= schedule.time + 1:
                 self._lent.pop(k).result()
-                pace.busy[k] = WAITING
+                schedule.status[k] = READY
         return True
 
     def _lend(self, k: int) -> bool:

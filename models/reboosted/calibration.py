@@ -26,14 +26,16 @@ from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import log1pexp, sigmoid
 from kaboost.models.types import Vec
 
-RIGHT = (0.4, 0.9, 1.5, 2.3, 3.5, 5.3, 8.0)
-AT = np.array([-at for at in reversed(RIGHT)] + [0.0, *RIGHT])  # log-odds of the knots
-KNOTS = len(AT)
-RATE = 0.2  # of a knot's step
-FADE = 0.9995  # of the squared gradients that shorten a knot's steps
-DECAY = 0.999  # of the two log-losses
-TRUST = 0.5  # of a unit of log-loss, in the log-odds of trusting the map
-RAREST = 1e-12  # a probability served is at least this far from 0 and 1
+POSITIVE_KNOTS = (0.4, 0.9, 1.5, 2.3, 3.5, 5.3, 8.0)
+KNOT_LOG_ODDS = np.array(
+    [-at for at in reversed(POSITIVE_KNOTS)] + [0.0, *POSITIVE_KNOTS]
+)  # log-odds of the knots
+KNOTS = len(KNOT_LOG_ODDS)
+KNOT_RATE = 0.2  # of a knot's step
+SQUARES_DECAY = 0.9995  # of the squared gradients that shorten a knot's steps
+LOSS_DECAY = 0.999  # of the two log-losses
+TRUST_SCALE = 0.5  # of a unit of log-loss, in the log-odds of trusting the map
+MIN_PROBABILITY = 1e-12  # a probability served is at least this far from 0 and 1
 
 
 class Calibration(NamedTuple):
@@ -46,20 +48,20 @@ class Calibration(NamedTuple):
 
 def calibration() -> Calibration:
     """Return the map that changes nothing."""
-    return Calibration(AT.copy(), np.zeros(KNOTS), np.zeros(2))
+    return Calibration(KNOT_LOG_ODDS.copy(), np.zeros(KNOTS), np.zeros(2))
 
 
 @kernel
-def place(z: float) -> tuple[int, float]:
+def knot_position(z: float) -> tuple[int, float]:
     """Return the knot left of the log-odds z, and how far z lies towards the next, 0 to 1."""
-    a, j = min(max(z, AT[0]), AT[KNOTS - 1]), 0
+    a, j = min(max(z, KNOT_LOG_ODDS[0]), KNOT_LOG_ODDS[KNOTS - 1]), 0
     for i in range(1, KNOTS - 1):
-        j += a >= AT[i]
-    return j, (a - AT[j]) / (AT[j + 1] - AT[j])
+        j += a >= KNOT_LOG_ODDS[i]
+    return j, (a - KNOT_LOG_ODDS[j]) / (KNOT_LOG_ODDS[j + 1] - KNOT_LOG_ODDS[j])
 
 
 @kernel
-def mapped(knots: Vec, z: float) -> float:
+def calibrated(knots: Vec, z: float) -> float:
     """Return the calibrated log-odds of the log-odds z, from knots (15,).
 
     Examples
@@ -67,16 +69,16 @@ def mapped(knots: Vec, z: float) -> float:
     >>> mapped(calibration().knots, 0.25)
     0.25
     """
-    j, rest = place(z)
+    j, rest = knot_position(z)
     return float(knots[j] + rest * (knots[j + 1] - knots[j]))
 
 
 @kernel
-def served(c: Calibration, z: float) -> float:
+def served_log_odds(c: Calibration, z: float) -> float:
     """Return the log-odds that are served for the log-odds z: those of the mixture."""
-    trust = sigmoid(TRUST * float(c.losses[0] - c.losses[1]))
-    p = trust * sigmoid(mapped(c.knots, z)) + (1.0 - trust) * sigmoid(z)
-    p = min(max(p, RAREST), 1.0 - RAREST)
+    trust = sigmoid(TRUST_SCALE * float(c.losses[0] - c.losses[1]))
+    p = trust * sigmoid(calibrated(c.knots, z)) + (1.0 - trust) * sigmoid(z)
+    p = min(max(p, MIN_PROBABILITY), 1.0 - MIN_PROBABILITY)
     return math.log(p / (1.0 - p))
 
 
@@ -84,25 +86,25 @@ def served(c: Calibration, z: float) -> float:
 def calibrate(c: Calibration, z: float, y: float, w: float) -> None:
     """Learn that the log-odds z came with label y, 0 or 1, of importance w > 0."""
     u = 2.0 * y - 1.0
-    image = mapped(c.knots, z)
-    c.losses[0] = DECAY * c.losses[0] + w * log1pexp(-u * z)
-    c.losses[1] = DECAY * c.losses[1] + w * log1pexp(-u * image)
-    j, rest = place(z)
-    slope = min(w, 1.0 / RATE) * (sigmoid(image) - y)
-    _step(c, j, slope * (1.0 - rest))
-    _step(c, j + 1, slope * rest)
-    _order(c.knots, j, slope)
+    image = calibrated(c.knots, z)
+    c.losses[0] = LOSS_DECAY * c.losses[0] + w * log1pexp(-u * z)
+    c.losses[1] = LOSS_DECAY * c.losses[1] + w * log1pexp(-u * image)
+    j, rest = knot_position(z)
+    slope = min(w, 1.0 / KNOT_RATE) * (sigmoid(image) - y)
+    _move_knot(c, j, slope * (1.0 - rest))
+    _move_knot(c, j + 1, slope * rest)
+    _keep_monotone(c.knots, j, slope)
 
 
 @kernel
-def _step(c: Calibration, j: int, g: float) -> None:
-    c.squares[j] = FADE * c.squares[j] + g * g
-    c.knots[j] -= RATE * g / math.sqrt(1.0 + c.squares[j])
+def _move_knot(c: Calibration, j: int, g: float) -> None:
+    c.squares[j] = SQUARES_DECAY * c.squares[j] + g * g
+    c.knots[j] -= KNOT_RATE * g / math.sqrt(1.0 + c.squares[j])
 
 
 # Both knots moved the same way and were in order before: each gives way to the one ahead of it.
 @kernel
-def _order(knots: Vec, j: int, slope: float) -> None:
+def _keep_monotone(knots: Vec, j: int, slope: float) -> None:
     if slope < 0.0:
         if j + 2 < KNOTS:
             knots[j + 1] = min(knots[j + 1], knots[j + 2])

@@ -6,16 +6,23 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from kaboost.models.reboosted.state import BLOCK_EVENTS, STRUCTURES, Setup, Structure, bank, fitting
+from kaboost.models.reboosted.state import (
+    BLOCK_EVENTS,
+    STRUCTURES,
+    Sizes,
+    Structure,
+    affordable_window,
+    bank,
+)
 from kaboost.models.types import SQUARE, Component, ModelError, Param
 
-LINKS = {"logistic": 1, "poisson": 2}
+LOSS_LINKS = {"logistic": 1, "poisson": 2}
 LOSSES = ("squared", "logistic", "absolute", "quantile", "huber", "poisson")
-RATES = {  # where the specification says none, and the largest
+DEFAULT_RATES = {  # where the specification says none, and the largest
     "leaf_rates": ((0.7, 0.1, 0.4, 1.0), 2.0),  # the first takes AdaGrad's steps
     "label_lags": ((1.0, 0.5, 0.2, 0.05, 0.01), 1.0),
 }
-RANGES = {  # of what a structure can be told
+STRUCTURE_RANGES = {  # of what a structure can be told
     "window": (0, 262_144),
     "trees": (1, 1_000),
     "leaves": (2, 1_024),
@@ -29,21 +36,21 @@ RANGES = {  # of what a structure can be told
     "least_h": (0.0, 1e6),
     "lam": (1e-6, 1e6),
 }
-MOST = 8  # structures
-LONGEST = 32 * BLOCK_EVENTS  # events in the window
+MAX_STRUCTURES = 8  # structures
+MAX_WINDOW = 32 * BLOCK_EVENTS  # events in the window
 
 
-def setup(full: Mapping[str, Any]) -> Setup:
+def sizes_of(full: Mapping[str, Any]) -> Sizes:
     """Return the sizes of a filled-in specification."""
     own = full["bank"]
-    return Setup(
+    return Sizes(
         structures=structures(own["structures"]),
         rates=(*rates("leaf_rates", own["leaf_rates"]), 0.0),  # the last one keeps still
         lag_rates=rates("label_lags", own["label_lags"]),
         budget=own["budget"],
         memory=int(own["max_memory"] * 1e6),
-        events=LONGEST,
-        link=LINKS.get(full["loss"]["kind"], 0),
+        events=MAX_WINDOW,
+        link=LOSS_LINKS.get(full["loss"]["kind"], 0),
         classes=full.get("classes", 1),
     )
 
@@ -56,7 +63,7 @@ def rates(name: str, given: Any) -> tuple[float, ...]:
     ModelError
         It is no list of as many numbers in their range.
     """
-    default, most = RATES[name]
+    default, most = DEFAULT_RATES[name]
     if given is None:
         return default
     fits = isinstance(given, list | tuple) and len(given) == len(default)
@@ -85,9 +92,9 @@ def structures(given: Any) -> tuple[Structure, ...]:
     """
     if given is None:
         return STRUCTURES
-    if not isinstance(given, list | tuple) or not 0 < len(given) <= MOST:
+    if not isinstance(given, list | tuple) or not 0 < len(given) <= MAX_STRUCTURES:
         raise ModelError(
-            f"bank.structures: {given!r} is no list of 1 to {MOST} structures; leave it out"
+            f"bank.structures: {given!r} is no list of 1 to {MAX_STRUCTURES} structures; leave it out"
         )
     for one in given:
         if not isinstance(one, Mapping):
@@ -104,7 +111,7 @@ def structures(given: Any) -> tuple[Structure, ...]:
 def _structure(k: int, given: Mapping[str, Any]) -> Structure:
     """Return one structure; refuse what is out of range, which trees cannot be built of."""
     for name, value in given.items():
-        low, high = RANGES[name]
+        low, high = STRUCTURE_RANGES[name]
         whole = isinstance(getattr(STRUCTURES[0], name), int)
         fits = isinstance(value, int) if whole else isinstance(value, int | float)
         if name == "lags":
@@ -123,7 +130,7 @@ def _structure(k: int, given: Mapping[str, Any]) -> Structure:
 
 def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> Any:
     full = {"bank": params, "loss": {"kind": "squared"}}
-    return bank(setup(full), d, seed)
+    return bank(sizes_of(full), d, seed)
 
 
 def _forbids(context: Mapping[str, Any]) -> str | None:
@@ -136,7 +143,9 @@ def _forbids(context: Mapping[str, Any]) -> str | None:
         return f"{own} lowers {', '.join(LOSSES)}; take one of them, not {loss}"
     if context["loss"].get("l2"):
         return f"{own} does not shrink its scores by l2; leave it 0"
-    fitting(setup(context), context["d"])  # raises where no window fits into max_memory
+    affordable_window(
+        sizes_of(context), context["d"]
+    )  # raises where no window fits into max_memory
     return None
 
 

@@ -20,27 +20,27 @@ from numpy.typing import ArrayLike
 from kaboost.models.booster import score_many
 from kaboost.models.explain.interface import Explanation, explain_many, gains
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.reboosted.booster import ReboostedTrees, rows_of
-from kaboost.models.reboosted.learn import last_label, lay_row, look
-from kaboost.models.reboosted.linear import LEARNERS, attribute, mean_power
-from kaboost.models.reboosted.linear import base as base_lines
-from kaboost.models.reboosted.scratch import LINES, desk
-from kaboost.models.reboosted.stacking import LARGEST, favour
+from kaboost.models.reboosted.booster import ReboostedTrees, to_rows
+from kaboost.models.reboosted.learn import fill_row, last_label, read_columns
+from kaboost.models.reboosted.linear import LINEAR_LEARNERS, attribute, mean_energy
+from kaboost.models.reboosted.linear import base_scores as base_lines
+from kaboost.models.reboosted.scratch import LINEAR_SCORES, allocate
+from kaboost.models.reboosted.stacking import MAX_LOG_ODDS, exponential_weights
 from kaboost.models.reboosted.state import NUMBERS, Reboosted
-from kaboost.models.reboosted.trees.binning import BIGGEST, key, number
-from kaboost.models.reboosted.trees.binning import LARGEST as MISSING_KEY
+from kaboost.models.reboosted.trees.binning import MAX_NUMBER, from_key, to_key
+from kaboost.models.reboosted.trees.binning import MISSING_KEY as MISSING_KEY
 from kaboost.models.reboosted.trees.shap import (
-    Sheet,
+    ShapScratch,
+    cut_variances,
     explain_trees,
     mean_scores,
-    sheet,
-    survey,
-    weigh_cuts,
+    shap_scratch,
+    tree_statistics,
 )
 from kaboost.models.types import Mat, Vec
 
 
-class Linear(NamedTuple):
+class LinearPart(NamedTuple):
     """The linear part: constant + sum over k, e of weights times what the trees of k say to e, and
     over i of lines times what line i says.
     """
@@ -50,68 +50,68 @@ class Linear(NamedTuple):
     constant: float
 
 
-def linear(booster: ReboostedTrees) -> Linear:
+def linear_part(booster: ReboostedTrees) -> LinearPart:
     """Return the linear part of the served score."""
-    s, bank = booster.stack, booster.bank
-    n, S = bank.plan.rates.size * len(bank.trees), len(s.weights)
-    average, mix = np.empty(n + LINES), np.empty(S + 1)
-    favour(s.score_losses, n + LINES, average)
-    favour(s.mix_losses, S + 1, mix)
-    weights = mix[:S] @ s.weights[:, : n + LINES] + mix[S] * average
-    constant = float(mix[:S] @ s.weights[:, n + LINES])
-    if bank.plan.link == NUMBERS:
-        mean, typical = float(booster.scale.mean), math.sqrt(float(booster.scale.noise))
+    s, bank = booster.stack, booster.trees
+    n, S = bank.params.leaf_rates.size * len(bank.structures), len(s.weights)
+    average, mix = np.empty(n + LINEAR_SCORES), np.empty(S + 1)
+    exponential_weights(s.score_losses, n + LINEAR_SCORES, average)
+    exponential_weights(s.mixture_losses, S + 1, mix)
+    weights = mix[:S] @ s.weights[:, : n + LINEAR_SCORES] + mix[S] * average
+    constant = float(mix[:S] @ s.weights[:, n + LINEAR_SCORES])
+    if bank.params.link == NUMBERS:
+        mean, typical = float(booster.labels.mean), math.sqrt(float(booster.labels.squared_step))
         constant = constant * typical + mean * (1.0 - float(weights.sum()))
     weights, lines = weights[:n], weights[n:]
-    if bank.plan.link != NUMBERS:
+    if bank.params.link != NUMBERS:
         scores = _mean_scores(bank)
-        kept = abs(scores) < LARGEST
-        constant += LARGEST * float(weights[~kept] @ np.sign(scores[~kept]))
+        kept = abs(scores) < MAX_LOG_ODDS
+        constant += MAX_LOG_ODDS * float(weights[~kept] @ np.sign(scores[~kept]))
         weights = np.where(kept, weights, 0.0)
-    weights = weights.reshape(len(bank.trees), -1)
-    constant += float(booster.scale.origin) + float(weights.sum(axis=1) @ bank.y0)
-    return Linear(weights, lines, constant)
+    weights = weights.reshape(len(bank.structures), -1)
+    constant += float(booster.labels.offset) + float(weights.sum(axis=1) @ bank.base_score)
+    return LinearPart(weights, lines, constant)
 
 
-def explain_lines(booster: ReboostedTrees, X: ArrayLike) -> tuple[float, Mat]:
+def explain_linear(booster: ReboostedTrees, X: ArrayLike) -> tuple[float, Mat]:
     """Return base and contributions (B, d + 5) of the linear learners and the last label.
 
     A column adds its weight times its distance from its mean, what its presence is worth, and its
     name beyond a usual one; the base is an event of which nothing is known. The last label adds, as
     the first label lag, its distance from the mean label.
     """
-    return _explain_lines(booster, linear(booster).lines, rows_of(booster, X))
+    return _explain_linear(booster, linear_part(booster).lines, to_rows(booster, X))
 
 
-def _explain_lines(booster: ReboostedTrees, own: Vec, keys: Any) -> tuple[float, Mat]:
+def _explain_linear(booster: ReboostedTrees, own: Vec, keys: Any) -> tuple[float, Mat]:
     filters, d = booster.linear, int(booster.shape[0])
-    phi = np.zeros((len(keys), d + booster.bank.lags.size))
-    _line_parts(filters, own, keys, desk(booster.bank, booster.stack, d), phi)
-    link = int(booster.bank.plan.link)
-    usual = last_label(filters, float(booster.scale.mean), link)
-    phi[:, d] += own[-1] * (last_label(filters, float(booster.bank.lags[0]), link) - usual)
+    phi = np.zeros((len(keys), d + booster.trees.label_means.size))
+    _linear_contributions(filters, own, keys, allocate(booster.trees, booster.stack, d), phi)
+    link = int(booster.trees.params.link)
+    usual = last_label(filters, float(booster.labels.mean), link)
+    phi[:, d] += own[-1] * (last_label(filters, float(booster.trees.label_means[0]), link) - usual)
     return float(own[:-1] @ base_lines(filters) + own[-1] * usual), phi
 
 
 def _mean_scores(bank: Reboosted) -> Vec:
     """Return the mean score (n,) of every structure's leaf learners."""
-    scores = np.repeat(bank.y0[:, None], bank.plan.rates.size, axis=1)
-    for trees, own in zip(bank.trees, scores, strict=True):
+    scores = np.repeat(bank.base_score[:, None], bank.params.leaf_rates.size, axis=1)
+    for trees, own in zip(bank.structures, scores, strict=True):
         mean_scores(trees.rows, own)
     return scores.ravel()
 
 
 @explain_many.register
 def _(booster: ReboostedTrees, X: ArrayLike) -> Explanation:
-    keys = rows_of(booster, X)
-    B, d = len(keys), keys.shape[1] + booster.bank.lags.size
-    weights, own_lines, constant = linear(booster)
+    keys = to_rows(booster, X)
+    B, d = len(keys), keys.shape[1] + booster.trees.label_means.size
+    weights, own_lines, constant = linear_part(booster)
     laid = np.empty((B, 2 * d), np.int32)
-    _lay(booster.bank.lags, keys, laid)
-    phi, said, base, s = np.zeros((B, d)), np.full(B, constant), constant, _sheet(booster)
-    for trees, own in zip(booster.bank.trees, weights, strict=True):
+    _fill_rows(booster.trees.label_means, keys, laid)
+    phi, said, base, s = np.zeros((B, d)), np.full(B, constant), constant, _shap_scratch(booster)
+    for trees, own in zip(booster.trees.structures, weights, strict=True):
         base += explain_trees(trees, own, laid, s, (phi, said))
-    straight, lines = _explain_lines(booster, own_lines, keys)
+    straight, lines = _explain_linear(booster, own_lines, keys)
     base, phi, said = base + straight, phi + lines, said + straight + lines.sum(axis=1)
     scores = score_many(booster, np.asarray(X, np.float64))
     return Explanation(np.full((B, 1), base), phi[:, None], scores - said[:, None], scores)
@@ -119,19 +119,22 @@ def _(booster: ReboostedTrees, X: ArrayLike) -> Explanation:
 
 @gains.register
 def _(booster: ReboostedTrees) -> Vec:
-    found, s = np.zeros(int(booster.shape[0]) + booster.bank.lags.size), _sheet(booster)
-    part = linear(booster)
-    for trees, own in zip(booster.bank.trees, part.weights, strict=True):
-        weigh_cuts(trees, own, s, found)
-    found[: int(booster.shape[0])] += (part.lines[:-1] @ np.sqrt(mean_power(booster.linear))) ** 2
+    found, s = (
+        np.zeros(int(booster.shape[0]) + booster.trees.label_means.size),
+        _shap_scratch(booster),
+    )
+    part = linear_part(booster)
+    for trees, own in zip(booster.trees.structures, part.weights, strict=True):
+        cut_variances(trees, own, s, found)
+    found[: int(booster.shape[0])] += (part.lines[:-1] @ np.sqrt(mean_energy(booster.linear))) ** 2
     return found
 
 
 def export_trees(booster: ReboostedTrees) -> dict[str, Any]:
-    """Return the trees of the linear part as plain values: `base` and `trees`, whose answers it
-    sums up; the lines beside them are those of `explain_lines`.
+    """Return the trees of the linear part as plain values: `base_scores` and `trees`, whose answers it
+    sums up; the lines beside them are those of `explain_linear`.
 
-    Columns are those of X, then the label lags less `booster.scale.origin`, all as float32. A tree
+    Columns are those of X, then the label lags less `booster.labels.offset`, all as float32. A tree
     is lists over its nodes, as SHAP's TreeExplainer takes them: at a cut x <= threshold goes left,
     and so does a missing x where `missing_left` says so; a leaf has no children, -1.
 
@@ -143,48 +146,50 @@ def export_trees(booster: ReboostedTrees) -> dict[str, Any]:
     >>> exported["base"], len(exported["trees"]), exported["trees"][0]["children_left"]
     (0.0, 308, [-1])
     """
-    weights, _, base = linear(booster)
-    s, d = _sheet(booster), int(booster.shape[0]) + booster.bank.lags.size
+    weights, _, base = linear_part(booster)
+    s, d = _shap_scratch(booster), int(booster.shape[0]) + booster.trees.label_means.size
     trees = [
-        _plain(nodes, rows, own, d, s)
-        for structure, own in zip(booster.bank.trees, weights, strict=True)
+        _tree_lists(nodes, rows, own, d, s)
+        for structure, own in zip(booster.trees.structures, weights, strict=True)
         for nodes, rows in zip(structure.nodes, structure.rows, strict=True)
     ]
     return {"base": base, "trees": trees}
 
 
-def _plain(nodes: Any, rows: Any, weights: Vec, d: int, s: Sheet) -> dict[str, list[Any]]:
-    count = survey(nodes, rows, weights, d, s)
+def _tree_lists(
+    nodes: Any, rows: Any, weights: Vec, d: int, s: ShapScratch
+) -> dict[str, list[Any]]:
+    count = tree_statistics(nodes, rows, weights, d, s)
     used, own = nodes[:count], np.arange(count)
     left, features, cuts = used & 0xFFFF, used >> 16 & 0xFFFF, used >> 32
     leaf = left == own
-    cuts = np.minimum(cuts, key(BIGGEST))  # beyond it only what is missing goes right
+    cuts = np.minimum(cuts, to_key(MAX_NUMBER))  # beyond it only what is missing goes right
     return {
         "children_left": np.where(leaf, -1, left).tolist(),
         "children_right": np.where(leaf, -1, left + 1).tolist(),
         "features": np.where(leaf, -1, features % d).tolist(),
-        "thresholds": [0.0 if end else number(cut) for end, cut in zip(leaf, cuts, strict=True)],
+        "thresholds": [0.0 if end else from_key(cut) for end, cut in zip(leaf, cuts, strict=True)],
         "missing_left": (~leaf & (features >= d)).tolist(),
         "values": s.value[:count].tolist(),
         "covers": s.cover[:count].tolist(),
     }
 
 
-def _sheet(booster: ReboostedTrees) -> Sheet:
-    return sheet(max(structure.nodes.shape[1] for structure in booster.bank.trees))
+def _shap_scratch(booster: ReboostedTrees) -> ShapScratch:
+    return shap_scratch(max(structure.nodes.shape[1] for structure in booster.trees.structures))
 
 
 @kernel
-def _line_parts(filters: Any, weights: Vec, keys: Any, a: Any, phi: Mat) -> None:
+def _linear_contributions(filters: Any, weights: Vec, keys: Any, a: Any, phi: Mat) -> None:
     for r in range(keys.shape[0]):
-        look(filters, keys[r], a)
-        for i in range(LEARNERS):
+        read_columns(filters, keys[r], a)
+        for i in range(LINEAR_LEARNERS):
             attribute(filters, i, a)
             for j in range(keys.shape[1]):
-                phi[r, j] += weights[i] * a.parts[j] if keys[r, j] != MISSING_KEY else 0.0
+                phi[r, j] += weights[i] * a.contributions[j] if keys[r, j] != MISSING_KEY else 0.0
 
 
 @kernel
-def _lay(lags: Vec, keys: Any, laid: Any) -> None:
+def _fill_rows(lags: Vec, keys: Any, laid: Any) -> None:
     for r in range(keys.shape[0]):
-        lay_row(lags, keys[r], laid[r])
+        fill_row(lags, keys[r], laid[r])

@@ -15,104 +15,124 @@ from kaboost.models.evaluation.progress import DECAY
 from kaboost.models.features.label_outliers import OUTLIER_SPREADS
 from kaboost.models.kernels.jit import inlined, kernel
 from kaboost.models.kernels.simd import Lane, NewLane, Number, over_learners
-from kaboost.models.reboosted.calibration import served
-from kaboost.models.reboosted.label_guard import RUNS
-from kaboost.models.reboosted.linear import LEARNERS, inputs, learn_columns, learn_line, meet, said
-from kaboost.models.reboosted.scratch import LINES
+from kaboost.models.reboosted.calibration import served_log_odds
+from kaboost.models.reboosted.label_guard import SHIFT_FIELDS
+from kaboost.models.reboosted.linear import (
+    LINEAR_LEARNERS,
+    fill_inputs,
+    init_new_categories,
+    learn_columns,
+    learn_line,
+    scores,
+)
+from kaboost.models.reboosted.scratch import LINEAR_SCORES
 from kaboost.models.reboosted.stacking import (
-    LARGEST,
-    MIX_DECAY,
+    MAX_LOG_ODDS,
+    MIXTURE_DECAY,
     SCORE_DECAY,
-    lay,
+    decay_losses,
+    expert_scores,
+    filter_inputs,
     mixture,
-    opinions,
-    weigh,
 )
 from kaboost.models.reboosted.state import LOG_ODDS, LOGARITHMS, NUMBERS
 from kaboost.models.reboosted.trees.binning import (
-    FIRST,
-    WANTED,
+    FIRST_BINS_EVENTS,
+    REQUESTED,
+    column_runs,
+    count_present,
     encode,
-    key,
-    note,
-    numbers,
-    present,
-    rebin,
-    runs_of,
-    thin,
+    from_keys,
+    observe_row,
+    thin_sample,
+    to_key,
+    update_bins,
 )
 from kaboost.models.reboosted.trees.binning import IDLE as BINNED
-from kaboost.models.reboosted.trees.binning import LARGEST as MISSING_KEY
-from kaboost.models.reboosted.trees.commit import hand_over
-from kaboost.models.reboosted.trees.leaves import gather, learn_leaves, stiffen
+from kaboost.models.reboosted.trees.binning import MISSING_KEY as MISSING_KEY
+from kaboost.models.reboosted.trees.commit import commit_tree
+from kaboost.models.reboosted.trees.leaves import learn_leaves, sum_leaves, update_adagrad
 from kaboost.models.reboosted.trees.rebuild import (
-    APART,
-    EVENT,
+    BACKGROUND,
+    EVENT_BUDGET_NS,
     GROWN,
-    HERE,
-    PIECE,
-    REST,
+    INLINE,
+    READY,
+    SLICE_NS,
     STEP,
-    WAITING,
-    begin,
-    origin,
-    regrow,
-    set_pace,
-    share_out,
+    UNASSIGNED,
+    best_constant,
+    rebuild_tree,
+    share_budget,
+    start_tree,
+    update_schedule,
 )
-from kaboost.models.reboosted.trees.traverse import walk
+from kaboost.models.reboosted.trees.traverse import traverse
 from kaboost.models.types import LOSS_LIMIT, UINT, Ints, Mat, Vec
 from kaboost.models.verbs import newton_curvature, value_gradient_hessian
 
-STIFF_EVERY = 4  # events between two additions to AdaGrad's sums
-SEEN_EVERY = 4  # events between two looks at every prefix and tree
-LABEL_MOST = 1e30  # a larger label counts as this
-SHARP = 3.0  # usual losses in a unit: of Gaussian residuals a loss is then their log-likelihood
-LOSS_SHARE, LOSS_MOST = 0.3, 10.0  # of losses of numbers, before they weigh anything
-STRUCTURE_DECAY = 0.9995  # of the losses that share out the work: it takes thousands to tell
-DECAY_SEEN = DECAY**SEEN_EVERY
-SHY = 0.9  # of the way from an even chance to the last of two labels
-LEAST_COUNT = 0.5  # the last count is at least this
-FIERCEST = 3.0  # error of a logarithm that the linear learners learn
-WIDEST = 60.0  # no filter says a larger logarithm
-OFTEN, EARLY = 16, 2000  # events between two looks at the pace, once so many were seen
+ADAGRAD_EVERY = 4  # events between two additions to AdaGrad's sums
+METRICS_EVERY = 4  # events between two looks at every prefix and tree
+MAX_LABEL = 1e30  # a larger label counts as this
+SHARPNESS_UNITS = (
+    3.0  # usual losses in a unit: of Gaussian residuals a loss is then their log-likelihood
+)
+LOSS_SHARE, MAX_LOSS = 0.3, 10.0  # of losses of numbers, before they weigh anything
+STRUCTURE_DECAY = 0.9995  # of the losses that share out the build: it takes thousands to tell
+METRICS_DECAY = DECAY**METRICS_EVERY
+LAST_LABEL_SHRINKAGE = 0.9  # of the way from an even chance to the last of two labels
+MIN_COUNT = 0.5  # the last count is at least this
+MAX_LOG_ERROR = 3.0  # error of a logarithm that the linear learners learn
+MAX_LOGARITHM = 60.0  # no filter says a larger logarithm
+SCHEDULE_EVERY, SCHEDULE_ALWAYS_BEFORE = (
+    16,
+    2000,
+)  # events between two looks at the schedule, once so many were seen
 
 
-class Scale(NamedTuple):
+class LabelScale(NamedTuple):
     """What is typical of the labels; running means, of a memory of 500 to 1,000 events."""
 
     mean: Vec  # () of labels; of labels in {0, 1} where scores are log-odds
-    spread: Vec  # () of their distance from it, where they are numbers
-    base: Vec  # () loss of serving the mean
-    noise: Vec  # () squared Newton step at what the first filter says
-    unit: Vec  # () its size
-    curve: Vec  # () curvature there
-    origin: Vec  # () of numbers, which are learned less it; scores are told plus it
-    run: Vec  # (RUNS,) of answers off by the same, and moves of the origin: see label_guard
+    deviation: Vec  # () of their distance from it, where they are numbers
+    mean_loss: Vec  # () loss of serving the mean
+    squared_step: Vec  # () squared Newton step at what the first filter says
+    residual: Vec  # () its size
+    curvature: Vec  # () curvature there
+    offset: Vec  # () of numbers, which are learned less it; scores are told plus it
+    shift: Vec  # (RUNS,) of answers off by the same, and moves of the origin: see label_guard
 
 
-class Forest(NamedTuple):
+class ServedTrees(NamedTuple):
     """What the trees' answers need of the bank."""
 
-    rates: Vec  # (E,)
+    leaf_rates: Vec  # (E,)
     depth: Ints  # (K,)
-    trees: Any  # (K,)
-    y0: Vec  # (K,)
-    lags: Vec  # (5,)
+    structures: Any  # (K,)
+    base_score: Vec  # (K,)
+    label_means: Vec  # (5,)
 
 
-def scale() -> Scale:
+def label_scale() -> LabelScale:
     """Return what is typical before any label."""
-    return Scale(*(np.zeros(RUNS if name == "run" else ()) for name in Scale._fields))
+    return LabelScale(
+        *(np.zeros(SHIFT_FIELDS if name == "shift" else ()) for name in LabelScale._fields)
+    )
 
 
-def forest_of(bank: Any) -> Forest:
+def served_trees(bank: Any) -> ServedTrees:
     """Return what the trees' answers need of a bank."""
-    return Forest(bank.plan.rates, bank.plan.depth, bank.trees, bank.y0, bank.lags)
+    return ServedTrees(
+        bank.params.leaf_rates,
+        bank.params.depth,
+        bank.structures,
+        bank.base_score,
+        bank.label_means,
+    )
 
 
 @kernel
-def lay_row(lags: Vec, keys: Any, x: Any) -> None:
+def fill_row(lags: Vec, keys: Any, x: Any) -> None:
     """Fill x (2d,) with the keys of an event's features and of the lags."""
     d0, d = keys.shape[0], keys.shape[0] + lags.shape[0]
     again = x[d:]
@@ -120,54 +140,56 @@ def lay_row(lags: Vec, keys: Any, x: Any) -> None:
         x[j] = keys[j]
         again[j] = keys[j] if keys[j] != MISSING_KEY else -MISSING_KEY
     for j in range(d0, d):
-        x[j] = key(float(lags[j - d0]))
+        x[j] = to_key(float(lags[j - d0]))
         x[d + j] = x[j]
 
 
 @inlined
-def score(forest: Forest, keys: Any, at: Any, a: Any) -> None:
-    """Fill a.f (n,) with the scores of all structures' leaf learners for the keys (d0,); `at` is
+def tree_scores(forest: ServedTrees, keys: Any, at: Any, a: Any) -> None:
+    """Fill a.scores (n,) with the scores of all structures' leaf learners for the keys (d0,); `at` is
     room for the row (2d,) and the leaves (K, N).
     """
     x, leaf = at
-    lay_row(forest.lags, keys, x)
-    for k in range(a.sizes.shape[0]):
-        walk(forest.trees[k].nodes, forest.depth[k], x, leaf[k])
-    score_leaves(forest, leaf, a)
+    fill_row(forest.label_means, keys, x)
+    for k in range(a.tree_counts.shape[0]):
+        traverse(forest.structures[k].nodes, forest.depth[k], x, leaf[k])
+    leaf_scores(forest, leaf, a)
 
 
 @inlined
-def score_leaves(forest: Forest, leaf: Any, a: Any) -> None:
-    """Fill a.f (n,) with the scores of all structures' leaf learners in the leaves (K, N)."""
-    E = forest.rates.shape[0]
-    for k in range(a.sizes.shape[0]):
-        gather(forest.trees[k].rows, leaf[k], float(forest.y0[k]), a.F[k], a.total)
+def leaf_scores(forest: ServedTrees, leaf: Any, a: Any) -> None:
+    """Fill a.scores (n,) with the scores of all structures' leaf learners in the leaves (K, N)."""
+    E = forest.leaf_rates.shape[0]
+    for k in range(a.tree_counts.shape[0]):
+        sum_leaves(
+            forest.structures[k].rows, leaf[k], float(forest.base_score[k]), a.F[k], a.leaf_scores
+        )
         for e in range(E):
-            a.f[k * E + e] = a.total[e]
+            a.scores[k * E + e] = a.leaf_scores[e]
 
 
 @inlined
-def score_lines(filters: Any, keys: Any, lags: Vec, link: int, scale: Any, a: Any) -> None:
-    """Fill the last of a.f (n,): the linear learners' scores for the keys (d0,), and what the first
+def linear_scores(filters: Any, keys: Any, lags: Vec, link: int, scale: Any, a: Any) -> None:
+    """Fill the last of a.scores (n,): the linear learners' scores for the keys (d0,), and what the first
     label lag, by default the last label, says alone.
     """
-    first = a.f.shape[0] - LINES
-    look(filters, keys, a)
-    slow, bold = said(filters, a)
+    first = a.scores.shape[0] - LINEAR_SCORES
+    read_columns(filters, keys, a)
+    slow, bold = scores(filters, a)
     if link == NUMBERS:
-        mean, most = float(scale.mean[()]), OUTLIER_SPREADS * float(scale.spread[()])
+        mean, most = float(scale.mean[()]), OUTLIER_SPREADS * float(scale.deviation[()])
         slow = min(max(slow, mean - most), mean + most)
         bold = min(max(bold, mean - most), mean + most)
-    a.f[first], a.f[first + 1] = slow, bold
-    a.f[first + 2] = last_label(filters, float(lags[0]), link)
+    a.scores[first], a.scores[first + 1] = slow, bold
+    a.scores[first + 2] = last_label(filters, float(lags[0]), link)
 
 
 @kernel
-def look(filters: Any, keys: Any, a: Any) -> None:
+def read_columns(filters: Any, keys: Any, a: Any) -> None:
     """Make the keys (d0,) a row of the linear learners."""
-    runs_of(keys, a.runs)
-    numbers(keys, a.runs, a.values)
-    inputs(filters, a)
+    column_runs(keys, a.runs)
+    from_keys(keys, a.runs, a.values)
+    fill_inputs(filters, a)
 
 
 @kernel
@@ -175,183 +197,189 @@ def last_label(filters: Any, lag: float, link: int) -> float:
     """Return the score of an event whose label is expected to be the last one: `lag`; 0 before
     there was one.
     """
-    if filters.age[()] == 0.0:
+    if filters.events[()] == 0.0:
         return 0.0
     if link == NUMBERS:
         return lag
     if link == LOGARITHMS:
-        return math.log(max(lag, LEAST_COUNT))
-    p = 0.5 + SHY * (lag - 0.5)
+        return math.log(max(lag, MIN_COUNT))
+    p = 0.5 + LAST_LABEL_SHRINKAGE * (lag - 0.5)
     return math.log(p / (1.0 - p))
 
 
 @inlined
-def answer(link: int, stack: Any, scale: Any, a: Any) -> float:
-    """Return the score that is served for the scores a.f (n,); a.z is as the filters said."""
-    n = a.f.shape[0]
+def stacked_score(link: int, stack: Any, scale: Any, a: Any) -> float:
+    """Return the score that is served for the scores a.scores (n,); a.expert_scores is as the filters said."""
+    n = a.scores.shape[0]
     if link == NUMBERS:
-        centre, constant = float(scale.mean[()]), math.sqrt(float(scale.noise[()]))
+        centre, constant = float(scale.mean[()]), math.sqrt(float(scale.squared_step[()]))
     else:
         centre, constant = 0.0, 1.0
         for i in range(n):
-            a.f[i] = min(max(a.f[i], -LARGEST), LARGEST)
-    lay(a.f, n, centre, constant, a.features)
-    opinions(stack, a.features, n, centre, a)
-    bound(link, scale, a.z)
+            a.scores[i] = min(max(a.scores[i], -MAX_LOG_ODDS), MAX_LOG_ODDS)
+    filter_inputs(a.scores, n, centre, constant, a.filter_inputs)
+    expert_scores(stack, a.filter_inputs, n, centre, a)
+    clip_to_labels(link, scale, a.expert_scores)
     return mixture(stack, a, link == LOG_ODDS)
 
 
 @kernel
-def bound(link: int, scale: Any, z: Vec) -> None:
+def clip_to_labels(link: int, scale: Any, z: Vec) -> None:
     """Keep what the filters say, z (S + 1,), where labels can be: one that is far off must not set
     the noise that the next one reckons with, or they drive each other out of all numbers.
     """
     if link == LOG_ODDS:
         return
-    middle, most = 0.0, WIDEST
+    middle, most = 0.0, MAX_LOGARITHM
     if link == NUMBERS:
-        middle, most = float(scale.mean[()]), OUTLIER_SPREADS * float(scale.spread[()])
+        middle, most = float(scale.mean[()]), OUTLIER_SPREADS * float(scale.deviation[()])
     for j in range(z.shape[0]):
         z[j] = min(max(z[j], middle - most), middle + most)
 
 
 @inlined
-def out(link: int, calibration: Any, mixed: float, calibrated: bool) -> float:
+def calibrated_score(link: int, calibration: Any, mixed: float, calibrated: bool) -> float:
     """Return the calibrated score of the mixture's."""
-    return served(calibration, mixed) if link == LOG_ODDS and calibrated else mixed
+    return served_log_odds(calibration, mixed) if link == LOG_ODDS and calibrated else mixed
 
 
 @inlined
 def assess_scores(loss: Any, y: float, scale: Any, link: int, a: Any) -> None:
-    """Fill a.loss and a.slope (n,) at the scores, and a.mixed (S+1,) with the filters' losses, in
+    """Fill a.score_losses and a.score_gradients (n,) at the scores, and a.expert_losses (S+1,) with the filters' losses, in
     the unit that weighs them.
     """
     least, share = 0.0, 1.0
     if link == NUMBERS:
-        share = 1.0 / max(LOSS_SHARE * float(scale.base[()]), 1e-300)
+        share = 1.0 / max(LOSS_SHARE * float(scale.mean_loss[()]), 1e-300)
     elif link == LOGARITHMS and y > 0.0:
         least = y - y * math.log(y)
-    for i in range(a.f.shape[0]):
-        v, g, _ = value_gradient_hessian(loss, float(a.f[i]), y)
-        a.loss[i] = min((v - least) * share, LOSS_MOST)
-        a.slope[i] = g
-    for j in range(a.z.shape[0]):
-        v, _, _ = value_gradient_hessian(loss, float(a.z[j]), y)
-        a.mixed[j] = min((v - least) * share, LOSS_MOST)
+    for i in range(a.scores.shape[0]):
+        v, g, _ = value_gradient_hessian(loss, float(a.scores[i]), y)
+        a.score_losses[i] = min((v - least) * share, MAX_LOSS)
+        a.score_gradients[i] = g
+    for j in range(a.expert_scores.shape[0]):
+        v, _, _ = value_gradient_hessian(loss, float(a.expert_scores[j]), y)
+        a.expert_losses[j] = min((v - least) * share, MAX_LOSS)
 
 
 @inlined
-def lost_of(loss: Any, mixed: float, y: float, scale: Any, link: int) -> float:
+def scaled_loss(loss: Any, mixed: float, y: float, scale: Any, link: int) -> float:
     """Return the loss of the mixture in a unit that outliers do not rule."""
     v, _, _ = value_gradient_hessian(loss, mixed, y)
-    share = 1.0 / max(LOSS_SHARE * float(scale.base[()]), 1e-300) if link == NUMBERS else 1.0
-    return float(min(v * share, LOSS_MOST))
+    share = 1.0 / max(LOSS_SHARE * float(scale.mean_loss[()]), 1e-300) if link == NUMBERS else 1.0
+    return float(min(v * share, MAX_LOSS))
 
 
 @inlined
-def learn_scale(scale: Any, loss: Any, y: float, link: int, t: int, first: float) -> None:
+def update_label_scale(scale: Any, loss: Any, y: float, link: int, t: int, first: float) -> None:
     """Move what is typical of labels towards y; `first` is what the first filter said."""
     slow, fast = max(1.0 / (t + 1.0), 1e-3), max(1.0 / (t + 1.0), 2e-3)
     v, _, _ = value_gradient_hessian(loss, float(scale.mean[()]), y)
-    scale.base[()] += slow * (v - scale.base[()])
+    scale.mean_loss[()] += slow * (v - scale.mean_loss[()])
     scale.mean[()] += slow * ((0.5 + 0.5 * y if link == LOG_ODDS else y) - scale.mean[()])
     _, g, _ = value_gradient_hessian(loss, first, y)
-    h = newton_curvature(loss, first, y, unit_of(scale))
+    h = newton_curvature(loss, first, y, residual_unit(scale))
     off = g / h
     square = off * off
     if t > 50:
-        square = min(square, 25.0 * scale.noise[()])
-    scale.noise[()] = max(scale.noise[()] + fast * (square - scale.noise[()]), 1e-300)
-    scale.unit[()] += fast * (min(abs(first - y), 1e30) - scale.unit[()])
-    scale.curve[()] += slow * (h - scale.curve[()])
+        square = min(square, 25.0 * scale.squared_step[()])
+    scale.squared_step[()] = max(
+        scale.squared_step[()] + fast * (square - scale.squared_step[()]), 1e-300
+    )
+    scale.residual[()] += fast * (min(abs(first - y), 1e30) - scale.residual[()])
+    scale.curvature[()] += slow * (h - scale.curvature[()])
 
 
 @inlined
-def noise_of(scale: Any, link: int) -> float:
+def residual_variance(scale: Any, link: int) -> float:
     """Return the variance of residuals that the filters reckon with, never 0."""
     if link != NUMBERS:
         return 1.0
-    spread = min(float(scale.spread[()]), 1.0)
-    return max(float(scale.noise[()]), 1e-12 * spread * spread, 1e-24)
+    spread = min(float(scale.deviation[()]), 1.0)
+    return max(float(scale.squared_step[()]), 1e-12 * spread * spread, 1e-24)
 
 
 @inlined
-def unit_of(scale: Any) -> float:
+def residual_unit(scale: Any) -> float:
     """Return the typical size of a residual, never 0."""
-    return max(float(scale.unit[()]), 1e-12)
+    return max(float(scale.residual[()]), 1e-12)
 
 
 @inlined
-def labels_of(scale: Any) -> tuple[float, float]:
+def label_summary(scale: Any) -> tuple[float, float]:
     """Return the typical residual of labels, and their mean."""
-    return unit_of(scale), float(scale.mean[()])
+    return residual_unit(scale), float(scale.mean[()])
 
 
 @kernel
-def learn_trees(plan: Any, pace: Any, forest: Any, event: Any, a: Any) -> None:
+def learn_trees(params: Any, schedule: Any, forest: Any, event: Any, a: Any) -> None:
     """Move the offsets of every reached leaf, and the losses that share out the work; `event` is
     its importance, the usual curvature and its leaves (K, N).
     """
     w, curve, leaf = event
-    t, link, E = int(pace.time[()]), int(plan.link[()]), plan.rates.shape[0]
+    t, link, E = int(schedule.time[()]), int(params.link[()]), params.leaf_rates.shape[0]
     curve = 0.25 if link == LOG_ODDS else curve
     steep = 1.0 / curve if curve > 0.0 else 0.0
     slow = max(1.0 / (t + 1.0), 1e-3)
-    for k in range(a.sizes.shape[0]):
-        N = float(a.sizes[k])
+    for k in range(a.tree_counts.shape[0]):
+        N = float(a.tree_counts[k])
         for e in range(E):
             i = k * E + e
-            pace.losses[k, e] = STRUCTURE_DECAY * pace.losses[k, e] + w * a.loss[i]
-            a.move[1 + e] = min(plan.rates[e] * w, 1.0) * steep * a.slope[i] / N
-        g = a.slope[k * E]
+            schedule.structure_losses[k, e] = (
+                STRUCTURE_DECAY * schedule.structure_losses[k, e] + w * a.score_losses[i]
+            )
+            a.leaf_steps[1 + e] = (
+                min(params.leaf_rates[e] * w, 1.0) * steep * a.score_gradients[i] / N
+            )
+        g = a.score_gradients[k * E]
         square = g * g
-        pace.slopes[k] += slow * (square - pace.slopes[k])
+        schedule.mean_square_gradient[k] += slow * (square - schedule.mean_square_gradient[k])
         if link != LOG_ODDS:
-            square = 0.25 * square / max(pace.slopes[k], 1e-300)
-        pace.squares[k] += min(w, 1e6) * square
+            square = 0.25 * square / max(schedule.mean_square_gradient[k], 1e-300)
+        schedule.gradient_squares[k] += min(w, 1e6) * square
         trees = forest[k]
-        learn_leaves(trees.rows, leaf[k], a.move)
-        if t % STIFF_EVERY == STIFF_EVERY - 1:
-            stiffen(trees.rows, leaf[k], pace.squares[k])
-            pace.squares[k] = 0.0
+        learn_leaves(trees.rows, leaf[k], a.leaf_steps)
+        if t % ADAGRAD_EVERY == ADAGRAD_EVERY - 1:
+            update_adagrad(trees.rows, leaf[k], schedule.gradient_squares[k])
+            schedule.gradient_squares[k] = 0.0
 
 
 @inlined
 def learn_lines(filters: Any, loss: Any, y: float, w: float, link: int, scale: Any, a: Any) -> None:
     """Let the linear learners take Newton's step from what they said, and know their columns."""
-    first, most, curve = a.f.shape[0] - LINES, math.inf, 1.0
+    first, most, curve = a.scores.shape[0] - LINEAR_SCORES, math.inf, 1.0
     if link == NUMBERS:  # a variance is a share of that of usual residuals
-        curve = newton_curvature(loss, 0.0, unit_of(scale), unit_of(scale))
+        curve = newton_curvature(loss, 0.0, residual_unit(scale), residual_unit(scale))
     if link == LOGARITHMS:
-        most = FIERCEST
-    meet(filters, a)
-    for i in range(LEARNERS):
-        h = newton_curvature(loss, float(a.f[first + i]), y, unit_of(scale))
-        error = min(max(-a.slope[first + i] / h, -most), most)
+        most = MAX_LOG_ERROR
+    init_new_categories(filters, a)
+    for i in range(LINEAR_LEARNERS):
+        h = newton_curvature(loss, float(a.scores[first + i]), y, residual_unit(scale))
+        error = min(max(-a.score_gradients[first + i] / h, -most), most)
         learn_line(filters, i, a, error, curve / (h * min(w, 1e6)))
     learn_columns(filters, a)
 
 
 @inlined
-def count_columns(pace: Any, a: Any, t: int) -> None:
+def update_column_count(schedule: Any, a: Any, t: int) -> None:
     """Note how many columns event t, as it is laid out in a, has: the lags count."""
-    here = float(present(a.runs, pace.gains.shape[1]))
-    pace.filled[()] += max(1.0 / (t + 1.0), 1e-3) * (here - pace.filled[()])
+    here = float(count_present(a.runs, schedule.feature_gains.shape[1]))
+    schedule.mean_columns[()] += max(1.0 / (t + 1.0), 1e-3) * (here - schedule.mean_columns[()])
 
 
 @kernel
-def insert(window: Any, bins: Any, a: Any, t: int, y: float, w: float) -> None:
+def insert_event(window: Any, bins: Any, a: Any, t: int, y: float, w: float) -> None:
     """Put event t into the window."""
     R = window.labels.shape[0]
     s = t % R
-    thin(bins, t, R)
-    note(bins, t, a.x, a.runs)
-    encode(bins.edges, a.x, a.runs, window.codes[s])
+    thin_sample(bins, t, R)
+    observe_row(bins, t, a.row, a.runs)
+    encode(bins.edges, a.row, a.runs, window.codes[s])
     window.labels[s], window.weights[s] = y, w
 
 
 @inlined
-def learn_lags(lags: Vec, rates: Vec, y: float, link: int) -> None:
+def update_label_means(lags: Vec, rates: Vec, y: float, link: int) -> None:
     """Move the decayed means of labels towards y; of labels in {0, 1} where scores are log-odds."""
     seen = 0.5 + 0.5 * y if link == LOG_ODDS else y
     for j in range(lags.shape[0]):
@@ -359,99 +387,114 @@ def learn_lags(lags: Vec, rates: Vec, y: float, link: int) -> None:
 
 
 @inlined
-def schedule(plan: Any, pace: Any, window: Any, bins: Any, how: Any) -> bool:
+def advance_schedule(params: Any, schedule: Any, window: Any, bins: Any, how: Any) -> bool:
     """Do this event's part of making bins; return whether there is one of growing trees: `how` is
     the numbers of trees (K,) and whether another thread grows those that are grown apart.
     """
-    t, (sizes, helped) = int(pace.time[()]), how
-    if t % OFTEN == 0 or t < EARLY:
-        share_out(plan, pace)
-        set_pace(plan, pace, sizes, t, window.labels.shape[0])
-    making = bins.at[0] > WANTED
-    pace.spent[()] = 0.0
-    if bins.at[0] != BINNED or t >= bins.due[()]:
-        pace.spent[()] = rebin(bins, window.codes, t, pace.busy)
-    due = earn(pace, bins.due[()] == FIRST, t, helped)
-    return due and not (making and bins.at[0] == BINNED)  # that event has done enough
+    t, (sizes, helped) = int(schedule.time[()]), how
+    if t % SCHEDULE_EVERY == 0 or t < SCHEDULE_ALWAYS_BEFORE:
+        share_budget(params, schedule)
+        update_schedule(params, schedule, sizes, t, window.labels.shape[0])
+    making = bins.progress[0] > REQUESTED
+    schedule.spent_ns[()] = 0.0
+    if bins.progress[0] != BINNED or t >= bins.rebin_at[()]:
+        schedule.spent_ns[()] = update_bins(bins, window.codes, t, schedule.status)
+    due = earn_credit(schedule, bins.rebin_at[()] == FIRST_BINS_EVENTS, t, helped)
+    return due and not (making and bins.progress[0] == BINNED)  # that event has done enough
 
 
 @kernel
-def earn(pace: Any, unbinned: bool, t: int, helped: bool) -> bool:
+def earn_credit(schedule: Any, unbinned: bool, t: int, helped: bool) -> bool:
     """Give every structure an event's credit; return whether there is something to do for one."""
     if unbinned:
         return True
     due = False
-    for k in range(pace.credit.shape[0]):
-        pace.credit[k] = min(pace.credit[k] + pace.step[k], 2.0)
-        busy = pace.busy[k]
-        due = due or busy == HERE or (busy == REST and pace.credit[k] >= 1.0)
-        due = due or (busy >= APART and t >= pace.due[k]) or (busy == APART and not helped)
+    for k in range(schedule.credit.shape[0]):
+        schedule.credit[k] = min(schedule.credit[k] + schedule.credit_per_event[k], 2.0)
+        busy = schedule.status[k]
+        due = due or busy == INLINE or (busy == UNASSIGNED and schedule.credit[k] >= 1.0)
+        due = (
+            due
+            or (busy >= BACKGROUND and t >= schedule.commit_at[k])
+            or (busy == BACKGROUND and not helped)
+        )
     return due
 
 
 @kernel
-def grow_trees(bank: Any, works: Any, loss: Any, labels: Any, helped: bool) -> bool:
+def grow_trees(bank: Any, builds: Any, loss: Any, labels: Any, helped: bool) -> bool:
     """Do this event's part of growing trees, each structure first in its turn; before there are
     bins, start every structure where the labels so far are. `labels` are their typical residual and
     their mean. Return whether a tree was begun that is grown apart.
     """
-    pace, bins, t, (unit, mean) = bank.pace, bank.bins, int(bank.pace.time[()]), labels
-    R, link = bank.window.labels.shape[0], int(bank.plan.link[()])
-    ready = bins.at[0] == BINNED and bins.due[()] > FIRST
+    schedule, bins, t, (unit, mean) = bank.schedule, bank.bins, int(bank.schedule.time[()]), labels
+    R, link = bank.window.labels.shape[0], int(bank.params.link[()])
+    ready = bins.progress[0] == BINNED and bins.rebin_at[()] > FIRST_BINS_EVENTS
     total = t * (2.0 * mean - 1.0 if link == LOG_ODDS else mean)
-    K, room, begun = pace.busy.shape[0], EVENT, False
+    K, room, begun = schedule.status.shape[0], EVENT_BUDGET_NS, False
     for i in range(K):
         k = (t + i) % K
-        if bins.due[()] == FIRST:
-            bank.y0[k] = origin(link, float(t), total)
-            bank.window.prefix[k, (t - 1) % R] = bank.y0[k]
-        elif room > 0.0 and pace.busy[k] == REST and ready and pace.credit[k] >= 1.0:
-            spent = float(begin(bank.plan, pace, bins, works[k], (k, t, R, unit)))
-            begun = begun or pace.busy[k] == APART
-            room -= spent + _go_on(bank, works[k], loss, (k, t, min(PIECE, room) - spent))
-        elif room > 0.0 and (pace.busy[k] == HERE or (pace.busy[k] > HERE and t >= pace.due[k])):
-            room -= _go_on(bank, works[k], loss, (k, t, min(PIECE, room)))
-    pace.spent[()] += EVENT - room
-    if not helped and room >= EVENT - PIECE:  # an event that had little work else
-        room = PIECE
+        if bins.rebin_at[()] == FIRST_BINS_EVENTS:
+            bank.base_score[k] = best_constant(link, float(t), total)
+            bank.window.prefix[k, (t - 1) % R] = bank.base_score[k]
+        elif (
+            room > 0.0 and schedule.status[k] == UNASSIGNED and ready and schedule.credit[k] >= 1.0
+        ):
+            spent = float(start_tree(bank.params, schedule, bins, builds[k], (k, t, R, unit)))
+            begun = begun or schedule.status[k] == BACKGROUND
+            room -= spent + _work_on_tree(
+                bank, builds[k], loss, (k, t, min(SLICE_NS, room) - spent)
+            )
+        elif room > 0.0 and (
+            schedule.status[k] == INLINE
+            or (schedule.status[k] > INLINE and t >= schedule.commit_at[k])
+        ):
+            room -= _work_on_tree(bank, builds[k], loss, (k, t, min(SLICE_NS, room)))
+    schedule.spent_ns[()] += EVENT_BUDGET_NS - room
+    if not helped and room >= EVENT_BUDGET_NS - SLICE_NS:  # an event that had little work else
+        room = SLICE_NS
         for i in range(K):
             k = (t + i) % K
-            if room > 0.0 and pace.busy[k] == APART:
-                room -= grow_apart(bank, works[k], loss, k, room)
-        pace.spent[()] += PIECE - room
+            if room > 0.0 and schedule.status[k] == BACKGROUND:
+                room -= work_in_background(bank, builds[k], loss, k, room)
+        schedule.spent_ns[()] += SLICE_NS - room
     return begun
 
 
 @kernel
-def _go_on(bank: Any, work: Any, loss: Any, now: Any) -> float:
+def _work_on_tree(bank: Any, build: Any, loss: Any, now: Any) -> float:
     """Do a piece of what is to be done at this very event for the tree of structure k, after t
     events, in some ns: `now` is k, t and these. Return those it took.
     """
     k, t, most = now
-    due, room, pace = t >= bank.pace.due[k], float(most), bank.pace
-    while pace.busy[k] == APART and due:  # no event sees it less than grown, or the room that took
-        pace.spent[()] += grow_apart(bank, work, loss, k, PIECE)
-    if pace.busy[k] == HERE:
-        room -= regrow(bank, work, loss, k, room)
-    if (pace.busy[k] == HERE and work.at[STEP] == GROWN) or (pace.busy[k] == WAITING and due):
-        room -= hand_over(bank, work, k, t, max(room, 0.0))
+    due, room, schedule = t >= bank.schedule.commit_at[k], float(most), bank.schedule
+    while (
+        schedule.status[k] == BACKGROUND and due
+    ):  # no event sees it less than grown, or the room that took
+        schedule.spent_ns[()] += work_in_background(bank, build, loss, k, SLICE_NS)
+    if schedule.status[k] == INLINE:
+        room -= rebuild_tree(bank, build, loss, k, room)
+    if (schedule.status[k] == INLINE and build.cursor[STEP] == GROWN) or (
+        schedule.status[k] == READY and due
+    ):
+        room -= commit_tree(bank, build, k, t, max(room, 0.0))
     return float(most) - room
 
 
 @kernel
-def grow_apart(bank: Any, work: Any, loss: Any, k: int, most: float) -> float:
+def work_in_background(bank: Any, build: Any, loss: Any, k: int, most: float) -> float:
     """Do a piece of work on a tree that is grown apart, for some `most` ns; return those it took.
 
     Who does it, and at which event, does not show in any result.
     """
-    spent = float(regrow(bank, work, loss, k, most))
-    if work.at[STEP] == GROWN:
-        bank.pace.busy[k] = WAITING
+    spent = float(rebuild_tree(bank, build, loss, k, most))
+    if build.cursor[STEP] == GROWN:
+        bank.schedule.status[k] = READY
     return spent
 
 
 @kernel
-def keep(prefix: Mat, t: int, F: Mat, cursor: Ints) -> None:
+def store_prefixes(prefix: Mat, t: int, F: Mat, cursor: Ints) -> None:
     """Put every structure's prefix before the cursor into the window prefix (K, R)."""
     s = t % prefix.shape[1]
     for k in range(prefix.shape[0]):
@@ -466,22 +509,22 @@ def observe_structures(eta: Vec, loss: Any, event: Any, seen: Any, a: Any) -> No
     A tree fits slope / curvature by weighted squares: that is what its edge is a share of.
     """
     y, w = event
-    w *= SEEN_EVERY
-    for k in range(a.sizes.shape[0]):
-        N = int(a.sizes[k])
-        _judge(loss, y, N + 1, a.F[k], a)
+    w *= METRICS_EVERY
+    for k in range(a.tree_counts.shape[0]):
+        N = int(a.tree_counts[k])
+        _prefix_gradients(loss, y, N + 1, a.F[k], a)
         sums, recent = seen.prefix_loss_sum[k, : N + 1], seen.recent_prefix_loss[k, : N + 1]
-        _record(sums, recent, a.lost[: N + 1], w)
-        _explain(
+        _record(sums, recent, a.prefix_losses[: N + 1], w)
+        _tree_edges(
             seen.edge_total[k, :N], seen.edge_missed[k, :N], seen.recent_edge_total[k, :N],
-            seen.recent_edge_missed[k, :N], a.steep[:N], a.bent[:N], a.said[:N], w,
+            seen.recent_edge_missed[k, :N], a.prefix_gradients[:N], a.prefix_hessians[:N], a.tree_outputs[:N], w,
             1.0 / eta[k],
         )  # fmt: skip
 
 
 @kernel
-def _judge(loss: Any, y: float, count: int, F: Vec, a: Any) -> None:
-    said, lost, steep, bent = a.said, a.lost, a.steep, a.bent
+def _prefix_gradients(loss: Any, y: float, count: int, F: Vec, a: Any) -> None:
+    said, lost, steep, bent = a.tree_outputs, a.prefix_losses, a.prefix_gradients, a.prefix_hessians
     for i in range(count - 1):
         said[i] = F[i + 1] - F[i]
     for i in range(count):
@@ -491,18 +534,18 @@ def _judge(loss: Any, y: float, count: int, F: Vec, a: Any) -> None:
 
 @over_learners
 def _record(total: NewLane, recent: NewLane, lost: Lane, w: Number) -> tuple[NewLane, NewLane]:
-    return total + w * lost, DECAY_SEEN * recent + w * lost
+    return total + w * lost, METRICS_DECAY * recent + w * lost
 
 
 @over_learners
-def _explain(
+def _tree_edges(
     total: NewLane, missed: NewLane, recent: NewLane, missed_recently: NewLane,
     slope: Lane, curve: Lane, said: Lane, w: Number, inverse: Number,
 ) -> tuple[NewLane, NewLane, NewLane, NewLane]:  # fmt: skip
     part = w / curve
     left = slope + curve * (inverse * said)
     all_, rest = slope * slope * part, left * left * part
-    fade = DECAY_SEEN
+    fade = METRICS_DECAY
     return total + all_, missed + rest, fade * recent + all_, fade * missed_recently + rest
 
 
@@ -514,11 +557,11 @@ def sharpness(loss: Any, scale: Any, link: int) -> float:
     if link != NUMBERS:
         return 1.0
     over, _, _ = value_gradient_hessian(
-        loss, unit_of(scale), 0.0
+        loss, residual_unit(scale), 0.0
     )  # a quantile minds one side more than the other
-    under, _, _ = value_gradient_hessian(loss, -unit_of(scale), 0.0)
+    under, _, _ = value_gradient_hessian(loss, -residual_unit(scale), 0.0)
     usual = 0.5 * (float(over) + float(under))
-    return max(1.0, LOSS_SHARE * float(scale.base[()]) / max(SHARP * usual, 1e-300))
+    return max(1.0, LOSS_SHARE * float(scale.mean_loss[()]) / max(SHARPNESS_UNITS * usual, 1e-300))
 
 
 @inlined
@@ -527,10 +570,10 @@ def learn_stack(stack: Any, weights: Any, a: Any) -> None:
     sharply the scores' and the filters' losses are told apart.
     """
     w, sharp = weights
-    n = a.f.shape[0]
+    n = a.scores.shape[0]
     for i in range(n):
-        a.loss[i] *= w * sharp
-    weigh(stack.score_losses, SCORE_DECAY, a.loss, n)
-    for j in range(a.mixed.shape[0]):
-        a.mixed[j] *= w * sharp
-    weigh(stack.mix_losses, MIX_DECAY, a.mixed, a.mixed.shape[0])
+        a.score_losses[i] *= w * sharp
+    decay_losses(stack.score_losses, SCORE_DECAY, a.score_losses, n)
+    for j in range(a.expert_losses.shape[0]):
+        a.expert_losses[j] *= w * sharp
+    decay_losses(stack.mixture_losses, MIXTURE_DECAY, a.expert_losses, a.expert_losses.shape[0])

@@ -11,56 +11,56 @@ from __future__ import annotations
 from typing import Any
 
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.reboosted.learn import lay_row, learn_lags
-from kaboost.models.reboosted.trees.traverse import BLOCK, walk, walk_together
+from kaboost.models.reboosted.learn import fill_row, update_label_means
+from kaboost.models.reboosted.trees.traverse import BLOCK, traverse, traverse_block
 
 
 @kernel
-def look_ahead(bank: Any, events: Any, a: Any, start: Any) -> int:
-    """Fill a.leaf (B, K, N) with the leaves of the events from the first on; `events` are keys
+def find_leaves(bank: Any, events: Any, a: Any, start: Any) -> int:
+    """Fill a.leaves (B, K, N) with the leaves of the events from the first on; `events` are keys
     (n, d0), labels (n, 1) and weights (n,), `start` is the first and the labels' origin. Return the
     number of the event after them.
     """
     (keys, Y, weights), (first, origin) = events, start
-    last = min(int(first) + int(a.leaf.shape[0]), int(keys.shape[0]))
-    link = int(bank.plan.link[()])
-    if a.leaf.shape[0] == 1:
-        lay_row(bank.lags, keys[first], a.x)
-        for s in range(a.sizes.shape[0]):
-            walk(bank.trees[s].nodes, bank.plan.depth[s], a.x, a.leaf[0, s])
+    last = min(int(first) + int(a.leaves.shape[0]), int(keys.shape[0]))
+    link = int(bank.params.link[()])
+    if a.leaves.shape[0] == 1:
+        fill_row(bank.label_means, keys[first], a.row)
+        for s in range(a.tree_counts.shape[0]):
+            traverse(bank.structures[s].nodes, bank.params.depth[s], a.row, a.leaves[0, s])
         return last
-    for j in range(a.lags.shape[0]):
-        a.lags[j] = bank.lags[j]
+    for j in range(a.label_means.shape[0]):
+        a.label_means[j] = bank.label_means[j]
     for k in range(first, last):
-        _lay_column(a, keys[k], k - first)
+        _fill_column(a, keys[k], k - first)
         if weights[k] > 0.0:
-            learn_lags(a.lags, bank.plan.lag_rates, Y[k, 0] - origin, link)
-    for s in range(a.sizes.shape[0]):
-        nodes, depth = bank.trees[s].nodes, int(bank.plan.depth[s])
+            update_label_means(a.label_means, bank.params.label_mean_rates, Y[k, 0] - origin, link)
+    for s in range(a.tree_counts.shape[0]):
+        nodes, depth = bank.structures[s].nodes, int(bank.params.depth[s])
         for i in range(nodes.shape[0]):
-            walk_together(nodes[i], depth, a.columns, (0, last - first), a.leaf[:, s, i])
-        a.grown[s] = bank.pace.grown[s]
+            traverse_block(nodes[i], depth, a.columns, (0, last - first), a.leaves[:, s, i])
+        a.grown[s] = bank.schedule.grown[s]
     return last
 
 
 @kernel
-def _lay_column(a: Any, keys: Any, b: int) -> None:
-    lay_row(a.lags, keys, a.x)
-    for j in range(2 * (keys.shape[0] + a.lags.shape[0])):
-        a.columns[j * BLOCK + b] = a.x[j]
+def _fill_column(a: Any, keys: Any, b: int) -> None:
+    fill_row(a.label_means, keys, a.row)
+    for j in range(2 * (keys.shape[0] + a.label_means.shape[0])):
+        a.columns[j * BLOCK + b] = a.row[j]
 
 
 @kernel
-def look_again(bank: Any, a: Any, first: int, last: int) -> None:
+def refresh_leaves(bank: Any, a: Any, first: int, last: int) -> None:
     """Find the leaves of the block's events from `first` to `last` in the trees that have taken
     their places since they were looked for.
     """
-    if a.leaf.shape[0] == 1:
+    if a.leaves.shape[0] == 1:
         return
-    for s in range(a.sizes.shape[0]):
-        nodes, depth = bank.trees[s].nodes, int(bank.plan.depth[s])
-        new = int(bank.pace.grown[s] - a.grown[s])
+    for s in range(a.tree_counts.shape[0]):
+        nodes, depth = bank.structures[s].nodes, int(bank.params.depth[s])
+        new = int(bank.schedule.grown[s] - a.grown[s])
         for back in range(1, new + 1):
-            i = (int(bank.pace.cursor[s]) - back) % nodes.shape[0]
-            walk_together(nodes[i], depth, a.columns, (first, last), a.leaf[:, s, i])
+            i = (int(bank.schedule.cursor[s]) - back) % nodes.shape[0]
+            traverse_block(nodes[i], depth, a.columns, (first, last), a.leaves[:, s, i])
         a.grown[s] += new

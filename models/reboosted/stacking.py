@@ -35,22 +35,25 @@ from kaboost.models.kernels.simd import (
 from kaboost.models.types import Mat, Mat3, Vec
 from kaboost.models.verbs import learning_only, newton_curvature, value_gradient_hessian
 
-DRIFTS = (1e-6, 1e-5, 1e-7)  # of the weights' variance an event, one for each filter
-SURE, DOUBT = 0.01, 0.1  # variance of a weight at the start; drift adds up to this
-SCORE_DECAY, MIX_DECAY = 0.99, 0.998  # of the losses behind the average and the mixture
-TEMPER = 0.5  # of a unit of loss, in the logarithm of a weight
-LARGEST = 12.0  # log-odds beyond this count as this
-BLOCK = 8  # weights are padded to a multiple of this, so that loops over them fill vector lanes
-LEAST = 1e-12  # no mixture leaves a probability closer to 0 or 1
+VARIANCE_DRIFTS = (1e-6, 1e-5, 1e-7)  # of the weights' variance an event, one for each filter
+INITIAL_VARIANCE, MAX_VARIANCE = (
+    0.01,
+    0.1,
+)  # variance of a weight at the start; drift adds up to this
+SCORE_DECAY, MIXTURE_DECAY = 0.99, 0.998  # of the losses behind the average and the mixture
+TEMPERATURE = 0.5  # of a unit of loss, in the logarithm of a weight
+MAX_LOG_ODDS = 12.0  # log-odds beyond this count as this
+PADDING = 8  # weights are padded to a multiple of this, so that loops over them fill vector lanes
+MIN_PROBABILITY = 1e-12  # no mixture leaves a probability closer to 0 or 1
 
 
 class Stack(NamedTuple):
     """State over n scores; S filters of R = n + 1 rounded up to a multiple of 8 weights."""
 
     weights: Mat  # (S, R) of the scores, then of the constant, then zeros
-    spread: Mat3  # (S, R, R) covariance of the weights; symmetric to the bit
+    covariance: Mat3  # (S, R, R) covariance of the weights; symmetric to the bit
     score_losses: Vec  # (R,) decayed loss of every score
-    mix_losses: Vec  # (S + 1,) of every filter, then of the average
+    mixture_losses: Vec  # (S + 1,) of every filter, then of the average
 
 
 @learning_only.register
@@ -66,22 +69,22 @@ def stack(n: int) -> Stack:
     >>> stack(20).weights.shape
     (3, 24)
     """
-    R, S = -(-(n + 1) // BLOCK) * BLOCK, len(DRIFTS)
+    R, S = -(-(n + 1) // PADDING) * PADDING, len(VARIANCE_DRIFTS)
     weights, spread = np.zeros((S, R)), np.zeros((S, R, R))
     weights[:, :n] = 1.0 / n
     for i in range(n + 1):
-        spread[:, i, i] = SURE
+        spread[:, i, i] = INITIAL_VARIANCE
     return Stack(weights, spread, np.zeros(R), np.zeros(S + 1))
 
 
 @kernel
-def favour(losses: Vec, n: int, share: Vec) -> None:
+def exponential_weights(losses: Vec, n: int, share: Vec) -> None:
     """Fill share (n,) with the weights e^(-loss / 2) of decayed losses, summing to 1."""
     least = losses[0]
     for i in range(1, n):
         least = min(least, losses[i])
     for i in range(n):
-        share[i] = exp_negative(-TEMPER * (losses[i] - least))
+        share[i] = exp_negative(-TEMPERATURE * (losses[i] - least))
     total = 0.0
     for i in range(n):
         total += share[i]
@@ -90,7 +93,7 @@ def favour(losses: Vec, n: int, share: Vec) -> None:
 
 
 @kernel
-def lay(f: Vec, n: int, centre: float, constant: float, x: Vec) -> None:
+def filter_inputs(f: Vec, n: int, centre: float, constant: float, x: Vec) -> None:
     """Fill x (R,) with what the filters see of scores f (n,): their distance from `centre`, then a
     constant, then zeros.
     """
@@ -102,38 +105,38 @@ def lay(f: Vec, n: int, centre: float, constant: float, x: Vec) -> None:
 
 
 @kernel
-def opinions(s: Stack, x: Vec, n: int, centre: float, desk: Any) -> None:
-    """Fill desk.z (S + 1,) with what every filter, and last the average, makes of x (R,)."""
+def expert_scores(s: Stack, x: Vec, n: int, centre: float, desk: Any) -> None:
+    """Fill desk.expert_scores (S + 1,) with what every filter, and last the average, makes of x (R,)."""
     S = s.weights.shape[0]
     for j in range(S):
         total = 0.0
         for i in range(n + 1):
             total += s.weights[j, i] * x[i]
-        desk.z[j] = total + centre
-    favour(s.score_losses, n, desk.share)
+        desk.expert_scores[j] = total + centre
+    exponential_weights(s.score_losses, n, desk.weights)
     total = 0.0
     for i in range(n):
-        total += desk.share[i] * x[i]
-    desk.z[S] = total + centre
+        total += desk.weights[i] * x[i]
+    desk.expert_scores[S] = total + centre
 
 
 @kernel
 def mixture(s: Stack, desk: Any, logistic: bool) -> float:
-    """Return the score that desk.z (S + 1,) comes to: of the mean probability, or the mean."""
-    count = desk.z.shape[0]
-    favour(s.mix_losses, count, desk.share)
+    """Return the score that desk.expert_scores (S + 1,) comes to: of the mean probability, or the mean."""
+    count = desk.expert_scores.shape[0]
+    exponential_weights(s.mixture_losses, count, desk.weights)
     total = 0.0
     for j in range(count):
-        z = float(desk.z[j])
-        total += desk.share[j] * (sigmoid(z) if logistic else z)
+        z = float(desk.expert_scores[j])
+        total += desk.weights[j] * (sigmoid(z) if logistic else z)
     if not logistic:
         return total
-    p = min(max(total, LEAST), 1.0 - LEAST)
+    p = min(max(total, MIN_PROBABILITY), 1.0 - MIN_PROBABILITY)
     return math.log(p / (1.0 - p))
 
 
 @kernel
-def weigh(losses: Vec, decay: float, loss: Vec, n: int) -> None:
+def decay_losses(losses: Vec, decay: float, loss: Vec, n: int) -> None:
     """Add the losses (n,) of this event to decayed ones."""
     for i in range(n):
         losses[i] = decay * losses[i] + loss[i]
@@ -146,50 +149,54 @@ def learn_filters(s: Stack, loss: Any, y: float, how: Any, desk: Any) -> None:
     """
     w, noise, unit = how
     for j in range(s.weights.shape[0]):
-        z = float(desk.z[j])
+        z = float(desk.expert_scores[j])
         _, slope, _ = value_gradient_hessian(loss, z, y)
         h = newton_curvature(loss, z, y, unit)
-        _correct(s.weights[j], s.spread[j], desk, (-slope / h, noise / (h * w), DRIFTS[j]))
+        _kalman_step(
+            s.weights[j], s.covariance[j], desk, (-slope / h, noise / (h * w), VARIANCE_DRIFTS[j])
+        )
 
 
 @kernel
-def unsettle(s: Stack) -> None:
+def inflate_covariance(s: Stack) -> None:
     """Add to every weight's variance what it had at the start: what they were learned from has
     changed.
     """
-    for j in range(s.spread.shape[0]):
-        for i in range(s.spread.shape[1]):
-            s.spread[j, i, i] += SURE if s.spread[j, i, i] < DOUBT else 0.0
+    for j in range(s.covariance.shape[0]):
+        for i in range(s.covariance.shape[1]):
+            s.covariance[j, i, i] += (
+                INITIAL_VARIANCE if s.covariance[j, i, i] < MAX_VARIANCE else 0.0
+            )
 
 
 @kernel
-def _correct(weights: Vec, spread: Mat, desk: Any, seen: Any) -> None:
+def _kalman_step(weights: Vec, spread: Mat, desk: Any, seen: Any) -> None:
     """One step of a Kalman filter whose label is off by `error`, with variance `noise`."""
     error, noise, drift = seen
-    x, G, R = desk.features, desk.gain, desk.features.shape[0]
-    _spread_of(spread, x, G)
+    x, G, R = desk.filter_inputs, desk.kalman_gain, desk.filter_inputs.shape[0]
+    _covariance_times(spread, x, G)
     total = noise
     for i in range(R):
         total += x[i] * G[i]
     part = 1.0 / total
-    _move(weights, G, error * part)
-    _narrow(spread, G, G, part)
+    _move_weights(weights, G, error * part)
+    _shrink_covariance(spread, G, G, part)
     for i in range(R):
-        spread[i, i] += drift if spread[i, i] < DOUBT else 0.0
+        spread[i, i] += drift if spread[i, i] < MAX_VARIANCE else 0.0
 
 
 @over_learners
-def _spread_of(total: Sum, spread: Row, x: Dense) -> Sum:
+def _covariance_times(total: Sum, spread: Row, x: Dense) -> Sum:
     """Fill G (R,) with spread (R, R) times x (R,), row by row: it is symmetric."""
     return total + spread * x
 
 
 @over_learners
-def _move(weights: NewLane, G: Lane, step: Number) -> NewLane:
+def _move_weights(weights: NewLane, G: Lane, step: Number) -> NewLane:
     return weights + G * step
 
 
 # (a b) part is the same number for (i, j) and (j, i): the matrix stays symmetric to the bit.
 @over_learners
-def _narrow(spread: NewRow, a: Dense, b: Lane, part: Number) -> NewRow:
+def _shrink_covariance(spread: NewRow, a: Dense, b: Lane, part: Number) -> NewRow:
     return spread - (a * b) * part

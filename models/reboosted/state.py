@@ -1,4 +1,4 @@
-"""What reboosted trees are made of: the trees that serve, and the window, bins and works that
+"""What reboosted trees are made of: the trees that serve, and the window, bins and builds that
 learning needs beside them.
 """
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.memory import zeros
 from kaboost.models.kernels.random import State, generator
-from kaboost.models.reboosted.linear import size as lines
-from kaboost.models.reboosted.trees.traverse import FLOCK
+from kaboost.models.reboosted.linear import state_bytes as lines
+from kaboost.models.reboosted.trees.traverse import PREFIX_BLOCK
 from kaboost.models.types import Ints, Mat, ModelError, Vec
 from kaboost.models.verbs import learning_only
 
@@ -27,14 +27,19 @@ VALUE, COVER, ROOT, SQUARES = 0, 5, 6, 7  # places in a leaf row
 CODES = 64  # codes of a feature: up to 62 for numbers, the last one for what is missing
 MISSING = CODES - 1
 MOST_CUTS = CODES - 3  # halved, the codes of numbers still leave one for what is missing
-LAGS = 5  # decayed means of labels that stand beside the features
+LABEL_MEANS = 5  # decayed means of labels that stand beside the features
 BLOCK_EVENTS = 8192  # the window is a multiple of this
-APART_FROM = 1_000_000.0  # ns of a tree from which on it may be grown beside the events
-AHEAD, AHEAD_PART = 4096, 8  # most events that come in while a tree is grown; part of the window
-SAMPLE = 8192  # rows kept as they are, evenly over the window: where new bins come from
-TABLES = 1 << 24  # most bytes for the histograms of a tree; leaves beyond it cannot split
-TABLES_PART = 8  # and they take no more than this part of a class's memory
-FEATURES = (1 << 15) - 1 - LAGS  # a node has 16 bits for a feature and for where missing goes
+BACKGROUND_MIN_NS = 1_000_000.0  # ns of a tree from which on it may be grown beside the events
+MAX_EVENTS_AHEAD, EVENTS_AHEAD_DIVISOR = (
+    4096,
+    8,
+)  # most events that come in while a tree is grown; part of the window
+SAMPLE_ROWS = 8192  # rows kept as they are, evenly over the window: where new bins come from
+HISTOGRAM_BYTES = 1 << 24  # most bytes for the histograms of a tree; leaves beyond it cannot split
+HISTOGRAM_MEMORY_DIVISOR = 8  # and they take no more than this part of a class's memory
+MAX_FEATURES = (
+    (1 << 15) - 1 - LABEL_MEANS
+)  # a node has 16 bits for a feature and for where missing goes
 
 
 class Structure(NamedTuple):
@@ -49,7 +54,7 @@ class Structure(NamedTuple):
     part: float
     lags: bool  # whether it sees the decayed means of labels
     bins: int  # 64, or 32 for histograms of half the size
-    share: float  # of the work, before losses say more
+    share: float  # of the build, before losses say more
     least_h: float  # smallest hessian of a child
     lam: float  # added to hessians
 
@@ -75,32 +80,32 @@ class Trees(NamedTuple):
     rows: NDArray[np.float32]  # (N, leaves, 8) what a leaf says, its offsets, its share of events
 
 
-class Work(NamedTuple):
+class TreeBuild(NamedTuple):
     """The tree of one structure that is being grown, over r rows and at most c histograms."""
 
-    at: Ints  # (20,) the step it is at, and its counters: models/reboosted/trees/rebuild.py
+    cursor: Ints  # (20,) the step it is at, and its counters: models/reboosted/trees/rebuild.py
     scale: Vec  # (8,) largest slope and hessian, their packed units, sums of y0, y0, a residual
-    state: State  # () of the generator of its rows
+    generator: State  # () of the generator of its rows
     codes: Bytes  # (r d,) of the chosen columns, row by row with no gap: few columns stay in cache
-    slopes: Vec  # (r,)
-    bends: Vec  # (r,)
+    gradients: Vec  # (r,)
+    hessians: Vec  # (r,)
     weights: Vec  # (r,)
     packed: Ints  # (r,) slope and hessian in one number
     order: NDArray[np.int32]  # (r,) rows, leaf by leaf
     spare: NDArray[np.int32]  # (r,)
     columns: NDArray[np.uint64]  # (d,) chosen features
-    narrow: Ints  # (d,) 1 where two codes share a bin
-    starts: NDArray[np.uint64]  # (d + 1,) first cell of every chosen column in a histogram
-    tables: NDArray[np.int64]  # (c, 64 d) histograms
+    half_bins: Ints  # (d,) 1 where two codes share a bin
+    first_bins: NDArray[np.uint64]  # (d + 1,) first cell of every chosen column in a histogram
+    histograms: NDArray[np.int64]  # (c, 64 d) histograms
     nodes: NDArray[np.int64]  # (M, 10) of the tree so far
     gains: Vec  # (M,) of its leaves, -1 where they cannot split
-    cuts: Ints  # (M,) its nodes as the window is walked
-    keys: Ints  # (M,) its nodes as they will serve
-    values: Vec  # (M,) what its leaves will say
-    said: Vec  # (leaves,) the same by the leaf's number
-    won: Vec  # (d,) gain of every chosen column
+    code_nodes: Ints  # (M,) its nodes as the window is walked
+    served_nodes: Ints  # (M,) its nodes as they will serve
+    node_values: Vec  # (M,) what its leaves will say
+    leaf_values: Vec  # (leaves,) the same by the leaf's number
+    split_gain: Vec  # (d,) gain of every chosen column
     sums: Ints  # (64,) scratch
-    places: NDArray[np.int32]  # (256,) scratch
+    positions: NDArray[np.int32]  # (256,) scratch
 
 
 class Window(NamedTuple):
@@ -119,88 +124,90 @@ class Bins(NamedTuple):
     counts: Ints  # (d,)
     lowest: Keys  # (d,) ever seen
     highest: Keys  # (d,)
-    lost: Ints  # (d,) 1 where a value was ever missing
+    has_missing: Ints  # (d,) 1 where a value was ever missing
     sample: Keys  # (S, d)
     stride: Ints  # () every so many events go to the sample
-    due: Ints  # () number of the event after which bins are made anew
-    joined: Ints  # () event at which a feature last came up that had been missing till then
-    at: Ints  # (4,) step, feature, event, and last event of the re-coding
-    fresh: Keys  # (d, 64) edges to come
-    fresh_counts: Ints  # (d,)
-    recode: Bytes  # (d, 64) new code of every old one
+    rebin_at: Ints  # () number of the event after which bins are made anew
+    new_feature_at: Ints  # () event at which a feature last came up that had been missing till then
+    progress: Ints  # (4,) step, feature, event, and last event of the re-coding
+    new_edges: Keys  # (d, 64) edges to come
+    new_counts: Ints  # (d,)
+    new_codes: Bytes  # (d, 64) new code of every old one
     column: Keys  # (S,) scratch of one feature, like the rest
     spare: Keys  # (S,)
-    digits: Ints  # (257,)
+    digit_counts: Ints  # (257,)
 
 
-class Pace(NamedTuple):
+class Schedule(NamedTuple):
     """Who is regrown when."""
 
     time: Ints  # () events seen
     cursor: Ints  # (K,) next tree of the sweep
     grown: Ints  # (K,) trees grown so far
-    busy: Ints  # (K,) 0, or how a tree is being grown: models/reboosted/trees/rebuild.py
-    due: Ints  # (K,) event from which on a tree that is grown apart takes its place
-    soonest: Ints  # (K,) the first event that could be, if the loss rose
-    total: Vec  # () ns of work an event that the pace is set for
+    status: Ints  # (K,) 0, or how a tree is being grown: models/reboosted/trees/rebuild.py
+    commit_at: Ints  # (K,) event from which on a tree that is grown apart takes its place
+    earliest_commit: Ints  # (K,) the first event that could be, if the loss rose
+    budget_ns: Vec  # () ns of work an event that the schedule is set for
     credit: Vec  # (K,) regrown when it reaches 1
-    step: Vec  # (K,) credit an event
+    credit_per_event: Vec  # (K,) credit an event
     share: Vec  # (K,) of the work
-    alarm: Ints  # () event at which the loss last rose clearly; 0 for never
-    doubt: Ints  # () event at which it last rose enough to doubt the stack's weights
-    watch: Vec  # (3,) fast and slow mean of the loss, slow variance
-    losses: Mat  # (K, E) decayed loss of every leaf learner's score
-    slopes: Vec  # (K,) running mean of squared slopes
-    squares: Vec  # (K,) sum of them since AdaGrad's sums last took it
-    spent: Vec  # () ns of work on bins and trees that the cost model counted for the last event, by
+    drift_at: Ints  # () event at which the loss last rose clearly; 0 for never
+    warning_at: Ints  # () event at which it last rose enough to doubt the stack's weights
+    loss_statistics: Vec  # (3,) fast and slow mean of the loss, slow variance
+    structure_losses: Mat  # (K, E) decayed loss of every leaf learner's score
+    mean_square_gradient: Vec  # (K,) running mean of squared slopes
+    gradient_squares: Vec  # (K,) sum of them since AdaGrad's sums last took it
+    spent_ns: (
+        Vec  # () ns of work on bins and trees that the cost model counted for the last event, by
+    )
     # the thread that learns; 0 once the state was saved
-    filled: Vec  # () running mean of how many columns of an event are there, lags included
-    gains: Mat  # (K, d) of every feature, decayed
-    chosen: Ints  # (K,) features of the last tree
-    places: Ints  # (K,) of its histograms that were looked at
-    leaves: Ints  # (K,) of the last tree
-    state: State  # () of the generator
+    mean_columns: Vec  # () running mean of how many columns of an event are there, lags included
+    feature_gains: Mat  # (K, d) of every feature, decayed
+    columns_used: Ints  # (K,) features of the last tree
+    bins_scanned: Ints  # (K,) of its histograms that were looked at
+    leaf_count: Ints  # (K,) of the last tree
+    generator: State  # () of the generator
 
 
-class Plan(NamedTuple):
+class StructureParams(NamedTuple):
     """What the structures are, as numbers."""
 
     window: Ints  # (K,)
     depth: Ints  # (K,)
     leaves: Ints  # (K,)
-    least_rows: Ints  # (K,)
+    min_rows: Ints  # (K,)
     bins: Ints  # (K,)
     features: Ints  # (K,) it sees the first so many
-    part: Vec  # (K,)
+    row_fraction: Vec  # (K,)
     eta: Vec  # (K,)
     share: Vec  # (K,) sums to 1
-    least_h: Vec  # (K,)
-    lam: Vec  # (K,)
-    rates: Vec  # (5,) of the leaf learners; the first is AdaGrad's, the last 0
-    lag_rates: Vec  # (5,)
-    budget: Vec  # () work an event in ns
-    apart: Vec  # () ns of a tree from which on it may be grown beside the events
+    min_hessian: Vec  # (K,)
+    l2: Vec  # (K,)
+    leaf_rates: Vec  # (5,) of the leaf learners; the first is AdaGrad's, the last 0
+    label_mean_rates: Vec  # (5,)
+    budget_ns: Vec  # () work an event in ns
+    background_min_ns: Vec  # () ns of a tree from which on it may be grown beside the events
     link: Ints  # () what scores are: 0 numbers, 1 log-odds, 2 logarithms
 
 
 class Reboosted(NamedTuple):
     """K structures of regrown trees with one window."""
 
-    plan: Plan
-    trees: tuple[Trees, ...]  # (K,)
-    y0: Vec  # (K,) where each structure starts
-    lags: Vec  # (5,)
+    params: StructureParams
+    structures: tuple[Trees, ...]  # (K,)
+    base_score: Vec  # (K,) where each structure starts
+    label_means: Vec  # (5,)
     window: Window
     bins: Bins
-    pace: Pace
+    schedule: Schedule
 
 
 @learning_only.register
-def _(part: Window | Bins | Work | Pace) -> tuple[str, ...]:
+def _(part: Window | Bins | TreeBuild | Schedule) -> tuple[str, ...]:
     return part._fields
 
 
-class Setup(NamedTuple):
+class Sizes(NamedTuple):
     """What the sizes of the state follow from."""
 
     structures: tuple[Structure, ...]
@@ -213,39 +220,39 @@ class Setup(NamedTuple):
     classes: int = 1  # that share the memory
 
 
-def bank(setup: Setup, d0: int, seed: int) -> Reboosted:
+def bank(setup: Sizes, d0: int, seed: int) -> Reboosted:
     """Return trees that have seen nothing, over d0 features and the five lags."""
-    d, R = d0 + LAGS, fitting(setup, d0)
+    d, R = d0 + LABEL_MEANS, affordable_window(setup, d0)
     K = len(setup.structures)
     return Reboosted(
-        plan=_plan(setup, d, R),
-        trees=tuple(_trees(each) for each in setup.structures),
-        y0=np.zeros(len(setup.structures)),
-        lags=np.zeros(LAGS),
+        params=_structure_params(setup, d, R),
+        structures=tuple(_trees(each) for each in setup.structures),
+        base_score=np.zeros(len(setup.structures)),
+        label_means=np.zeros(LABEL_MEANS),
         window=Window(zeros((R, d), np.uint8), zeros((R,)), zeros((R,)), zeros((K, R))),
-        bins=_bins(d, min(SAMPLE, R)),
-        pace=_pace(setup, d, seed),
+        bins=_bins(d, min(SAMPLE_ROWS, R)),
+        schedule=_schedule(setup, d, seed),
     )
 
 
-def works(setup: Setup, plan: Plan, d0: int) -> tuple[Work, ...]:
-    """Return K works at rest; they stand beside the bank, because few kernels need them."""
-    R = int(plan.window.max())
-    return tuple(_work(setup, each, d0 + LAGS, R) for each in setup.structures)
+def tree_builds(setup: Sizes, params: StructureParams, d0: int) -> tuple[TreeBuild, ...]:
+    """Return K builds at rest; they stand beside the bank, because few kernels need them."""
+    R = int(params.window.max())
+    return tuple(_tree_build(setup, each, d0 + LABEL_MEANS, R) for each in setup.structures)
 
 
-def fitting(setup: Setup, d0: int) -> int:
+def affordable_window(setup: Sizes, d0: int) -> int:
     """Return the longest window whose whole state stays under the memory bound, of which each of
     several classes has its part.
     """
-    if d0 > FEATURES:
+    if d0 > MAX_FEATURES:
         raise ModelError(
-            f"features: reboosted_trees takes at most {FEATURES} columns, not {d0}; hash them, "
+            f"features: reboosted_trees takes at most {MAX_FEATURES} columns, not {d0}; hash them, "
             "or take bank linear"
         )
     most, memory = setup.events, setup.memory // setup.classes
     for R in range(most, 0, -BLOCK_EVENTS):
-        if size(setup, d0, R) <= memory:
+        if state_bytes(setup, d0, R) <= memory:
             return R
     whose = f" for each of {setup.classes} classes" if setup.classes > 1 else ""
     raise ModelError(
@@ -254,31 +261,34 @@ def fitting(setup: Setup, d0: int) -> int:
     )
 
 
-def _enough(setup: Setup, d0: int) -> int:
+def _enough(setup: Sizes, d0: int) -> int:
     """Return the megabytes that hold the shortest window: more of them have larger histograms."""
     R, told = min(BLOCK_EVENTS, setup.events), setup
-    while setup.classes * size(told, d0, R) > told.memory:
-        needed = setup.classes * size(told, d0, R)
+    while setup.classes * state_bytes(told, d0, R) > told.memory:
+        needed = setup.classes * state_bytes(told, d0, R)
         told = setup._replace(memory=(needed // 1_000_000 + 1) * 1_000_000)
     return told.memory // 1_000_000
 
 
 @kernel
-def ahead(R: int) -> int:
+def events_ahead(R: int) -> int:
     """Return how many events may come into a ring of R while a tree is grown from older ones."""
-    return min(AHEAD, R // AHEAD_PART)
+    return min(MAX_EVENTS_AHEAD, R // EVENTS_AHEAD_DIVISOR)
 
 
-def size(setup: Setup, d0: int, R: int) -> int:
+def state_bytes(setup: Sizes, d0: int, R: int) -> int:
     """Return the bytes of the state over a window of R events."""
-    d, K = d0 + LAGS, len(setup.structures)
+    d, K = d0 + LABEL_MEANS, len(setup.structures)
     total = (
-        lines(d0) + R * (d + 16 + 8 * K) + min(SAMPLE, R) * (4 * d + 8) + d * (64 * 9 + 40 + 8 * K)
+        lines(d0)
+        + R * (d + 16 + 8 * K)
+        + min(SAMPLE_ROWS, R) * (4 * d + 8)
+        + d * (64 * 9 + 40 + 8 * K)
     )
     for each in setup.structures:
         M, r = 2 * each.leaves - 1, _rows(each, R)
         total += each.trees * (M * 8 + each.leaves * 4 * LANES) + M * 120
-        total += r * (d + 40) + _tables(setup, each, d) * d * CODES * 8 + d * 32
+        total += r * (d + 40) + _histogram_count(setup, each, d) * d * CODES * 8 + d * 32
     return total
 
 
@@ -288,50 +298,50 @@ def _rows(one: Structure, R: int) -> int:
     return min(max(one.least_rows, int(one.part * m)), m)
 
 
-def _tables(setup: Setup, one: Structure, d: int) -> int:
-    room = min(TABLES, setup.memory // setup.classes // TABLES_PART)
+def _histogram_count(setup: Sizes, one: Structure, d: int) -> int:
+    room = min(HISTOGRAM_BYTES, setup.memory // setup.classes // HISTOGRAM_MEMORY_DIVISOR)
     return max(2, min(one.leaves, room // (d * CODES * 8)))
 
 
 def _trees(one: Structure) -> Trees:
     nodes = np.full((one.trees, 2 * one.leaves - 1), np.int64(2**31 - 1) << 32, np.int64)
     made = Trees(nodes, np.empty((one.trees, one.leaves, LANES), np.float32))
-    forget(made)
+    reset_structure(made)
     return made
 
 
-def forget(trees: Trees) -> None:
+def reset_structure(trees: Trees) -> None:
     """Let the leaves of trees that were never grown have learned nothing."""
     trees.rows[...] = 0.0
     trees.rows[:, 0, ROOT] = 1.0
 
 
-def _work(setup: Setup, one: Structure, d: int, R: int) -> Work:
+def _tree_build(setup: Sizes, one: Structure, d: int, R: int) -> TreeBuild:
     r, M = _rows(one, R), 2 * one.leaves - 1
-    return Work(
-        at=np.zeros(20, np.int64),
+    return TreeBuild(
+        cursor=np.zeros(20, np.int64),
         scale=np.zeros(8),
-        state=generator(0),
+        generator=generator(0),
         codes=zeros((r * d,), np.uint8),
-        slopes=np.zeros(r),
-        bends=np.zeros(r),
+        gradients=np.zeros(r),
+        hessians=np.zeros(r),
         weights=np.zeros(r),
         packed=np.zeros(r, np.int64),
         order=np.zeros(r, np.int32),
         spare=np.zeros(r, np.int32),
         columns=np.zeros(d, np.uint64),
-        narrow=np.zeros(d, np.int64),
-        starts=np.zeros(d + 1, np.uint64),
-        tables=zeros((_tables(setup, one, d), d * CODES), np.int64),
+        half_bins=np.zeros(d, np.int64),
+        first_bins=np.zeros(d + 1, np.uint64),
+        histograms=zeros((_histogram_count(setup, one, d), d * CODES), np.int64),
         nodes=np.zeros((M, 10), np.int64),
         gains=np.zeros(M),
-        cuts=np.zeros(M, np.int64),
-        keys=np.zeros(M, np.int64),
-        values=np.zeros(M),
-        said=np.zeros(one.leaves),
-        won=np.zeros(d),
+        code_nodes=np.zeros(M, np.int64),
+        served_nodes=np.zeros(M, np.int64),
+        node_values=np.zeros(M),
+        leaf_values=np.zeros(one.leaves),
+        split_gain=np.zeros(d),
         sums=np.zeros(64, np.int64),
-        places=np.zeros(FLOCK, np.int32),
+        positions=np.zeros(PREFIX_BLOCK, np.int32),
     )
 
 
@@ -342,71 +352,71 @@ def _bins(d: int, S: int) -> Bins:
         counts=np.zeros(d, np.int64),
         lowest=np.full(d, largest, np.int32),
         highest=np.full(d, -largest, np.int32),
-        lost=np.zeros(d, np.int64),
+        has_missing=np.zeros(d, np.int64),
         sample=zeros((S, d), np.int32),
         stride=np.ones((), np.int64),
-        due=np.full((), 100, np.int64),
-        joined=np.zeros((), np.int64),
-        at=np.zeros(4, np.int64),
-        fresh=np.full((d, CODES), largest, np.int32),
-        fresh_counts=np.zeros(d, np.int64),
-        recode=np.zeros((d, CODES), np.uint8),
+        rebin_at=np.full((), 100, np.int64),
+        new_feature_at=np.zeros((), np.int64),
+        progress=np.zeros(4, np.int64),
+        new_edges=np.full((d, CODES), largest, np.int32),
+        new_counts=np.zeros(d, np.int64),
+        new_codes=np.zeros((d, CODES), np.uint8),
         column=np.zeros(S, np.int32),
         spare=np.zeros(S, np.int32),
-        digits=np.zeros(257, np.int64),
+        digit_counts=np.zeros(257, np.int64),
     )
 
 
-def _pace(setup: Setup, d: int, seed: int) -> Pace:
+def _schedule(setup: Sizes, d: int, seed: int) -> Schedule:
     K = len(setup.structures)
     shares = np.array([one.share for one in setup.structures])
-    return Pace(
+    return Schedule(
         time=np.zeros((), np.int64),
         cursor=np.zeros(K, np.int64),
         grown=np.zeros(K, np.int64),
-        busy=np.zeros(K, np.int64),
-        due=np.zeros(K, np.int64),
-        soonest=np.zeros(K, np.int64),
-        total=np.full((), setup.budget),
+        status=np.zeros(K, np.int64),
+        commit_at=np.zeros(K, np.int64),
+        earliest_commit=np.zeros(K, np.int64),
+        budget_ns=np.full((), setup.budget),
         credit=np.zeros(K),
-        step=np.zeros(K),
+        credit_per_event=np.zeros(K),
         share=shares / shares.sum(),
-        alarm=np.zeros((), np.int64),
-        doubt=np.zeros((), np.int64),
-        watch=np.zeros(3),
-        losses=np.zeros((K, len(setup.rates))),
-        slopes=np.zeros(K),
-        squares=np.zeros(K),
-        spent=np.zeros(()),
-        filled=np.zeros(()),
-        gains=np.zeros((K, d)),
-        chosen=np.full(K, d, np.int64),
-        places=np.full(K, d * CODES // 2, np.int64),
-        leaves=np.ones(K, np.int64),
-        state=generator(seed),
+        drift_at=np.zeros((), np.int64),
+        warning_at=np.zeros((), np.int64),
+        loss_statistics=np.zeros(3),
+        structure_losses=np.zeros((K, len(setup.rates))),
+        mean_square_gradient=np.zeros(K),
+        gradient_squares=np.zeros(K),
+        spent_ns=np.zeros(()),
+        mean_columns=np.zeros(()),
+        feature_gains=np.zeros((K, d)),
+        columns_used=np.full(K, d, np.int64),
+        bins_scanned=np.full(K, d * CODES // 2, np.int64),
+        leaf_count=np.ones(K, np.int64),
+        generator=generator(seed),
     )
 
 
-def _plan(setup: Setup, d: int, R: int) -> Plan:
+def _structure_params(setup: Sizes, d: int, R: int) -> StructureParams:
     def of(field: str, kind: Any) -> Any:
         return np.array([getattr(one, field) for one in setup.structures], kind)
 
-    window, share, most = of("window", np.int64), of("share", np.float64), R - ahead(R)
-    return Plan(
+    window, share, most = of("window", np.int64), of("share", np.float64), R - events_ahead(R)
+    return StructureParams(
         window=np.where(window == 0, most, np.minimum(window, most)),
         depth=of("depth", np.int64),
         leaves=of("leaves", np.int64),
-        least_rows=of("least_rows", np.int64),
+        min_rows=of("least_rows", np.int64),
         bins=of("bins", np.int64),
-        features=np.where(of("lags", np.int64) > 0, d, d - LAGS),
-        part=of("part", np.float64),
+        features=np.where(of("lags", np.int64) > 0, d, d - LABEL_MEANS),
+        row_fraction=of("part", np.float64),
         eta=of("eta", np.float64),
         share=share / share.sum(),
-        least_h=of("least_h", np.float64),
-        lam=of("lam", np.float64),
-        rates=np.array(setup.rates),
-        lag_rates=np.array(setup.lag_rates),
-        budget=np.array(setup.budget),
-        apart=np.array(APART_FROM),
+        min_hessian=of("least_h", np.float64),
+        l2=of("lam", np.float64),
+        leaf_rates=np.array(setup.rates),
+        label_mean_rates=np.array(setup.lag_rates),
+        budget_ns=np.array(setup.budget),
+        background_min_ns=np.array(BACKGROUND_MIN_NS),
         link=np.array(setup.link, np.int64),
     )

@@ -87,7 +87,7 @@ def check_predict_is_pure(subject):
 
     assert before == after
     if reboosted(subject):  # a column is a structure, and what they say is stacked
-        assert prefixes.shape == (1, booster.learners + 1, len(booster.bank.trees))
+        assert prefixes.shape == (1, booster.learners + 1, len(booster.trees.structures))
     else:
         assert prefixes.shape == (1, subject.spec["bank"]["n"] + 1, subject.m)
         np.testing.assert_array_equal(prefixes[:, -1], said)
@@ -216,7 +216,7 @@ def check_survives_extremes(subject):
 def check_trees_are_grown(subject):
     """What the other checks promise of regrown trees, they promise where there are some."""
     if reboosted(subject):
-        assert learned(subject).bank.pace.grown.min() > 1
+        assert learned(subject).bank.schedule.grown.min() > 1
 
 
 CHECKS = (

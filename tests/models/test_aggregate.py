@@ -8,19 +8,25 @@ import pytest
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.losses import Logistic, Quantile, Squared
 from kaboost.models.reboosted import stacking as aggregate
-from kaboost.models.reboosted.calibration import calibrate, calibration, mapped, served
-from kaboost.models.reboosted.learn import Scale, answer, assess_scores, learn_stack, sharpness
-from kaboost.models.reboosted.scratch import Desk
+from kaboost.models.reboosted.calibration import calibrate, calibrated, calibration, served_log_odds
+from kaboost.models.reboosted.learn import (
+    LabelScale,
+    assess_scores,
+    learn_stack,
+    sharpness,
+    stacked_score,
+)
+from kaboost.models.reboosted.scratch import LearnScratch
 from tests.naive.aggregate import Calibration, Stack, sigma
 
 
 def scratch(stack, n):
     """What the kernels write into, for n scores."""
-    R, S = stack.weights.shape[1], len(stack.mix_losses)
-    empty = {name: np.zeros(1) for name in Desk._fields}
+    R, S = stack.weights.shape[1], len(stack.mixture_losses)
+    empty = {name: np.zeros(1) for name in LearnScratch._fields}
     sizes = {"f": n, "loss": n, "slope": n, "z": S, "mixed": S, "share": max(n, S)}
     sizes |= {"gain": R, "features": R}
-    return Desk(**{**empty, **{name: np.zeros(size) for name, size in sizes.items()}})
+    return LearnScratch(**{**empty, **{name: np.zeros(size) for name, size in sizes.items()}})
 
 
 @kernel
@@ -32,7 +38,7 @@ def sharp(loss, scale):
 @kernel
 def event(stack, scale, loss, link, y, noise, a):
     """One event of the stack: the score served, then learning."""
-    served = answer(link, stack, scale, a)
+    served = stacked_score(link, stack, scale, a)
     assess_scores(loss, y, scale, link, a)
     aggregate.learn_filters(stack, loss, y, (1.0, noise, 1.0), a)
     learn_stack(stack, (1.0, sharpness(loss, scale, link)), a)
@@ -43,7 +49,7 @@ def event(stack, scale, loss, link, y, noise, a):
 def test_logistic_stack_is_its_twin(n):
     """Log-odds of any number of scores are stacked as the specification writes it."""
     r, twin, mine = np.random.default_rng(n), Stack(n), aggregate.stack(n)
-    a, scale = scratch(mine, n), Scale(*(np.zeros(()) for _ in Scale._fields))
+    a, scale = scratch(mine, n), LabelScale(*(np.zeros(()) for _ in LabelScale._fields))
     for _ in range(300):
         f = r.normal(size=n)
         y = float(sigma(f.sum()) > r.random())
@@ -64,7 +70,7 @@ def test_value_stack_is_its_twin(usual):
     """
     n = 4
     r, twin, mine = np.random.default_rng(0), Stack(n), aggregate.stack(n)
-    scale = Scale(*(np.array(v) for v in (3.0, 1.0, 0.5, 0.2, usual, 1.0, 0.0, np.zeros(7))))
+    scale = LabelScale(*(np.array(v) for v in (3.0, 1.0, 0.5, 0.2, usual, 1.0, 0.0, np.zeros(7))))
     a = scratch(mine, n)
     for _ in range(300):
         f = 3.0 + r.normal(size=n)
@@ -79,7 +85,7 @@ def test_value_stack_is_its_twin(usual):
 @pytest.mark.parametrize("q", [0.05, 0.3, 0.95])
 def test_mirrored_quantiles_are_told_apart_alike(q):
     """What is usual of a quantile is so on both sides: q of -y is 1 - q of y."""
-    scale = Scale(*(np.array(v) for v in (0.0, 1.0, 0.4, 0.2, 0.05, 1.0, 0.0, np.zeros(7))))
+    scale = LabelScale(*(np.array(v) for v in (0.0, 1.0, 0.4, 0.2, 0.05, 1.0, 0.0, np.zeros(7))))
     found = sharp(Quantile(0.0, q), scale)
 
     assert found == pytest.approx(sharp(Quantile(0.0, 1.0 - q), scale))
@@ -90,7 +96,7 @@ def test_stack_stays_stable():
     """After many events of nearly equal scores the covariance is symmetric, positive and small."""
     n = 6
     r, mine = np.random.default_rng(1), aggregate.stack(n)
-    a, scale = scratch(mine, n), Scale(*(np.zeros(()) for _ in Scale._fields))
+    a, scale = scratch(mine, n), LabelScale(*(np.zeros(()) for _ in LabelScale._fields))
     for _ in range(20_000):
         a.f[:] = r.normal() + 1e-3 * r.normal(size=n)
         event(mine, scale, Logistic(0.0), 1, float(r.choice((-1.0, 1.0))), 1.0, a)
@@ -104,13 +110,13 @@ def test_stack_stays_stable():
 def test_doubt_lets_weights_turn_round():
     """After 5,000 events the filters are sure; doubted, they follow at once what turns round."""
     n, lost = 6, {}
-    scale = Scale(*(np.ones(()) for _ in Scale._fields))
+    scale = LabelScale(*(np.ones(()) for _ in LabelScale._fields))
     for doubted in (False, True):
         r, mine = np.random.default_rng(4), aggregate.stack(n)
         a, off = scratch(mine, n), []
         for t in range(5_100):
             if t == 5_000 and doubted:
-                aggregate.unsettle(mine)
+                aggregate.inflate_covariance(mine)
             x = r.normal()
             a.f[:] = x + 0.1 * r.normal(size=n)
             y = 1.0 + (x if t < 5_000 else -x) + 0.1 * r.normal()
@@ -124,9 +130,11 @@ def test_doubt_is_bounded():
     """However often weights are doubted, none is less sure than drift may make it, but for once."""
     mine = aggregate.stack(3)
     for _ in range(100):
-        aggregate.unsettle(mine)
+        aggregate.inflate_covariance(mine)
 
-    assert np.diagonal(mine.spread[0]).max() < aggregate.DOUBT + 2 * aggregate.SURE
+    assert (
+        np.diagonal(mine.spread[0]).max() < aggregate.MAX_VARIANCE + 2 * aggregate.INITIAL_VARIANCE
+    )
 
 
 def test_calibration_is_its_twin():
@@ -135,11 +143,11 @@ def test_calibration_is_its_twin():
     for _ in range(3000):
         z = float(4.0 * r.normal())
         y = float(r.random() < sigma(0.4 * z + 1.0))
-        assert sigma(served(mine, z)) == pytest.approx(twin.step(z, y), abs=1e-9)
+        assert sigma(served_log_odds(mine, z)) == pytest.approx(twin.step(z, y), abs=1e-9)
         calibrate(mine, z, y, 1.0)
 
     assert mine.knots == pytest.approx(twin.c, abs=1e-9)
-    assert mapped(mine.knots, 0.0) > 0.5
+    assert calibrated(mine.knots, 0.0) > 0.5
 
 
 def test_calibration_is_monotone_at_every_moment():
@@ -151,4 +159,4 @@ def test_calibration_is_monotone_at_every_moment():
         calibrate(mine, z, float(r.random() < (0.9 if z < 0.0 else 0.1)), float(r.choice((1, 50))))
         assert (np.diff(mine.knots) >= 0.0).all()
         if k % 100 == 0:
-            assert (np.diff([served(mine, float(z)) for z in grid]) >= 0.0).all()
+            assert (np.diff([served_log_odds(mine, float(z)) for z in grid]) >= 0.0).all()

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from kaboost.models.reboosted.linear import (
     attribute,
-    base,
+    base_scores,
     blank_row,
-    inputs,
+    fill_inputs,
+    init_new_categories,
     learn_columns,
     learn_line,
     linear_filters,
-    mean_power,
-    meet,
-    said,
-    size,
-    widened,
+    mean_energy,
+    scores,
+    state_bytes,
+    with_features,
 )
 
 NAMED = 3  # the column of names
@@ -29,7 +29,7 @@ NAMED = 3  # the column of names
 
 def made(d=4, named=(NAMED,)):
     filters = linear_filters(d)
-    filters.names[list(named)] = 1.0
+    filters.categorical[list(named)] = 1.0
     return filters
 
 
@@ -43,16 +43,16 @@ def see(filters, x):
         scratch[:] = np.nan
     row.values[:] = x
     row.runs[:] = np.r_[runs, np.full(d + 4 - len(runs), d)]
-    inputs(filters, row)
+    fill_inputs(filters, row)
     return row
 
 
 def teach(filters, x, y, noise=1.0):
     """One event of the squared loss; what both learners said before it."""
     row = see(filters, x)
-    told = said(filters, row)
-    meet(filters, row)
-    assert said(filters, row) == pytest.approx(told)
+    told = scores(filters, row)
+    init_new_categories(filters, row)
+    assert scores(filters, row) == pytest.approx(told)
     for i, one in enumerate(told):
         learn_line(filters, i, row, y - one, noise)
     learn_columns(filters, row)
@@ -156,11 +156,11 @@ def test_parts_add_up():
         teach(filters, x, label)
     for x in X[:50]:
         row = see(filters, x)
-        for i, told in enumerate(said(filters, row)):
+        for i, told in enumerate(scores(filters, row)):
             attribute(filters, i, row)
             assert (np.isnan(row.parts) == np.isnan(x)).all()
             parts = np.nansum(row.parts)
-            assert told == pytest.approx(parts + base(filters)[i], rel=1e-9)
+            assert told == pytest.approx(parts + base_scores(filters)[i], rel=1e-9)
 
 
 def test_wider_learners_say_the_same():
@@ -169,10 +169,10 @@ def test_wider_learners_say_the_same():
     filters = made()
     for x, label in zip(X, y, strict=True):
         teach(filters, x, label)
-    wide = widened(filters, 6)
+    wide = with_features(filters, 6)
     for x in X[:50]:
         row = np.r_[x, np.nan, np.nan]
-        assert said(wide, see(wide, row)) == pytest.approx(said(filters, see(filters, x)))
+        assert scores(wide, see(wide, row)) == pytest.approx(scores(filters, see(filters, x)))
 
     late = see(wide, np.r_[X[1], 3.0, np.nan])
     assert late.places[: late.active[0]].tolist() == [
@@ -186,7 +186,7 @@ def test_wider_learners_say_the_same():
         12,
     ]
     sums = wide.age.nbytes + wide.fresh.nbytes + wide.usual.nbytes
-    assert size(6) == sum(array.nbytes for array in wide) - sums
+    assert state_bytes(6) == sum(array.nbytes for array in wide) - sums
 
 
 def test_mean_power():
@@ -196,19 +196,19 @@ def test_mean_power():
     X, y = stream(3000)
     X[:, 2] = np.where(np.arange(3000) % 50 == 0, X[:, 2], np.nan)
     filters, slow = made(), np.zeros((2, 4))
-    filters.fresh[()] = 3e99
+    filters.scale[()] = 3e99
     for t, (x, label) in enumerate(zip(X, y, strict=True)):
         row = see(filters, x)
-        told = said(filters, row)
-        meet(filters, row)
+        told = scores(filters, row)
+        init_new_categories(filters, row)
         for i, one in enumerate(told):
             learn_line(filters, i, row, label - one, 1.0)
             attribute(filters, i, row)
             slow[i] += max(1.0 / (t + 1.0), 1e-3) * (np.nan_to_num(row.parts) ** 2 - slow[i])
         learn_columns(filters, row)
 
-    assert filters.fresh < 10.0
-    np.testing.assert_allclose(mean_power(filters), slow, rtol=1e-6)
+    assert filters.scale < 10.0
+    np.testing.assert_allclose(mean_energy(filters), slow, rtol=1e-6)
 
 
 @settings(max_examples=100)
@@ -232,7 +232,7 @@ def test_whatever_comes_is_finite(rows, label):
         assert all(map(math.isfinite, told))
     for array in filters:
         assert np.isfinite(array).all()
-    assert (filters.spread >= 0.0).all()
+    assert (filters.variances >= 0.0).all()
 
 
 def test_what_was_zero_for_long_has_a_size_after_all():

@@ -76,7 +76,7 @@ def test_one_far_label_changes_no_mind() -> None:
             given = y + far * (np.arange(len(y)) == n)
             errors.append(abs(kaboost.learn_many(booster, X, given)[:, 0] - given)[n + 1 :])
 
-            assert booster.bank.pace.alarm == booster.bank.pace.doubt == 0
+            assert booster.trees.schedule.drift_at == booster.trees.schedule.warning_at == 0
 
     assert np.mean(off[20.0]) < 4.0 * np.mean(off[0.0])
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import kaboost
-from kaboost.models.reboosted.learn import LABEL_MOST, forest_of
-from kaboost.models.reboosted.scratch import desk, reading, room_for
-from kaboost.models.reboosted.trees.rebuild import cost_of, seen, set_pace
+from kaboost.models.reboosted.learn import MAX_LABEL, served_trees
+from kaboost.models.reboosted.scratch import allocate, allocate_predict, slice_scratch
+from kaboost.models.reboosted.trees.rebuild import tree_cost, update_schedule, window_events
 
 # As many as of the default: its kernels, of which each takes the compiler most of a minute.
 SMALL = [
@@ -98,12 +98,12 @@ def test_goes_on_from_mid_regrow(apart, expected):
     spec = {"bank": {"kind": "reboosted_trees", "structures": LARGE}, "loss": "logistic"}
     whole, parts, steps = kaboost.build(spec, 30), kaboost.build(spec, 30), set()
     for each in (whole, parts):
-        each.bank.plan.apart[...] = apart
+        each.bank.params.background_min_ns[...] = apart
     kaboost.learn_many(whole, X, y)
     kaboost.learn_many(parts, X[:6230], y[:6230])
     for k in range(6230, 7450):
         kaboost.learn_many(parts, X[k : k + 1], y[k : k + 1])
-        step = (int(parts.works[0].at[0]), int(parts.bank.bins.at[0]))
+        step = (int(parts.builds[0].cursor[0]), int(parts.bank.bins.progress[0]))
         if step != (0, 0):
             steps.add(step)
             parts = copy(parts, spec)
@@ -227,7 +227,7 @@ def test_memory_is_bounded(megabytes):
         {"bank": {"kind": "reboosted_trees", "max_memory": megabytes}, "loss": "logistic"}, 54
     )
     size = sum(array.nbytes for array in kaboost.to_arrays(booster).values())
-    events = len(booster.bank.window.labels)
+    events = len(booster.trees.window.labels)
 
     assert size <= megabytes * 1e6
     assert events % 8192 == 0
@@ -369,7 +369,7 @@ def test_an_early_outlier_stays_within_numbers(at, outlier):
 
     assert np.isfinite(said).all()
     assert np.isfinite(kaboost.predict_many(booster, X)).all()
-    assert abs(said).max() <= 31.0 * min(outlier, LABEL_MOST)
+    assert abs(said).max() <= 31.0 * min(outlier, MAX_LABEL)
     if at >= 20:
         assert abs(said - y)[200:].mean() < abs(y[200:] - y[200:].mean()).mean()
 
@@ -390,10 +390,10 @@ def test_a_new_level_is_followed():
 def test_scratch_of_predictions_is_cut_as_a_desk():
     """Every field has the shape of a desk for one event, and none shares memory with another."""
     booster = build()
-    whole = desk(booster.bank, booster.stack, 5)
+    whole = allocate(booster.bank, booster.stack, 5)
     whole = whole._replace(leaf=whole.leaf[0])
-    room = room_for(booster.bank, booster.stack, 5)
-    cut = reading.py_func(forest_of(booster.bank), booster.stack, 5, room)
+    room = allocate_predict(booster.bank, booster.stack, 5)
+    cut = slice_scratch.py_func(served_trees(booster.bank), booster.stack, 5, room)
     for name, array in cut._asdict().items():
         assert array.shape == getattr(whole, name).shape, name
         assert array.dtype == getattr(whole, name).dtype, name
@@ -411,7 +411,7 @@ def test_values_are_counted():
         row[r.choice(300, 12, replace=False)] = 1.0
     kaboost.learn_many(one, X, np.where(r.random(400) < 0.5, -1.0, 1.0))
 
-    assert one.bank.pace.filled == pytest.approx(17.0)
+    assert one.trees.schedule.mean_columns == pytest.approx(17.0)
 
 
 @pytest.mark.parametrize(("filled", "times"), [(5.0, 1.0), (500.0, 2.0)])
@@ -421,18 +421,25 @@ def test_work_grows_with_values_and_falls_with_events(filled, times):
     """
     d = 495
     one = kaboost.build({"bank": "reboosted_trees", "loss": "logistic"}, d)
-    plan, pace = one.bank.plan, one.bank.pace
+    plan, pace = one.trees.params, one.trees.schedule
     sizes, R = np.array([80, 100, 64, 64]), int(plan.window.max())
-    pace.chosen[:], pace.leaves[:], pace.share[:], pace.filled[()] = d, 64, 0.001, filled
+    pace.columns_used[:], pace.leaf_count[:], pace.share[:], pace.mean_columns[()] = (
+        d,
+        64,
+        0.001,
+        filled,
+    )
 
     def sweeps(t):
-        set_pace(plan, pace, sizes, t, R)
-        return sizes / pace.step
+        update_schedule(plan, pace, sizes, t, R)
+        return sizes / pace.credit_per_event
 
     late = 10**9
-    cost = np.array([cost_of(plan, pace, k, seen(plan, pace, k, late, R)) for k in range(4)])
+    cost = np.array(
+        [tree_cost(plan, pace, k, window_events(plan, pace, k, late, R)) for k in range(4)]
+    )
     np.testing.assert_allclose(sweeps(late), sizes * cost / (4.0 * times), rtol=1e-4)
-    plan.budget[()] = 1e12
+    plan.budget_ns[()] = 1e12
     np.testing.assert_allclose(sweeps(500), [250.0, 250.0, 375.0, 375.0])
     np.testing.assert_allclose(sweeps(late), np.minimum(plan.window, R), rtol=1e-5)
 
@@ -466,9 +473,9 @@ def test_rates_are_used():
     X, y = stream(300)
     kaboost.learn_many(still, X, y)
 
-    assert all(not one.rows[:, :, 1:5].any() for one in still.bank.trees)
-    assert still.bank.lags[0] == 0.5 + 0.5 * np.sign(y[-1] - 0.5)
-    assert still.bank.lags[4] == 0.0
+    assert all(not one.rows[:, :, 1:5].any() for one in still.bank.structures)
+    assert still.bank.label_means[0] == 0.5 + 0.5 * np.sign(y[-1] - 0.5)
+    assert still.bank.label_means[4] == 0.0
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e4, 1e8])
@@ -488,6 +495,6 @@ def test_units_of_labels_do_not_matter(loss, scale):
         said = kaboost.learn_many(booster, X, y * unit)[:, 0] / unit
         off.append(float(abs(said - f)[3000:].mean()))
 
-    assert (booster.bank.pace.leaves > 4).all()
+    assert (booster.trees.schedule.leaf_count > 4).all()
     assert off[1] < 1.5 * off[0]
     assert off[1] < 0.3 * abs(f - f.mean()).mean()

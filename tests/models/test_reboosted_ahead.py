@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import kaboost
-from kaboost.models.reboosted.learn import lay_row
-from kaboost.models.reboosted.scratch import WIDE, WORTH, desk
-from kaboost.models.reboosted.state import LAGS
-from kaboost.models.reboosted.trees.binning import keys
-from kaboost.models.reboosted.trees.traverse import BLOCK, walk, walk_together
+from kaboost.models.reboosted.learn import fill_row
+from kaboost.models.reboosted.scratch import MAX_BLOCK_COLUMNS, MIN_BLOCK_EVENTS, allocate
+from kaboost.models.reboosted.state import LABEL_MEANS
+from kaboost.models.reboosted.trees.binning import to_keys
+from kaboost.models.reboosted.trees.traverse import BLOCK, traverse, traverse_block
 from tests.models.test_reboosted import SMALL, build, digest
 
 D = 5
@@ -37,27 +37,27 @@ def test_blocks_do_not_show(loss):
     """
     X, y, w = stream(loss)
     found = []
-    for size in (1, WORTH + 1, BLOCK + 3, len(X)):
+    for size in (1, MIN_BLOCK_EVENTS + 1, BLOCK + 3, len(X)):
         booster, scores = build(loss=loss), []
         for k in range(0, len(X), size):
             part = slice(k, k + size)
             scores.append(kaboost.learn_many(booster, X[part], y[part], w[part]))
         found.append((digest(booster), np.concatenate(scores).tobytes()))
 
-    assert (booster.bank.pace.grown > 10).all()
+    assert (booster.trees.schedule.grown > 10).all()
     assert found == [found[0]] * len(found)
 
 
 def test_many_columns_do_not_show():
     """Where the rows of a block would not fit the cache there are no blocks; nothing shows that."""
-    d = WIDE // 2
+    d = MAX_BLOCK_COLUMNS // 2
     X, y, w = stream("logistic", n=300, d=d)
     whole, parts = build(SMALL, d=d), build(SMALL, d=d)
     kaboost.learn_many(whole, X, y, w)
     for k in range(len(X)):
         kaboost.learn_many(parts, X[k : k + 1], y[k : k + 1], w[k : k + 1])
 
-    assert desk(whole.bank, whole.stack, d, len(X)).leaf.shape[0] == 1
+    assert allocate(whole.bank, whole.stack, d, len(X)).leaf.shape[0] == 1
     assert digest(whole) == digest(parts)
 
 
@@ -68,19 +68,19 @@ def test_walks_agree():
     X, y, w = stream("logistic")
     booster = build()
     kaboost.learn_many(booster, X, y, w)
-    a, rows = desk(booster.bank, booster.stack, D, BLOCK), keys(X[:BLOCK])
-    lags, expected = np.random.default_rng(0).normal(size=LAGS), []
-    for trees, depth in zip(booster.bank.trees, booster.bank.plan.depth, strict=True):
+    a, rows = allocate(booster.bank, booster.stack, D, BLOCK), to_keys(X[:BLOCK])
+    lags, expected = np.random.default_rng(0).normal(size=LABEL_MEANS), []
+    for trees, depth in zip(booster.trees.structures, booster.trees.params.depth, strict=True):
         leaf = np.zeros((BLOCK, len(trees.nodes)), np.int32)
         for b in range(BLOCK):
-            lay_row(lags, rows[b], a.x)
-            a.columns.reshape(-1, BLOCK)[: 2 * (D + LAGS), b] = a.x[: 2 * (D + LAGS)]
-            walk(trees.nodes, int(depth), a.x, leaf[b])
+            fill_row(lags, rows[b], a.x)
+            a.columns.reshape(-1, BLOCK)[: 2 * (D + LABEL_MEANS), b] = a.x[: 2 * (D + LABEL_MEANS)]
+            traverse(trees.nodes, int(depth), a.x, leaf[b])
         expected.append(leaf)
         for first, last in ((0, BLOCK), (0, 1), (9, 23), (BLOCK, BLOCK)):
             found = np.full(leaf.shape, -1, np.int32)
             for i, nodes in enumerate(trees.nodes):
-                walk_together(nodes, int(depth), a.columns, (first, last), found[:, i])
+                traverse_block(nodes, int(depth), a.columns, (first, last), found[:, i])
             begin, end = first // 8 * 8, -(-last // 8) * 8
             assert np.array_equal(found[begin:end], leaf[begin:end])
             assert (found[:begin] == -1).all()

@@ -16,10 +16,10 @@ import pytest
 import kaboost
 from kaboost.models.reboosted import background as reboosted_apart
 from kaboost.models.reboosted import booster as reboosted
-from kaboost.models.reboosted.background import MANY
-from kaboost.models.reboosted.drift import SOON, watch
+from kaboost.models.reboosted.background import MIN_WORKER_EVENTS
+from kaboost.models.reboosted.drift import COMMIT_DELAY, update_drift
 from kaboost.models.reboosted.state import NUMBERS
-from kaboost.models.reboosted.trees.rebuild import APART, WAITING
+from kaboost.models.reboosted.trees.rebuild import BACKGROUND, READY
 
 D, EVENTS, TURN = 8, 9_000, 6_000
 SPEC = {"bank": {"kind": "reboosted_trees", "budget": 1000}, "loss": "logistic"}
@@ -50,7 +50,7 @@ def stream(n=EVENTS):
 def fresh(apart=0.0):
     """The default model; trees of more ns than `apart` are grown apart."""
     booster = kaboost.build(SPEC, D)
-    booster.bank.plan.apart[...] = apart
+    booster.trees.params.background_min_ns[...] = apart
     return booster
 
 
@@ -75,13 +75,17 @@ def test_second_thread_does_not_show(monkeypatch, lent):
     alone, helped, whole = fresh(), fresh(), fresh()
     scores = learn(alone, range(0, EVENTS + 1, 100), monkeypatch, 2)
     assert lent == []
-    cuts = [0, *np.cumsum(np.tile([MANY, 700, 3, MANY + 1, 40, 1_000], 4)), EVENTS]
+    cuts = [
+        0,
+        *np.cumsum(np.tile([MIN_WORKER_EVENTS, 700, 3, MIN_WORKER_EVENTS + 1, 40, 1_000], 4)),
+        EVENTS,
+    ]
 
     np.testing.assert_array_equal(learn(helped, cuts, monkeypatch, 2), scores)
     some = len(lent)
     np.testing.assert_array_equal(learn(whole, [0, EVENTS], monkeypatch, 2), scores)
     assert digest(helped) == digest(alone) == digest(whole)
-    assert TURN < alone.bank.pace.alarm < TURN + 500
+    assert TURN < alone.bank.schedule.drift_at < TURN + 500
     assert set(lent[:some]) == set(lent[some:]) == {0, 1, 2, 3}
     assert min(some, len(lent) - some) > 200
 
@@ -90,7 +94,7 @@ def test_how_long_a_thread_takes_does_not_show(monkeypatch, lent):
     """A second thread that begins late, or tells late that it is done, holds learning up and
     changes nothing.
     """
-    draws, grow = np.random.default_rng(8), reboosted._grow
+    draws, grow = np.random.default_rng(8), reboosted._grow_in_background
 
     def slowly(*job):
         before, after = draws.choice([0.0, 0.0, 0.002], 2)
@@ -110,7 +114,7 @@ def test_what_is_saved_does_not_show(monkeypatch, lent):
     nothing that comes later.
     """
     one, two = fresh(), fresh()
-    seen = {APART: 0, WAITING: 0}
+    seen = {BACKGROUND: 0, READY: 0}
     X, y = stream()
     for first in range(0, EVENTS, 500):
         part = slice(first, first + 500)
@@ -119,7 +123,7 @@ def test_what_is_saved_does_not_show(monkeypatch, lent):
         monkeypatch.setattr(reboosted, "processors", lambda: 2)
         kaboost.learn_many(two, X[part], y[part])
         for state in seen:
-            seen[state] += int((two.bank.pace.busy == state).sum())
+            seen[state] += int((two.bank.schedule.status == state).sum())
         if first % 1_000 == 0:
             assert digest(one) == digest(two)
     never = fresh()
@@ -135,13 +139,13 @@ def test_nothing_moves_between_batches(monkeypatch, lent):
     X, y = stream()
     monkeypatch.setattr(reboosted, "processors", lambda: 2)
     kaboost.learn_many(booster, X[:3_000], y[:3_000])
-    before = booster.works[1].at.copy(), booster.bank.window.prefix.copy()
+    before = booster.builds[1].cursor.copy(), booster.trees.window.prefix.copy()
     time.sleep(0.05)
 
     assert len(lent) > 50
     assert not [one for one in threading.enumerate() if one.name.startswith("kaboost-trees")]
-    np.testing.assert_array_equal(booster.works[1].at, before[0])
-    np.testing.assert_array_equal(booster.bank.window.prefix, before[1])
+    np.testing.assert_array_equal(booster.builds[1].cursor, before[0])
+    np.testing.assert_array_equal(booster.trees.window.prefix, before[1])
 
 
 def test_what_fails_in_the_second_thread_is_heard(monkeypatch):
@@ -191,7 +195,7 @@ def test_an_interrupted_batch_is_learned_to_its_end(monkeypatch, lent):
         learn(booster, [0, EVENTS], monkeypatch, 2)
     monkeypatch.setattr(reboosted, "_learn", learned)
 
-    assert booster.bank.pace.time == EVENTS
+    assert booster.trees.schedule.time == EVENTS
     assert digest(booster) == digest(expected)
 
 
@@ -207,7 +211,7 @@ def test_a_thread_at_the_end_of_a_program_learns_on():
         "def late():\n"
         "    threading.main_thread().join()\n"
         "    kaboost.learn_many(booster, X, y)\n"
-        "    print(int(booster.bank.pace.time))\n"
+        "    print(int(booster.trees.schedule.time))\n"
         "threading.Thread(target=late).start()\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -224,28 +228,28 @@ def test_only_long_work_is_lent(monkeypatch, lent):
 
 def test_alarm_hastens():
     """Trees begun before an alarm do not keep those of after it waiting."""
-    pace = fresh().bank.pace
-    pace.due[:] = 3_030, 9_000, 9_000, 2_000
-    pace.soonest[2] = 5_000
-    pace.watch[:] = 0.1, 0.1, 0.01
+    pace = fresh().bank.schedule
+    pace.commit_at[:] = 3_030, 9_000, 9_000, 2_000
+    pace.earliest_commit[2] = 5_000
+    pace.loss_statistics[:] = 0.1, 0.1, 0.01
     t = 3_000
-    while pace.alarm == 0:
-        watch(pace, 3.0, t, NUMBERS)
+    while pace.drift_at == 0:
+        update_drift(pace, 3.0, t, NUMBERS)
         t += 1
 
     assert 3_000 < t < 3_030
-    assert pace.due.tolist() == [3_030, t - 1 + SOON, 5_000, 2_000]
+    assert pace.commit_at.tolist() == [3_030, t - 1 + COMMIT_DELAY, 5_000, 2_000]
 
 
 def test_alarm_after_a_constant() -> None:
     """Losses that were all one have no spread: the first others are heard all the same."""
-    pace = fresh().bank.pace
+    pace = fresh().bank.schedule
     for t in range(3_000):
-        watch(pace, 0.0, t, NUMBERS)
+        update_drift(pace, 0.0, t, NUMBERS)
     for t in range(3_000, 3_010):
-        watch(pace, 0.5, t, NUMBERS)
+        update_drift(pace, 0.5, t, NUMBERS)
 
-    assert 3_000 < pace.alarm < 3_010
+    assert 3_000 < pace.drift_at < 3_010
 
 
 def test_learning_nothing_runs_the_kernel(monkeypatch):

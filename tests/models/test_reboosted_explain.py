@@ -8,22 +8,22 @@ import shap
 
 import kaboost
 from kaboost.models.explain.interface import explain_many, gains
-from kaboost.models.reboosted.explain import explain_lines, export_trees, linear
-from kaboost.models.reboosted.learn import score_lines
-from kaboost.models.reboosted.linear import mean_power
-from kaboost.models.reboosted.scratch import LINES, desk
+from kaboost.models.reboosted.explain import explain_linear, export_trees, linear_part
+from kaboost.models.reboosted.learn import linear_scores
+from kaboost.models.reboosted.linear import mean_energy
+from kaboost.models.reboosted.scratch import LINEAR_SCORES, allocate
 from kaboost.models.reboosted.state import Trees
-from kaboost.models.reboosted.trees.binning import BIGGEST, key
-from kaboost.models.reboosted.trees.binning import keys as keys_of
-from kaboost.models.reboosted.trees.shap import explain_trees, sheet
+from kaboost.models.reboosted.trees.binning import MAX_NUMBER, to_key
+from kaboost.models.reboosted.trees.binning import to_keys as keys_of
+from kaboost.models.reboosted.trees.shap import explain_trees, shap_scratch
 from tests.models.test_reboosted import LOSSES, SMALL, build, learned, plainly, stream
 from tests.naive.shapley import expected, shapley
 
 
 def full_rows(booster, X):
     """The columns that exported trees look at: float32, then the label lags."""
-    lags = np.tile(booster.bank.lags, (len(X), 1))
-    return np.clip(np.hstack([X, lags]), -BIGGEST, BIGGEST).astype(np.float32).astype(float)
+    lags = np.tile(booster.trees.label_means, (len(X), 1))
+    return np.clip(np.hstack([X, lags]), -MAX_NUMBER, MAX_NUMBER).astype(np.float32).astype(float)
 
 
 def oracle(exported, rows):
@@ -58,7 +58,7 @@ def test_equals_shap(loss):
     X[:, 3] = np.where(np.arange(200) % 7, X[:, 3], np.inf)
     found = explain_many(booster, X)
     base, phi = oracle(export_trees(booster), full_rows(booster, X))
-    straight, lines = explain_lines(booster, X)
+    straight, lines = explain_linear(booster, X)
 
     assert abs(phi).max() > 1e-3  # a sharp stack may leave trees little of a smooth stream
     assert abs(lines).max() > 0.01
@@ -76,7 +76,7 @@ def test_equals_shap_where_missing_decides():
     kaboost.learn_many(booster, X, gone ^ (X[:, 1] > 0.0))
     found = explain_many(booster, X[:100])
     _, phi = oracle(export_trees(booster), full_rows(booster, X[:100]))
-    _, lines = explain_lines(booster, X[:100])
+    _, lines = explain_linear(booster, X[:100])
 
     assert abs(phi[:, 0]).mean() > 0.1
     np.testing.assert_allclose(found.contributions[:, 0], phi + lines, rtol=1e-7, atol=1e-9)
@@ -90,7 +90,7 @@ def test_equals_all_sets_of_features():
     phi = [sum(np.array(shapley(one, x)) for one in exported["trees"]) for x in rows]
     base = exported["base"] + sum(expected(one, rows[0], set()) for one in exported["trees"])
     found = explain_many(booster, X)
-    straight, lines = explain_lines(booster, X)
+    straight, lines = explain_linear(booster, X)
 
     np.testing.assert_allclose(found.base[:, 0], base + straight, atol=1e-12)
     np.testing.assert_allclose(found.contributions[:, 0], phi + lines, atol=1e-12)
@@ -104,17 +104,17 @@ def test_lines_explain_what_the_linear_learners_say(loss):
     booster = learned(2000, loss=loss)
     X, _ = stream(50, loss=loss, seed=9)
     X[:5] = np.nan
-    own, L = linear(booster).lines, booster.linear
-    base, phi = explain_lines(booster, X)
-    K, link = len(booster.bank.trees), int(booster.bank.plan.link)
-    a = desk(booster.bank, booster.stack, 5)
+    own, L = linear_part(booster).lines, booster.linear
+    base, phi = explain_linear(booster, X)
+    K, link = len(booster.trees.structures), int(booster.trees.params.link)
+    a = allocate(booster.bank, booster.stack, 5)
     for x, told in zip(X, phi, strict=True):
-        score_lines(L, keys_of(x[None])[0], booster.bank.lags, link, booster.scale, a)
+        linear_scores(L, keys_of(x[None])[0], booster.trees.label_means, link, booster.scale, a)
         assert own @ a.f[5 * K :] == pytest.approx(base + told.sum(), rel=1e-9, abs=1e-9)
 
     assert abs(phi[5:, :5]).max() > 0.01
     assert (phi[:5, :5] == 0.0).all()
-    assert len(own) == LINES
+    assert len(own) == LINEAR_SCORES
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -146,7 +146,7 @@ def test_exported_trees_say_the_linear_part():
     said = [sum(expected(one, x, everything) for one in exported["trees"]) for x in rows]
     found = explain_many(booster, X)
 
-    straight, lines = explain_lines(booster, X)
+    straight, lines = explain_linear(booster, X)
 
     np.testing.assert_allclose(
         found.scores[:, 0] - found.mixing[:, 0],
@@ -159,7 +159,7 @@ def test_weights_are_those_of_the_mixture():
     """Before any loss the linear part is between what the filters start from, which trust the lines
     with two fifths, and the average's plain mean.
     """
-    weights, lines, _ = linear(build())
+    weights, lines, _ = linear_part(build())
 
     np.testing.assert_allclose(weights, np.full((4, 5), 0.75 * 0.03 + 0.25 / 23), atol=1e-15)
     plain = 0.25 / 23
@@ -170,10 +170,10 @@ def test_covers_count_the_events_of_each_tree():
     """A tree's root covers the rows it was grown from, an inner node what its children do."""
     booster = learned(2000)
     exported = export_trees(booster)
-    last = int(booster.bank.pace.cursor[0]) - 1
-    work, covers = booster.works[0], exported["trees"][last]["covers"]
+    last = int(booster.trees.schedule.cursor[0]) - 1
+    work, covers = booster.builds[0], exported["trees"][last]["covers"]
 
-    assert covers[0] == work.at[1] > 100
+    assert covers[0] == work.cursor[1] > 100
     assert min(covers) >= 1.0
     for one in exported["trees"]:
         for left, right, cover in zip(
@@ -184,7 +184,7 @@ def test_covers_count_the_events_of_each_tree():
 
 def node(threshold, feature, left):
     """A cut as trees hold it."""
-    return (key(threshold) << 32) + (feature << 16) + left
+    return (to_key(threshold) << 32) + (feature << 16) + left
 
 
 def leaf(number, place):
@@ -206,7 +206,11 @@ def explained(trees, x):
     laid = np.hstack([keys, np.where(keys == 2147483647, -2147483647, keys)]).astype(np.int32)
     phi, said = np.zeros((1, d)), np.zeros(1)
     base = explain_trees(
-        trees, np.array([0.0, 0.0, 0.0, 0.0, 1.0]), laid, sheet(trees.nodes.shape[1]), (phi, said)
+        trees,
+        np.array([0.0, 0.0, 0.0, 0.0, 1.0]),
+        laid,
+        shap_scratch(trees.nodes.shape[1]),
+        (phi, said),
     )
     return base, phi[0], said[0]
 
@@ -280,7 +284,7 @@ def test_gains_put_what_matters_first():
                 p, q = covers[left] / covers[0], covers[right] / covers[0]
                 told[j] += p * q / (p + q) * (values[left] - values[right]) ** 2
 
-    lines = linear(booster).lines[:2] @ np.sqrt(mean_power(booster.linear))
+    lines = linear_part(booster).lines[:2] @ np.sqrt(mean_energy(booster.linear))
     np.testing.assert_allclose(found, told + np.r_[lines**2, np.zeros(5)], rtol=1e-9)
     assert set(np.argsort(-found)[:3]) == {0, 1, 2}
 

@@ -8,30 +8,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kaboost
-from kaboost.models.reboosted.state import STRUCTURES, Setup, bank, works
+from kaboost.models.reboosted.state import STRUCTURES, Sizes, bank, tree_builds
 from kaboost.models.reboosted.trees import binning as bins
 from kaboost.models.reboosted.trees.grower import (
-    CLEARING,
-    COUNTING,
-    LOOKING,
+    CLEAR_HISTOGRAM,
+    COUNT_ROWS,
+    FIND_CUTS,
+    GROW_STEP,
     NODES,
-    REACHED,
-    TASK,
-    finish,
+    PROGRESS,
     grow,
-    plant,
+    init_root,
+    store_tree,
 )
 from kaboost.models.reboosted.trees.histogram import pack
 from kaboost.models.reboosted.trees.rebuild import (
+    ALL_FEATURES,
     BINS,
-    LEAST,
-    WIDE,
+    MIN_FEATURES,
     choose_columns,
+    code_shift,
     copy_codes,
-    mark_richest,
-    shift_of,
+    mark_top_features,
 )
-from kaboost.models.reboosted.trees.traverse import raise_prefix, walk
+from kaboost.models.reboosted.trees.traverse import add_to_prefix, traverse
 from tests.naive import reboosted as naive
 
 
@@ -40,16 +40,16 @@ def made(leaves, depth, n, d):
     one = STRUCTURES[0]._replace(
         trees=1, leaves=leaves, depth=depth, least_rows=n, least_h=2.0, lam=1.5
     )
-    setup = Setup(
+    setup = Sizes(
         (one,), (0.7, 0.1, 0.4, 1.0, 0.0), (1.0, 0.5, 0.2, 0.05, 0.01), 4000.0, 10**8, 8192, 0
     )
     empty = bank(setup, d, 1)
-    return empty, works(setup, empty.plan, d)[0]
+    return empty, tree_builds(setup, empty.plan, d)[0]
 
 
 def limits(plan):
     """Largest depth, smallest hessian of a child, and lam of the only structure."""
-    return plan.depth[0], plan.least_h[0], plan.lam[0]
+    return plan.depth[0], plan.min_hessian[0], plan.l2[0]
 
 
 def data(n, d, gone, most):
@@ -70,9 +70,9 @@ def copy(codes, most, bins_, empty, work):
     n, d = codes.shape
     b = empty.bins
     b.counts[:d], b.lost[:d], b.lowest[:d], b.highest[:d] = most - 1, 1, 0, 1
-    work.at[BINS], work.at[WIDE] = bins_, 1
-    assert choose_columns(np.zeros(d), empty.pace.state, b, work) == d
-    shift = shift_of(work, d)
+    work.cursor[BINS], work.cursor[ALL_FEATURES] = bins_, 1
+    assert choose_columns(np.zeros(d), empty.pace.generator, b, work) == d
+    shift = code_shift(work, d)
     for i in range(n):
         copy_codes(codes[i], work, shift, work.codes[i * d : (i + 1) * d])
 
@@ -113,17 +113,17 @@ def grown(codes, g, h, bins_, limit, room):
     """Grow a tree on these rows, of so many codes and bins, and return what it says of them."""
     (n, d), (leaves, depth) = codes.shape, limit
     empty, work = made(leaves, depth, n, d)
-    work.tables[:] = (7 << 32) + 7
+    work.histograms[:] = (7 << 32) + 7
     copy(codes, *bins_, empty, work)
-    work.slopes[:n], work.bends[:n] = g, h
+    work.gradients[:n], work.hessians[:n] = g, h
     work.scale[0], work.scale[1] = abs(g).max(), h.max()
     pack(work, n)
-    plant(work, n, d)
+    init_root(work, n, d)
     while not grow(work, limits(empty.plan), d, room)[1]:
         pass
-    finish(work, empty.plan.lam[0], empty.plan.eta[0], empty.bins.edges)
+    store_tree(work, empty.plan.l2[0], empty.plan.eta[0], empty.bins.edges)
     said = np.zeros(n)
-    raise_prefix(work, depth, np.hstack([codes, np.zeros((n, 5), np.uint8)]), said)
+    add_to_prefix(work, depth, np.hstack([codes, np.zeros((n, 5), np.uint8)]), said)
     return said
 
 
@@ -137,16 +137,16 @@ def test_pieces_of_many_columns():
     for room in (1e9, 150.0, 20.0):
         empty, work = made(16, 6, n, d)
         copy(codes, 50, 64, empty, work)
-        work.slopes[:n], work.bends[:n] = g, h
+        work.gradients[:n], work.hessians[:n] = g, h
         work.scale[0], work.scale[1] = abs(g).max(), h.max()
         pack(work, n)
-        plant(work, n, d)
+        init_root(work, n, d)
         while not grow(work, limits(empty.plan), d, room)[1]:
-            cut |= {int(work.at[TASK])} if work.at[REACHED] > 0 else set()
-        finish(work, empty.plan.lam[0], empty.plan.eta[0], empty.bins.edges)
-        grown[room] = (work.at[NODES], work.keys.tolist(), work.values.tolist())
+            cut |= {int(work.cursor[GROW_STEP])} if work.cursor[PROGRESS] > 0 else set()
+        store_tree(work, empty.plan.l2[0], empty.plan.eta[0], empty.bins.edges)
+        grown[room] = (work.cursor[NODES], work.served_nodes.tolist(), work.node_values.tolist())
 
-    assert cut >= {CLEARING, COUNTING, LOOKING}
+    assert cut >= {CLEAR_HISTOGRAM, COUNT_ROWS, FIND_CUTS}
     assert grown[1e9][0] == 31
     assert grown[150.0] == grown[20.0] == grown[1e9]
 
@@ -160,13 +160,13 @@ def test_sample_is_even(memory, expected_strides):
     setup = {"kind": "reboosted_trees", "structures": [{"trees": 1, "leaves": 2, "depth": 1}]}
     setup["max_memory"] = memory
     booster = kaboost.build({"bank": setup, "loss": "squared"}, 2)
-    here, t, strides = booster.bank.bins, 0, set()
+    here, t, strides = booster.trees.bins, 0, set()
     for until in (50, 8192, 8193, 9000, 16_384, 16_386, 25_000, 32_768, 40_000, 60_000):
         kaboost.learn_many(booster, X[t:until], X[t:until, 0])
         t, stride = until, int(here.stride)
         strides.add(stride)
-        held = bins.gather(here, 1, t, bins.rows_held(here, t))
-        expected = bins.keys(X[:t:stride, 1:])[-8192:, 0]
+        held = bins.collect_column(here, 1, t, bins.sample_rows(here, t))
+        expected = bins.to_keys(X[:t:stride, 1:])[-8192:, 0]
         assert sorted(here.column[:held]) == sorted(expected)
     assert strides == expected_strides
 
@@ -174,7 +174,7 @@ def test_sample_is_even(memory, expected_strides):
 def runs_of(row):
     """Where keys of a row and its lags are not missing."""
     runs = np.zeros(len(row) - 1, np.uint64)
-    bins.runs_of(row[:-5], runs)
+    bins.column_runs(row[:-5], runs)
     return runs
 
 
@@ -191,7 +191,7 @@ def runs_of(row):
 )
 def test_runs(here):
     """They hold what is there, then the lags, and nothing that is missing."""
-    row = np.where([*here, *[True] * 5], 7, bins.LARGEST).astype(np.int32)
+    row = np.where([*here, *[True] * 5], 7, bins.MISSING_KEY).astype(np.int32)
     runs, found = runs_of(row), []
     i = 0
     while runs[i] < len(row):
@@ -213,11 +213,11 @@ def test_richest_as_sorted(gains, part):
     part of the sum; six at least, where there are."""
     goal = part * sum(gains)
     marks = np.full(len(gains), 7.0)
-    mark_richest(np.array(gains, np.float64), goal, marks)
+    mark_top_features(np.array(gains, np.float64), goal, marks)
     order = sorted(range(len(gains)), key=lambda j: (-gains[j], j))
     taken = next(k for k in range(1, len(gains) + 1) if sum(gains[j] for j in order[:k]) >= goal)
     expected = np.zeros(len(gains))
-    expected[order[: max(taken, LEAST)]] = 1.0
+    expected[order[: max(taken, MIN_FEATURES)]] = 1.0
     np.testing.assert_array_equal(marks, expected)
 
 
@@ -228,25 +228,27 @@ def test_walks_agree():
     X = r.normal(size=(n, d))
     X[r.random((n, d)) < 0.1] = np.nan
     empty, work = made(16, 5, n, d)
-    rows = np.hstack([bins.keys(X), np.zeros((n, 5), np.int32)])
+    rows = np.hstack([bins.to_keys(X), np.zeros((n, 5), np.int32)])
     for t in range(n):
-        bins.note(empty.bins, t, rows[t], runs_of(rows[t]))
+        bins.observe_row(empty.bins, t, rows[t], runs_of(rows[t]))
     for _ in range(20):
-        bins.rebin(empty.bins, empty.window.codes, n, empty.pace.busy)
+        bins.update_bins(empty.bins, empty.window.codes, n, empty.pace.status)
     codes = empty.window.codes[:n]
     copy(codes[:, :d], 62, 64, empty, work)
-    work.slopes[:n], work.bends[:n] = np.nan_to_num(X[:, 0]) + r.normal(size=n), 1.0
-    work.scale[0], work.scale[1] = abs(work.slopes[:n]).max(), 1.0
+    work.gradients[:n], work.hessians[:n] = np.nan_to_num(X[:, 0]) + r.normal(size=n), 1.0
+    work.scale[0], work.scale[1] = abs(work.gradients[:n]).max(), 1.0
     pack(work, n)
-    plant(work, n, d)
+    init_root(work, n, d)
     assert grow(work, limits(empty.plan), d, 1e9)[1]
-    finish(work, empty.plan.lam[0], empty.plan.eta[0], empty.bins.edges)
+    store_tree(work, empty.plan.l2[0], empty.plan.eta[0], empty.bins.edges)
     said, leaf = np.zeros(n), np.zeros(1, np.int32)
-    raise_prefix(work, 5, codes, said)
+    add_to_prefix(work, 5, codes, said)
     for t in range(n):
-        low = np.where(rows[t] == bins.LARGEST, -bins.LARGEST, rows[t])
-        walk(work.keys[None, :], 5, np.concatenate([rows[t], low]).astype(np.int32), leaf)
-        assert work.said[leaf[0]] == said[t]
+        low = np.where(rows[t] == bins.MISSING_KEY, -bins.MISSING_KEY, rows[t])
+        traverse(
+            work.served_nodes[None, :], 5, np.concatenate([rows[t], low]).astype(np.int32), leaf
+        )
+        assert work.leaf_values[leaf[0]] == said[t]
 
     assert len(set(said)) > 10
 
@@ -255,12 +257,12 @@ def test_keys_order_as_numbers():
     """Keys order as numbers do, and turn back into them."""
     r = np.random.default_rng(4)
     x = np.concatenate([r.normal(size=50) * 10.0 ** r.integers(-30, 30, 50), [0.0, -0.0, 1e308]])
-    k = bins.keys(x[:, None])[:, 0]
+    k = bins.to_keys(x[:, None])[:, 0]
     kept = np.clip(x, -3e38, 3e38).astype(np.float32)
 
     assert (np.argsort(k, kind="stable") == np.argsort(kept, kind="stable")).all()
-    assert [bins.number(int(one)) for one in k] == [float(one) for one in kept + 0.0]
-    assert [bins.key(float(one)) for one in x] == k.tolist()
+    assert [bins.from_key(int(one)) for one in k] == [float(one) for one in kept + 0.0]
+    assert [bins.to_key(float(one)) for one in x] == k.tolist()
 
 
 def test_codes_count_edges():
@@ -273,11 +275,11 @@ def test_codes_count_edges():
     X[r.random((R, d)) < 0.05] = np.nan
     empty, _ = made(4, 2, 100, d)
     b, window = empty.bins, empty.window
-    rows = np.hstack([bins.keys(X), np.zeros((R, 5), np.int32)])
+    rows = np.hstack([bins.to_keys(X), np.zeros((R, 5), np.int32)])
     for t in range(R):
-        bins.note(b, t, rows[t], runs_of(rows[t]))
+        bins.observe_row(b, t, rows[t], runs_of(rows[t]))
         bins.encode(b.edges, rows[t], runs_of(rows[t]), window.codes[t])
-        bins.rebin(b, window.codes, t + 1, empty.pace.busy)
+        bins.update_bins(b, window.codes, t + 1, empty.pace.status)
 
     assert b.counts[:3].tolist() == [61, 8, 61]
     for j in range(d):

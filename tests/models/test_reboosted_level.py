@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 
 import kaboost
-from kaboost.models.reboosted.label_guard import BAR, BARRED, COUNT, RUN, RUNS, USUAL, tame
-from kaboost.models.reboosted.learn import Scale
+from kaboost.models.reboosted.label_guard import (
+    BACKOFF,
+    BARRED,
+    COUNT,
+    SHIFT_ANSWERS,
+    SHIFT_FIELDS,
+    USUAL,
+    guard_label,
+)
+from kaboost.models.reboosted.learn import LabelScale
 from kaboost.models.reboosted.linear import blank_row, linear_filters
 from tests.models.test_reboosted import digest
 from tests.models.test_reboosted_origin import LOSSES, build, errors, stream
@@ -23,9 +31,11 @@ def changed(y: np.ndarray, *changes: tuple[int, float]) -> np.ndarray:
     return up
 
 
-def scale(**known: float) -> Scale:
+def scale(**known: float) -> LabelScale:
     """Say what is typical of labels about 0 whose answers are off by 1, after 100 events."""
-    made = Scale(*(np.zeros(RUNS if name == "run" else ()) for name in Scale._fields))
+    made = LabelScale(
+        *(np.zeros(SHIFT_FIELDS if name == "run" else ()) for name in LabelScale._fields)
+    )
     for name, number in ({"spread": 2.0, "unit": 1.0} | known).items():
         getattr(made, name)[...] = number
     made.run[...] = 0.0
@@ -33,11 +43,14 @@ def scale(**known: float) -> Scale:
     return made
 
 
-def learned(made: Scale, labels: Any, said: float = 0.0, t: int = 100) -> list[float]:
+def learned(made: LabelScale, labels: Any, said: float = 0.0, t: int = 100) -> list[float]:
     """Return what is to be learned of labels, one after another."""
     lines, row = linear_filters(1), blank_row(1)
     row.runs[:] = 1  # nothing is there
-    return [tame(made, y - made.origin[()], t + k, said, lines, row) for k, y in enumerate(labels)]
+    return [
+        guard_label(made, y - made.origin[()], t + k, said, lines, row)
+        for k, y in enumerate(labels)
+    ]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
@@ -64,7 +77,7 @@ def test_batches_do_not_matter() -> None:
         said = errors(booster, X, y, batch)
         found.append((digest(booster), said.tobytes()))
 
-    assert float(booster.scale.origin) == pytest.approx(330.0, abs=5.0)
+    assert float(booster.scale.offset) == pytest.approx(330.0, abs=5.0)
     assert found == [found[0]] * len(found)
 
 
@@ -76,7 +89,7 @@ def test_a_checkpoint_in_mid_run_goes_on() -> None:
     kaboost.learn_many(whole, X, y)
     part = build("squared")
     kaboost.learn_many(part, X[:204], y[:204])
-    assert 1.0 < part.scale.run[COUNT] < RUN
+    assert 1.0 < part.scale.shift[COUNT] < SHIFT_ANSWERS
     arrays = {name: array.copy() for name, array in kaboost.to_arrays(part).items()}
     again = kaboost.from_arrays({"bank": "reboosted_trees", "loss": "squared", "seed": 1}, arrays)
     kaboost.learn_many(again, X[204:], y[204:])
@@ -92,7 +105,7 @@ def test_to_and_fro_is_left_to_the_features() -> None:
     booster = build("squared")
     off = errors(booster, X, there, 500)
 
-    assert booster.scale.origin == 0.0
+    assert booster.scale.offset == 0.0
     assert off[6000:].mean() < 1.5 * errors(build("squared"), X, y, 500)[6000:].mean()
 
 
@@ -111,7 +124,7 @@ def test_a_level_that_comes_with_a_new_value_is_told_by_it(kind: str) -> None:
     model = kaboost.Model("regression", features=columns)
     off = abs(np.asarray(model.learn_many(rows, y)) - y)
 
-    assert model.booster.scale.origin == 0.0
+    assert model.booster.scale.offset == 0.0
     assert off[1600:].mean() < 3.0
 
 
@@ -122,7 +135,7 @@ def test_names_that_come_but_once_tell_nothing() -> None:
     model = kaboost.Model("regression", features={"x": "number", "id": "category"})
     model.learn_many(rows, changed(y, (500, 100.0)))
 
-    assert model.booster.scale.origin == pytest.approx(100.0, abs=10.0)
+    assert model.booster.scale.offset == pytest.approx(100.0, abs=10.0)
 
 
 def test_one_rare_label_is_learned() -> None:
@@ -137,7 +150,7 @@ def test_the_next_are_kept_back_until_the_level_is_sure() -> None:
     """From the second on what was said is learned, and at last the label less the level."""
     made = scale()
     labels = [30.0, 31.0, 29.0, 31.0, 29.0, 31.0, 29.0, 30.0]
-    assert len(labels) == RUN
+    assert len(labels) == SHIFT_ANSWERS
 
     assert learned(made, labels) == [30.0, *[0.0] * 6, 0.0]
     assert made.origin == 30.0
@@ -170,14 +183,14 @@ def test_moves_bar_further_ones() -> None:
     learned(made, [30.0] * 8)
     assert made.run[BARRED] == 0.0
     learned(made, [60.0] * 8, t=150)
-    assert made.run[BARRED] == BAR * 157
+    assert made.run[BARRED] == BACKOFF * 157
     learned(made, [90.0] * 20, t=200)
     assert made.origin == 60.0
 
     back = scale()
     learned(back, [30.0] * 8)
     learned(back, [0.0] * 8, t=1000)
-    assert back.run[BARRED] == BAR * 1007
+    assert back.run[BARRED] == BACKOFF * 1007
     assert back.origin == 0.0
 
 

@@ -10,7 +10,7 @@ import pytest
 import kaboost
 from kaboost.models.explain.interface import explain_many
 from kaboost.models.features.label_outliers import FIRST_LABELS
-from kaboost.models.reboosted.label_guard import offset
+from kaboost.models.reboosted.label_guard import label_offset
 
 LOSSES = ("squared", "absolute", "huber", {"kind": "quantile", "q": 0.5})
 
@@ -92,10 +92,10 @@ def test_a_start_that_is_stuck_tells_no_origin(loss: Any, jitter: float) -> None
 
 def test_offset() -> None:
     """Labels about 0, or spread as widely as they are far, stay as they are."""
-    assert offset(np.array([-1.0, 1.0, 2.0])) == 0.0
-    assert offset(np.array([9.0, 11.0])) == 0.0
-    assert offset(np.array([10.5, 12.5])) == 11.5
-    assert offset(np.array([-99.0, -101.0])) == -100.0
-    assert offset(np.zeros(20)) == 0.0
-    assert offset(np.full(20, 7.0)) == 0.0
-    assert offset(np.array([7.0, 7.0 + 1e-12])) == 0.0
+    assert label_offset(np.array([-1.0, 1.0, 2.0])) == 0.0
+    assert label_offset(np.array([9.0, 11.0])) == 0.0
+    assert label_offset(np.array([10.5, 12.5])) == 11.5
+    assert label_offset(np.array([-99.0, -101.0])) == -100.0
+    assert label_offset(np.zeros(20)) == 0.0
+    assert label_offset(np.full(20, 7.0)) == 0.0
+    assert label_offset(np.array([7.0, 7.0 + 1e-12])) == 0.0

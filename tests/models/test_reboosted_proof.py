@@ -9,7 +9,7 @@ from kaboost import Model
 from kaboost.models.booster import learn_many
 from kaboost.models.build import build
 from kaboost.models.reboosted.trees.grower import LEAVES
-from kaboost.models.reboosted.trees.rebuild import HERE
+from kaboost.models.reboosted.trees.rebuild import INLINE
 
 SPEC = {"bank": "reboosted_trees", "loss": "logistic"}
 
@@ -144,15 +144,16 @@ def test_no_event_has_much_work(d, events, memory):
     spent, waits = [], [np.zeros(4, int)]
     for _ in range(events):
         x = r.normal(size=(1, d))
-        before = np.array([work.at for work in booster.works])
+        before = np.array([work.cursor for work in booster.builds])
         learn_many(booster, x, np.sign(x[:, :12].sum(axis=1)))
-        spent.append(float(booster.bank.pace.spent))
+        spent.append(float(booster.trees.schedule.spent_ns))
         still = [
-            np.array_equal(work.at, was) for work, was in zip(booster.works, before, strict=True)
+            np.array_equal(work.cursor, was)
+            for work, was in zip(booster.builds, before, strict=True)
         ]
-        waits.append((waits[-1] + 1) * (still & (booster.bank.pace.busy == HERE)))
+        waits.append((waits[-1] + 1) * (still & (booster.trees.schedule.status == INLINE)))
 
-    assert booster.bank.pace.grown.min() > 0
+    assert booster.trees.schedule.grown.min() > 0
     assert 0.5e6 < max(spent) < 1.2e6
     assert np.max(waits) < 4
 
@@ -169,10 +170,12 @@ def test_no_event_of_a_long_window_has_much_work():
         learn_many(booster, X, np.sign(X[:, :12].sum(axis=1)))
     for _ in range(8_000):
         x = r.normal(size=(1, d))
-        before = [one.at[LEAVES] for one in booster.works]
+        before = [one.at[LEAVES] for one in booster.builds]
         learn_many(booster, x, np.sign(x[:, :12].sum(axis=1)))
-        cuts += sum(b == 1 and a.at[LEAVES] > 1 for a, b in zip(booster.works, before, strict=True))
-        spent.append(float(booster.bank.pace.spent))
+        cuts += sum(
+            b == 1 and a.at[LEAVES] > 1 for a, b in zip(booster.builds, before, strict=True)
+        )
+        spent.append(float(booster.trees.schedule.spent_ns))
 
     assert cuts > 1
     assert 1e6 < max(spent) < 2e6

@@ -7,9 +7,9 @@ import pytest
 
 import kaboost
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.reboosted.learn import forest_of, score
-from kaboost.models.reboosted.scratch import desk
-from kaboost.models.reboosted.trees.binning import keys
+from kaboost.models.reboosted.learn import served_trees, tree_scores
+from kaboost.models.reboosted.scratch import allocate
+from kaboost.models.reboosted.trees.binning import to_keys
 from tests.naive.reboosted import MISSING
 from tests.naive.structure import How, Structure
 
@@ -20,7 +20,7 @@ OF_THE_BANK = ("loss", "rates", "budget")
 @kernel
 def said(forest, rows, a):
     """Fill a.f and a.F with what the structure says of one event."""
-    score(forest, rows, (a.x, a.leaf[0]), a)
+    tree_scores(forest, rows, (a.x, a.leaf[0]), a)
 
 
 def stream(n, loss):
@@ -62,19 +62,19 @@ def test_structure_is_its_twin(loss, sizes, apart, n, many, longest):
     how = sizes._replace(loss=loss)
     booster, twin = kaboost.build(told(how), D), Structure(how, SEED)
     bank = booster.bank
-    bank.plan.apart[...] = apart
+    bank.params.background_min_ns[...] = apart
     X, y, w = stream(n, loss)
     codes = np.where(np.isnan(X), MISSING, np.nan_to_num(X)).astype(int)
-    a, spans = desk(bank, booster.stack, D), []
+    a, spans = allocate(bank, booster.stack, D), []
     for t in range(n):
-        said(forest_of(bank), keys(X[t : t + 1])[0], a)
+        said(served_trees(bank), to_keys(X[t : t + 1])[0], a)
         assert a.F[0] == pytest.approx(twin.partial_sums(codes[t]), abs=1e-5)
         assert a.f[:5] == pytest.approx(twin.scores(codes[t]), abs=1e-5)
-        was = int(bank.pace.busy[0]), int(bank.pace.grown[0])
+        was = int(bank.schedule.status[0]), int(bank.schedule.grown[0])
         kaboost.learn_many(booster, X[t : t + 1], y[t : t + 1], w[t : t + 1])
-        now = int(bank.pace.busy[0]), int(bank.pace.grown[0])
+        now = int(bank.schedule.status[0]), int(bank.schedule.grown[0])
         twin.learn(codes[t], y[t], w[t])
-        if bank.bins.due == 100:
+        if bank.bins.rebin_at == 100:
             twin.settle()
         if was[0] == 0 and (now[0] > 0 or now[1] > was[1]):
             twin.begin()
@@ -82,11 +82,11 @@ def test_structure_is_its_twin(loss, sizes, apart, n, many, longest):
         if now[1] > was[1]:
             twin.done()
         spans[-1:] = [one + (now[0] > 0) for one in spans[-1:]]
-        assert bank.y0[0] == pytest.approx(twin.y0, abs=1e-6)
+        assert bank.base_score[0] == pytest.approx(twin.y0, abs=1e-6)
         if now[0] == 0:
             kept = np.arange(max(0, t + 1 - how.window), t + 1)
             P = np.array(twin.P)[kept]  # thousands: pytest.approx would take minutes
             np.testing.assert_allclose(bank.window.prefix[0, kept], P, rtol=0, atol=1e-5)
 
-    assert twin.count - (bank.pace.busy[0] > 0) == bank.pace.grown[0] > many
+    assert twin.count - (bank.schedule.status[0] > 0) == bank.schedule.grown[0] > many
     assert longest <= max(spans) <= 60 * longest

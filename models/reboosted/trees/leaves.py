@@ -17,7 +17,7 @@ from kaboost.models.types import Vec
 
 
 @kernel
-def gather(rows: Any, leaf: Any, y0: float, F: Vec, total: Vec) -> None:
+def sum_leaves(rows: Any, leaf: Any, y0: float, F: Vec, total: Vec) -> None:
     """Fill F (N+1,) with the partial sums from y0 of what the reached leaves said when they were
     grown, and total (5,) with the scores of the leaf learners.
     """
@@ -52,7 +52,7 @@ def learn_leaves(rows: Any, leaf: Any, move: Any) -> None:
 
 
 @kernel
-def stiffen(rows: Any, leaf: Any, square: float) -> None:
+def update_adagrad(rows: Any, leaf: Any, square: float) -> None:
     """Add a squared slope to AdaGrad's sum in every reached leaf."""
     for i in range(rows.shape[0]):
         row = rows[i, leaf[i] & 0xFFFF]
@@ -62,7 +62,7 @@ def stiffen(rows: Any, leaf: Any, square: float) -> None:
 
 
 @kernel
-def replant(rows: Any, i: int, values: Vec) -> None:
+def reset_leaves(rows: Any, i: int, values: Vec) -> None:
     """Give tree i the values (M,) of its leaves, and no offsets."""
     for n in range(values.shape[0]):
         for c in range(LANES):

@@ -22,11 +22,11 @@ from kaboost.models.kernels.jit import kernel
 from kaboost.models.reboosted.state import COVER, VALUE
 from kaboost.models.types import Ints, Mat, Vec
 
-POINTS = 8  # exact up to degree 15: a tree of depth 16 asks for no more
-OFFSETS = 4  # leaf learners that move; the fifth says the value itself
+QUADRATURE_POINTS = 8  # exact up to degree 15: a tree of depth 16 asks for no more
+MOVING_LEARNERS = 4  # leaf learners that move; the fifth says the value itself
 
 
-class Sheet(NamedTuple):
+class ShapScratch(NamedTuple):
     """What is worked out of one tree of at most M nodes; node 0 is the root."""
 
     points: Vec  # (8,) between 0 and 1
@@ -43,15 +43,19 @@ class Sheet(NamedTuple):
     total: Mat  # (M, 8) over the leaves below, of value times reach
 
 
-def sheet(M: int) -> Sheet:
+def shap_scratch(M: int) -> ShapScratch:
     """Return scratch for trees of at most M nodes."""
-    points, shares = np.polynomial.legendre.leggauss(POINTS)
-    ints, flats, tables = np.zeros((3, M), np.int64), np.zeros((4, M)), np.ones((3, M, POINTS))
-    return Sheet(0.5 + 0.5 * points, 0.5 * shares, *ints, *flats, *tables)
+    points, shares = np.polynomial.legendre.leggauss(QUADRATURE_POINTS)
+    ints, flats, tables = (
+        np.zeros((3, M), np.int64),
+        np.zeros((4, M)),
+        np.ones((3, M, QUADRATURE_POINTS)),
+    )
+    return ShapScratch(0.5 + 0.5 * points, 0.5 * shares, *ints, *flats, *tables)
 
 
 @kernel
-def survey(nodes: Ints, rows: Any, weights: Vec, d: int, s: Sheet) -> int:
+def tree_statistics(nodes: Ints, rows: Any, weights: Vec, d: int, s: ShapScratch) -> int:
     """Fill what holds of a tree whatever the event; return how many nodes it has.
 
     Parameters
@@ -62,7 +66,7 @@ def survey(nodes: Ints, rows: Any, weights: Vec, d: int, s: Sheet) -> int:
     d : features; node's features from d on are the same with missing ones left.
     s : where it goes.
     """
-    count = _trace(nodes, d, s)
+    count = _link_cuts(nodes, d, s)
     whole = 0.0
     for e in range(weights.shape[0]):
         whole += weights[e]
@@ -71,7 +75,7 @@ def survey(nodes: Ints, rows: Any, weights: Vec, d: int, s: Sheet) -> int:
         if left == i:
             row = rows[(nodes[i] >> 16) & 0xFFFF]
             said = whole * row[VALUE]
-            for e in range(OFFSETS):
+            for e in range(MOVING_LEARNERS):
                 said += weights[e] * row[1 + e]
             # No leaf is of no events, but one that another build has grown may not know how many.
             s.cover[i], s.value[i] = max(float(row[COVER]), 1.0), said
@@ -86,7 +90,7 @@ def survey(nodes: Ints, rows: Any, weights: Vec, d: int, s: Sheet) -> int:
 
 
 @kernel
-def _trace(nodes: Ints, d: int, s: Sheet) -> int:
+def _link_cuts(nodes: Ints, d: int, s: ShapScratch) -> int:
     """Fill parents, features and who is above; children stand behind their parent."""
     s.parent[0], s.column[0], s.above[0] = 0, -1, 0
     count, i = 1, 0
@@ -105,16 +109,16 @@ def _trace(nodes: Ints, d: int, s: Sheet) -> int:
 
 
 @kernel
-def attribute(nodes: Ints, x: Any, count: int, s: Sheet, phi: Vec) -> float:
+def tree_contributions(nodes: Ints, x: Any, count: int, s: ShapScratch, phi: Vec) -> float:
     """Add to phi (d,) what each feature of the keys x (2d,) adds in a tree that was surveyed;
     return what the tree says.
     """
-    _descend(nodes, x, count, s)
+    _path_products(nodes, x, count, s)
     for i in range(count - 1, 0, -1):
         left, top = int(nodes[i] & 0xFFFF), int(s.above[i])
         here, there = s.open[i] - s.share[i], s.open[top] - s.share[top]
         added = 0.0
-        for q in range(POINTS):
+        for q in range(QUADRATURE_POINTS):
             if left == i:
                 s.total[i, q] = s.value[i] * s.reach[i, q]
             else:
@@ -124,34 +128,34 @@ def attribute(nodes: Ints, x: Any, count: int, s: Sheet, phi: Vec) -> float:
         phi[s.column[i]] += added
     i = 0
     while int(nodes[i] & 0xFFFF) != i:
-        i = _next(nodes[i], x)
+        i = _child(nodes[i], x)
     return float(s.value[i])
 
 
 @kernel
-def _descend(nodes: Ints, x: Any, count: int, s: Sheet) -> None:
+def _path_products(nodes: Ints, x: Any, count: int, s: ShapScratch) -> None:
     """Fill what is open and the products, from the root down."""
     s.open[0] = 1.0
-    for q in range(POINTS):
+    for q in range(QUADRATURE_POINTS):
         s.inverse[0, q], s.reach[0, q] = 1.0, s.shares[q]
     for i in range(1, count):
         parent, top = int(s.parent[i]), int(s.above[i])
-        goes = 1.0 if _next(nodes[parent], x) == i else 0.0
+        goes = 1.0 if _child(nodes[parent], x) == i else 0.0
         o, z = s.open[top] * goes, s.share[i]
         s.open[i] = o
-        for q in range(POINTS):
+        for q in range(QUADRATURE_POINTS):
             factor = s.points[q] * o + (1.0 - s.points[q]) * z
             s.inverse[i, q] = 1.0 / factor
             s.reach[i, q] = s.reach[parent, q] * factor * s.inverse[top, q]
 
 
 @kernel
-def _next(node: int, x: Any) -> int:
+def _child(node: int, x: Any) -> int:
     return int(node & 0xFFFF) + int(x[(node >> 16) & 0xFFFF] > (node >> 32))
 
 
 @kernel
-def explain_trees(trees: Any, weights: Vec, keys: Any, s: Sheet, goal: Any) -> float:
+def explain_trees(trees: Any, weights: Vec, keys: Any, s: ShapScratch, goal: Any) -> float:
     """Explain what all trees of one structure say of B events; return their mean by events.
 
     Parameters
@@ -165,10 +169,10 @@ def explain_trees(trees: Any, weights: Vec, keys: Any, s: Sheet, goal: Any) -> f
     phi, said = goal
     base = 0.0
     for i in range(trees.nodes.shape[0]):
-        count = survey(trees.nodes[i], trees.rows[i], weights, phi.shape[1], s)
+        count = tree_statistics(trees.nodes[i], trees.rows[i], weights, phi.shape[1], s)
         base += s.value[0]
         for r in range(phi.shape[0]):
-            said[r] += attribute(trees.nodes[i], keys[r], count, s, phi[r])
+            said[r] += tree_contributions(trees.nodes[i], keys[r], count, s, phi[r])
     return base
 
 
@@ -185,17 +189,17 @@ def mean_scores(rows: Any, total: Vec) -> None:
             row = rows[i, n]
             part = row[COVER] / cover if cover > 0.0 else (1.0 if n == 0 else 0.0)
             for e in range(total.shape[0]):
-                total[e] += part * (row[VALUE] + (row[1 + e] if e < OFFSETS else 0.0))
+                total[e] += part * (row[VALUE] + (row[1 + e] if e < MOVING_LEARNERS else 0.0))
 
 
 @kernel
-def weigh_cuts(trees: Any, weights: Vec, s: Sheet, gains: Vec) -> None:
+def cut_variances(trees: Any, weights: Vec, s: ShapScratch, gains: Vec) -> None:
     """Add to gains (d,) the variance that each feature's cuts explain in every tree's answer, over
     the events that the tree was grown from.
     """
     for i in range(trees.nodes.shape[0]):
         nodes = trees.nodes[i]
-        count = survey(nodes, trees.rows[i], weights, gains.shape[0], s)
+        count = tree_statistics(nodes, trees.rows[i], weights, gains.shape[0], s)
         for n in range(count):
             left = int(nodes[n] & 0xFFFF)
             if left != n:

@@ -12,14 +12,14 @@ from typing import Any
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import UINT, Ints, Vec
 
-FLOCK = 256  # events that walk together
-BLOCK, SIDE_BY_SIDE = 32, 8  # events that walk down every tree of a bank before the next; at once
-LOW = UINT(0xFFFF)
-FEATURE = UINT(11)  # bits of a node under its feature's, less those of BLOCK
+PREFIX_BLOCK = 256  # events that walk together
+BLOCK, PARALLEL = 32, 8  # events that walk down every tree of a bank before the next; at once
+CHILD_MASK = UINT(0xFFFF)
+FEATURE_SHIFT = UINT(11)  # bits of a node under its feature's, less those of BLOCK
 
 
 @kernel
-def walk(nodes: Any, D: int, x: Any, leaf: Any) -> None:
+def traverse(nodes: Any, D: int, x: Any, leaf: Any) -> None:
     """Take D > 0 steps down every tree (N, M) for keys x (2d,) or more; fill leaf (N,) with the
     numbers of the leaves, in its low 16 bits.
     """
@@ -36,7 +36,7 @@ def walk(nodes: Any, D: int, x: Any, leaf: Any) -> None:
 
 
 @kernel
-def walk_together(nodes: Ints, D: int, columns: Any, events: Any, leaf: Any) -> None:
+def traverse_block(nodes: Ints, D: int, columns: Any, events: Any, leaf: Any) -> None:
     """Take D > 0 steps down one tree (M,) with the keys of some events of a block; fill leaf (B,)
     with the numbers of their leaves, and of others of the same eight.
 
@@ -48,65 +48,67 @@ def walk_together(nodes: Ints, D: int, columns: Any, events: Any, leaf: Any) -> 
     """
     first, last = events
     mask = UINT(columns.shape[0] - BLOCK)
-    for b in range(first - first % SIDE_BY_SIDE, last, SIDE_BY_SIDE):
+    for b in range(first - first % PARALLEL, last, PARALLEL):
         x, root = columns[b:], UINT(0)
         c, d, e, f, g, h, i, j = root, root, root, root, root, root, root, root
         for _ in range(D):
-            c, d = _step(nodes, x, mask, c, UINT(0)), _step(nodes, x, mask, d, UINT(1))
-            e, f = _step(nodes, x, mask, e, UINT(2)), _step(nodes, x, mask, f, UINT(3))
-            g, h = _step(nodes, x, mask, g, UINT(4)), _step(nodes, x, mask, h, UINT(5))
-            i, j = _step(nodes, x, mask, i, UINT(6)), _step(nodes, x, mask, j, UINT(7))
+            c, d = _key_child(nodes, x, mask, c, UINT(0)), _key_child(nodes, x, mask, d, UINT(1))
+            e, f = _key_child(nodes, x, mask, e, UINT(2)), _key_child(nodes, x, mask, f, UINT(3))
+            g, h = _key_child(nodes, x, mask, g, UINT(4)), _key_child(nodes, x, mask, h, UINT(5))
+            i, j = _key_child(nodes, x, mask, i, UINT(6)), _key_child(nodes, x, mask, j, UINT(7))
         for lane, at in enumerate((c, d, e, f, g, h, i, j)):
             leaf[b + lane] = (nodes[at] >> 16) & 0xFFFF
 
 
 @kernel
-def _step(nodes: Ints, x: Any, mask: Any, at: Any, lane: Any) -> Any:
+def _key_child(nodes: Ints, x: Any, mask: Any, at: Any, lane: Any) -> Any:
     """Return the child of the node `at` that one of the walkers side by side goes to."""
     node = nodes[at]
     bits = UINT(node)
-    return (bits & LOW) + UINT(x[((bits >> FEATURE) & mask) + lane] > (node >> 32))
+    return (bits & CHILD_MASK) + UINT(x[((bits >> FEATURE_SHIFT) & mask) + lane] > (node >> 32))
 
 
 @kernel
-def raise_prefix(work: Any, D: int, codes: Any, prefix: Vec) -> None:
-    """Add to prefix (B,) what the tree of nodes work.cuts (M,) says of codes (B, d).
+def add_to_prefix(build: Any, D: int, codes: Any, prefix: Vec) -> None:
+    """Add to prefix (B,) what the tree of nodes build.code_nodes (M,) says of codes (B, d).
 
     Code form of a node: the largest code that goes left in bits 40 on, 1 in bit 32 where missing
     goes left, then feature and left child. Adding that 1 turns the code of missing, 63, into 0.
     """
-    values = work.values
-    for first in range(0, prefix.shape[0], FLOCK):
-        last = min(first + FLOCK, prefix.shape[0])
-        _descend(work.cuts, D, codes[first:last], work.places)
+    values = build.node_values
+    for first in range(0, prefix.shape[0], PREFIX_BLOCK):
+        last = min(first + PREFIX_BLOCK, prefix.shape[0])
+        _traverse_codes(build.code_nodes, D, codes[first:last], build.positions)
         for i in range(first, last):
-            prefix[i] += values[work.places[i - first] & 0xFFFF]
+            prefix[i] += values[build.positions[i - first] & 0xFFFF]
 
 
 @kernel
-def _descend(cuts: Ints, D: int, codes: Any, places: Any) -> None:
+def _traverse_codes(cuts: Ints, D: int, codes: Any, places: Any) -> None:
     n = codes.shape[0]
-    whole = n - n % SIDE_BY_SIDE
-    for b in range(0, whole, SIDE_BY_SIDE):
+    whole = n - n % PARALLEL
+    for b in range(0, whole, PARALLEL):
         root = UINT(0)
         c, d, e, f, g, h, i, j = root, root, root, root, root, root, root, root
         for _ in range(D):
-            c, d = _down(cuts, codes[b], c), _down(cuts, codes[b + 1], d)
-            e, f = _down(cuts, codes[b + 2], e), _down(cuts, codes[b + 3], f)
-            g, h = _down(cuts, codes[b + 4], g), _down(cuts, codes[b + 5], h)
-            i, j = _down(cuts, codes[b + 6], i), _down(cuts, codes[b + 7], j)
+            c, d = _code_child(cuts, codes[b], c), _code_child(cuts, codes[b + 1], d)
+            e, f = _code_child(cuts, codes[b + 2], e), _code_child(cuts, codes[b + 3], f)
+            g, h = _code_child(cuts, codes[b + 4], g), _code_child(cuts, codes[b + 5], h)
+            i, j = _code_child(cuts, codes[b + 6], i), _code_child(cuts, codes[b + 7], j)
         for lane, at in enumerate((c, d, e, f, g, h, i, j)):
             places[b + lane] = at
     for b in range(whole, n):
         at = UINT(0)
         for _ in range(D):
-            at = _down(cuts, codes[b], at)
+            at = _code_child(cuts, codes[b], at)
         places[b] = at
 
 
 @kernel
-def _down(cuts: Ints, codes: Any, at: Any) -> Any:
+def _code_child(cuts: Ints, codes: Any, at: Any) -> Any:
     """Return the child of the node `at` that an event of codes (d,) goes to."""
     node = UINT(cuts[at])
-    code = (UINT(codes[(node >> UINT(16)) & LOW]) + ((node >> UINT(32)) & UINT(1))) & UINT(63)
-    return (node & LOW) + UINT(code > (node >> UINT(40)))
+    code = (UINT(codes[(node >> UINT(16)) & CHILD_MASK]) + ((node >> UINT(32)) & UINT(1))) & UINT(
+        63
+    )
+    return (node & CHILD_MASK) + UINT(code > (node >> UINT(40)))
