@@ -64,7 +64,7 @@ def import_without_numba() -> None:
     previous = os.environ.get("NUMBA_DISABLE_JIT")
     os.environ["NUMBA_DISABLE_JIT"] = "1"
     try:
-        import kaboost.models.kernels.jit  # noqa: F401
+        from kaboost.models.kernels import jit  # noqa: F401
     finally:
         if previous is None:
             del os.environ["NUMBA_DISABLE_JIT"]

@@ -178,7 +178,7 @@ def test_new_snapshot_is_served(serve: Start) -> None:
 ASK = """
 import sys
 from pathlib import Path
-from kaboost import booster
+from kaboost.models import booster
 from kaboost.service.config.settings import load
 from kaboost.service.http.follower import Follower
 

@@ -97,7 +97,7 @@ def test_classes_are_refused_with_the_reason(api: Program) -> None:
     (fault,) = refusal(answer).errors
 
     assert (422, "#/interval") == (answer.status_code, fault.pointer)
-    assert "its probabilities say how sure it is; leave it out" in fault.detail
+    assert "only probabilities; leave it out" in fault.detail
     assert "interval" not in asked(api, features={}, interval=None)
 
 

@@ -137,7 +137,7 @@ def test_long_life_forgives(
     start: Callable[..., Supervised], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that lived for a while starts from the first delay again."""
-    monkeypatch.setattr(supervisor, "HEALTHY_AFTER", 0.0)
+    monkeypatch.setattr(supervisor, "HEALTHY_SECONDS", 0.0)
     watched = start("raise SystemExit(1)")
     until(lambda: len(watched.pids()) == 4)
 
@@ -185,7 +185,7 @@ def test_drain_ends_what_will_not(
     start: Callable[..., Supervised], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that ignores SIGTERM is killed after the grace, and the exit code says so."""
-    monkeypatch.setattr(supervisor, "GRACE", 0.3)
+    monkeypatch.setattr(supervisor, "DRAIN_SECONDS", 0.3)
     deaf = tmp_path / "deaf"
     ignore = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     watched = start(f"{ignore}; open({str(deaf)!r}, 'w'); {SLEEP}")
