@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kaboost.service.config import settings as config
 from kaboost.service.config.docs import page
-from kaboost.service.config.settings import Settings
+from kaboost.service.config.settings import Settings, load, origins, values
 from kaboost.service.errors import ConfigError
 from kaboost.service.listings import check_client
 
@@ -44,20 +43,20 @@ def write(tmp_path: Path) -> Write:
 def refusal(path: Path | None, **flags: object) -> str:
     """Load what must be refused; give the sentence."""
     with pytest.raises(ConfigError) as caught:
-        config.load(path, flags)
+        load(path, flags)
     assert caught.value.exit_code == 2
     return str(caught.value)
 
 
 def show(settings: Settings) -> dict[str, tuple[Any, str]]:
     """Give value and origin by dotted name."""
-    where = config.origins(settings)
-    return {".".join(path): (value, where[path]) for path, value in config.values(settings).items()}
+    where = origins(settings)
+    return {".".join(path): (value, where[path]) for path, value in values(settings).items()}
 
 
 def test_smallest_file(write: Write) -> None:
     """Task and schema are all that must be set."""
-    settings = config.load(write())
+    settings = load(write())
 
     assert settings.features.columns == {"age": "number"}
     assert settings.kafka.dlq == "kaboost.events.v1.dlq"
@@ -70,14 +69,14 @@ def test_precedence(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "kafka__topic").write_text("from-secret\n")
     path, seen = write(), []
-    seen.append(show(config.load(path))["kafka.topic"])
+    seen.append(show(load(path))["kafka.topic"])
     write(kafka={"topic": "from-file"})
-    seen.append(show(config.load(path))["kafka.topic"])
+    seen.append(show(load(path))["kafka.topic"])
     monkeypatch.setenv("KABOOST_SECRETS_DIR", str(tmp_path / "secrets"))
-    seen.append(show(config.load(path))["kafka.topic"])
+    seen.append(show(load(path))["kafka.topic"])
     monkeypatch.setenv("KABOOST_KAFKA__TOPIC", "from-env")
-    seen.append(show(config.load(path))["kafka.topic"])
-    seen.append(show(config.load(path, {"kafka.topic": "from-flag"}))["kafka.topic"])
+    seen.append(show(load(path))["kafka.topic"])
+    seen.append(show(load(path, {"kafka.topic": "from-flag"}))["kafka.topic"])
 
     assert seen == [
         ("kaboost.events.v1", "default"),
@@ -95,7 +94,7 @@ def test_everything_from_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KABOOST_FEATURES__SCHEMA", '{"Age": "number"}')
     monkeypatch.setenv("KABOOST_MODEL__BANK", '{"kind": "linear", "n": 3}')
     monkeypatch.setenv("KABOOST_MODEL__SEED", "7")
-    settings = config.load(None)
+    settings = load(None)
 
     assert settings.task.labels == ["a", 2, True]
     assert [type(label) for label in settings.task.labels] == [str, int, bool]
@@ -109,7 +108,7 @@ def test_layers_merge_key_by_key(write: Write, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("KABOOST_MODEL__BANK__N", "5")
     monkeypatch.setenv("KABOOST_KAFKA__EXTRA__SASL_USERNAME", "007")
     path = write(model={"bank": "nets"}, kafka={"extra": {"client.id": "k", "sasl.username": "x"}})
-    shown = show(config.load(path))
+    shown = show(load(path))
 
     assert shown["model.bank.kind"] == ("nets", f"file {path}")
     assert shown["model.bank.n"] == (5, "env KABOOST_MODEL__BANK__N")
@@ -121,9 +120,9 @@ def test_overrides_keep_the_order(write: Write, monkeypatch: pytest.MonkeyPatch)
     """Features stay in the order of the file, which is the model's; only new ones go last."""
     path = write()
     path.write_text("task: {kind: binary}\nfeatures: {schema: {c: category, a: number}}\n")
-    flagged = config.load(path, {"features.schema.c": "boolean"})
+    flagged = load(path, {"features.schema.c": "boolean"})
     monkeypatch.setenv("KABOOST_FEATURES__SCHEMA", '{"new": "number", "c": "category"}')
-    overridden = config.load(path)
+    overridden = load(path)
 
     assert list(flagged.features.columns.items()) == [("c", "boolean"), ("a", "number")]
     assert list(overridden.features.columns) == ["c", "a", "new"]
@@ -138,7 +137,7 @@ def test_plain_yaml_values(tmp_path: Path) -> None:
         "kafka: {start_from: 2026-11-20T10:00:00Z, extra: {sasl.username: 007}}\n"
         "model: {bank: {kind: linear, lr: 1e-3}}\n"
     )
-    settings = config.load(path)
+    settings = load(path)
 
     assert settings.task.labels == ["no", "yes"]
     assert settings.features.columns == {"on": "boolean"}
@@ -219,14 +218,14 @@ def test_addresses_of_brokers(write: Write, given: str) -> None:
     """What librdkafka takes for an address is taken."""
     path = write(kafka={"bootstrap_servers": given})
 
-    assert given == config.load(path).kafka.bootstrap_servers
+    assert given == load(path).kafka.bootstrap_servers
 
 
 def test_one_port_of_two_hosts(write: Write) -> None:
     """Both doors may have one port where they are of different addresses."""
     path = write(api={"port": 9464, "host": "10.0.0.1"})
 
-    assert 9464 == config.load(path).metrics.port
+    assert 9464 == load(path).metrics.port
 
 
 def test_all_faults_at_once(write: Write) -> None:
@@ -265,11 +264,11 @@ def test_environment_refusals(
 
 def test_key_with_an_underscore(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """librdkafka's `log_level` keeps its underscore in every source; others become dots."""
-    from_file = config.load(write(kafka={"extra": {"log_level": 3, "client_id": "k"}}))
-    from_flag = config.load(write(), {"kafka.extra.log_level": "3"})
+    from_file = load(write(kafka={"extra": {"log_level": 3, "client_id": "k"}}))
+    from_flag = load(write(), {"kafka.extra.log_level": "3"})
     monkeypatch.setenv("KABOOST_KAFKA__EXTRA__LOG_LEVEL", "3")
     monkeypatch.setenv("KABOOST_KAFKA__EXTRA__CLIENT_ID", "k")
-    from_variable = config.load(write())
+    from_variable = load(write())
 
     assert {"log_level": 3, "client.id": "k"} == from_file.kafka.extra
     assert {"log_level": "3"} == from_flag.kafka.extra
@@ -284,7 +283,7 @@ def test_list_of_brokers(write: Write, flag: str | None) -> None:
     path = write(kafka={"bootstrap_servers": ["a:1", "b"]})
     flags = {} if flag is None else {"kafka.bootstrap_servers": flag}
 
-    assert "a:1,b" == config.load(path, flags).kafka.bootstrap_servers
+    assert "a:1,b" == load(path, flags).kafka.bootstrap_servers
     assert "'a:x' is no broker address" in refusal(write(kafka={"bootstrap_servers": ["a:x"]}))
 
 
@@ -304,7 +303,7 @@ def test_foreign_names(
     """What Kubernetes makes for a service called kaboost stops nothing."""
     monkeypatch.setenv(name, value)
 
-    assert config.load(write()).api.port == 8000
+    assert load(write()).api.port == 8000
 
 
 @pytest.mark.parametrize(
@@ -339,7 +338,7 @@ HIDING_KEYS = [
 @pytest.mark.parametrize("key", HIDING_KEYS)
 def test_secrets_are_hidden(write: Write, key: str) -> None:
     """A secret is nowhere but in the client's own configuration."""
-    settings = config.load(write(kafka={"extra": {key: SECRET, "enable.ssl": True}}))
+    settings = load(write(kafka={"extra": {key: SECRET, "enable.ssl": True}}))
 
     assert settings.kafka.client()[key] == SECRET
     assert settings.kafka.client()["enable.ssl"] == "true"
@@ -350,7 +349,7 @@ def test_secrets_are_hidden(write: Write, key: str) -> None:
 def test_plain_keys_are_shown(write: Write) -> None:
     """What only sounds like a secret is shown."""
     extra = {"ssl.key.location": "/k.pem", "sasl.oauthbearer.token.endpoint.url": "https://a"}
-    shown = show(config.load(write(kafka={"extra": extra})))
+    shown = show(load(write(kafka={"extra": extra})))
 
     assert shown["kafka.extra.ssl.key.location"][0] == "/k.pem"
     assert shown["kafka.extra.sasl.oauthbearer.token.endpoint.url"][0] == "https://a"
@@ -387,7 +386,7 @@ def test_secret_from_a_file(write: Write, tmp_path: Path, monkeypatch: pytest.Mo
     (folder / "kafka__extra__sasl_password").write_text(f"{SECRET}\n")
     (folder / "of-another-program").write_text("x")
     monkeypatch.setenv("KABOOST_SECRETS_DIR", str(folder))
-    settings = config.load(write())
+    settings = load(write())
 
     assert settings.kafka.client()["sasl.password"] == SECRET
     assert show(settings)["kafka.extra.sasl.password"] == ("**********", f"secret in {folder}")
@@ -395,7 +394,7 @@ def test_secret_from_a_file(write: Write, tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_settings_are_frozen(write: Write) -> None:
     """Nothing changes after the start."""
-    settings = config.load(write())
+    settings = load(write())
 
     with pytest.raises(ValueError, match="frozen"):
         settings.kafka.topic = "x"  # type: ignore[misc]
@@ -405,8 +404,8 @@ def test_settings_are_frozen(write: Write) -> None:
 
 def test_flags_hold_lists(write: Write) -> None:
     """A list or mapping in a flag is read as YAML."""
-    assert config.load(write(), {"task.labels": "[a, b]"}).task.labels == ["a", "b"]
-    assert show(config.load(write(), {"model.seed": "3"}))["model.seed"] == (3, "flag")
+    assert load(write(), {"task.labels": "[a, b]"}).task.labels == ["a", "b"]
+    assert show(load(write(), {"model.seed": "3"}))["model.seed"] == (3, "flag")
 
 
 def test_schema_is_json() -> None:
@@ -444,7 +443,7 @@ def test_page_has_every_setting(write: Write) -> None:
 
 def test_example_file() -> None:
     """The example loads, and says everything it sets with a value of its own."""
-    settings = config.load(ROOT / "kaboost.example.yaml")
+    settings = load(ROOT / "kaboost.example.yaml")
 
     assert settings.kafka.topic == "payments.v1"
     assert settings.task.labels == ["legitimate", "fraud"]
