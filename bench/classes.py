@@ -39,8 +39,8 @@ def ours(X: np.ndarray, y: np.ndarray, megabytes: float) -> np.ndarray:
     for k in range(0, len(y), BATCH):
         part = slice(k, k + BATCH)
         table = Table(np.ascontiguousarray(X[part]), np.empty((len(y[part]), 0)), [])
-        said = model.learn(table, y[part].astype(float), np.ones(len(y[part])))
-        hits[part] = model.predictions(said).argmax(axis=1) == y[part]
+        outcome = model.learn(table, y[part].astype(float), np.ones(len(y[part])))
+        hits[part] = outcome.predictions.argmax(axis=1) == y[part]
     return hits
 
 

@@ -53,7 +53,7 @@ def ours(stream: Stream, seed: int, bank: dict[str, Any]) -> tuple[np.ndarray, S
         part = slice(k, k + BATCH)
         numbers, y = np.ascontiguousarray(X[part]), stream.y[part]
         table = Table(numbers, np.empty((len(y), 0)), [column[part] for column in texts])
-        scores[part] = model.learn(table, y, np.ones(len(y)))[:, 0]
+        scores[part] = model.learn(table, y, np.ones(len(y))).scores[:, 0]
 
     spec = {"bank": {"kind": "reboosted_trees", **bank}, "seed": seed}
     spare, model = (

@@ -53,7 +53,7 @@ def measure(width: int, values: int, events: int, timed: int) -> Cost:
         encode({"features": row, "label": bool(s > 0)}) for row, s in zip(drawn, sums, strict=True)
     ]
     model = Model("binary", features={f"column{j}": "number" for j in range(width)})
-    decoder = Decoder(model.encoder.told, model.labels)
+    decoder = Decoder(model.encoder.schema, model.labels)
     spent = [0.0, 0.0]
     for k in range(0, events, PIECE):
         begun = time.process_time()

@@ -1,14 +1,14 @@
 """Banks: N weak learners of one kind as one struct of arrays."""
 
-from kaboost.models.banks.conv import CONV
 from kaboost.models.banks.coordinate_ftl import COORDINATE_FTL
 from kaboost.models.banks.hedge import HEDGE
-from kaboost.models.banks.hoeffding import HOEFFDING
-from kaboost.models.banks.linear.bank import LINEAR_BANK
-from kaboost.models.banks.nets import NETS
-from kaboost.models.banks.refit_trees import REFIT_TREES
+from kaboost.models.banks.histogram_trees.hoeffding import HOEFFDING
+from kaboost.models.banks.histogram_trees.trees import TREES
+from kaboost.models.banks.linear.component import LINEAR_BANK
+from kaboost.models.banks.nets.conv import CONV
+from kaboost.models.banks.nets.dense import NETS
+from kaboost.models.banks.refit_trees.bank import REFIT_TREES
 from kaboost.models.banks.stumps import STUMPS
-from kaboost.models.banks.trees import TREES
 
 # in the order of the public list
 ALL = (

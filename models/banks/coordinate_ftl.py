@@ -9,15 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kaboost.models.banks.linear.walk import clear
-from kaboost.models.kernels.numeric import fill
+from kaboost.models.kernels.numeric import clear_learner, fill
 from kaboost.models.types import SQUARE, Component, Mat, Mat3, Param, Vec
 from kaboost.models.verbs import bank_scratch_rows, learn, learner_view, predict, reset_learner
 
 
 class CoordinateFtl(NamedTuple):
-    """N learners over the class {a x_j} (specification, 7.1, last item): each answers
-    b_j / S_j x_j for the coordinate j of highest |b_j|^2 / S_j, the lowest of equals.
+    """N learners over the class {a x_j} (specification, 7.1, last item): each predicts
+    b_j / S_j x_j for the coordinate j of highest |b_j|^2 / S_j; ties go to the first.
     """
 
     S: Mat  # (d, N) ridge + sum of weight x_j^2
@@ -37,7 +36,7 @@ def _(bank: CoordinateFtl, i: int) -> CoordinateFtl:
 
 @reset_learner.register
 def _(bank: CoordinateFtl, i: int, state: Any) -> None:
-    clear(bank.b, i)
+    clear_learner(bank.b, i)
     for j in range(bank.S.shape[0]):
         bank.S[j, i] = bank.ridge
 
@@ -56,8 +55,8 @@ def _(bank: CoordinateFtl, x: Vec, h: Mat, bank_scratch: Mat) -> None:
                 gain[i] += bank.b[c, j, i] * bank.b[c, j, i] / bank.S[j, i]
         for c in range(m):
             for i in range(N):
-                said = bank.b[c, j, i] / bank.S[j, i] * x[j]
-                h[c, i] = said if gain[i] > highest[i] else h[c, i]
+                prediction = bank.b[c, j, i] / bank.S[j, i] * x[j]
+                h[c, i] = prediction if gain[i] > highest[i] else h[c, i]
         for i in range(N):
             highest[i] = gain[i] if gain[i] > highest[i] else highest[i]
 

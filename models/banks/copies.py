@@ -1,7 +1,7 @@
-"""One weak learner that stands for N of them, where all start alike and are always taught the same.
+"""One weak learner that stands for N of them, where all start alike and always learn the same.
 
 Under the deterministic reduction of Online Gradient Boosting N copies would stay equal bit for bit;
-one of them answers for all, at the cost of one (specification, 3.5).
+one of them predicts for all, at the cost of one (specification, 3.5).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kaboost.models.verbs import (
 
 
 class Copies(NamedTuple):
-    """A bank of one learner whose answer counts for every place of h."""
+    """A bank of one learner whose prediction fills every place of h."""
 
     bank: Any  # one learner
 

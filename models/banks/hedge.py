@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kaboost.models.kernels.numeric import exp_negative, fill, residual
+from kaboost.models.kernels.numeric import clear_learner, exp_negative, fill, residual
 from kaboost.models.types import Component, Mat, Mat3, Param, Vec
 from kaboost.models.verbs import bank_scratch_rows, learn, learner_view, predict, reset_learner
 
@@ -22,7 +22,7 @@ LIMIT = 1e300  # of a sum of losses: differences stay finite
 
 
 class Hedge(NamedTuple):
-    """N learners that answer the mean of all 2d functions under weights e^(-rate * loss so far)."""
+    """N learners that predict the mean of all 2d functions, weighted by e^(-rate * loss so far)."""
 
     C: Mat3  # (m, d, N) sum of slope * x_j: the loss of +x_j so far
     rate: float
@@ -40,9 +40,7 @@ def _(bank: Hedge, i: int) -> Hedge:
 
 @reset_learner.register
 def _(bank: Hedge, i: int, state: Any) -> None:
-    for c in range(bank.C.shape[0]):
-        for j in range(bank.C.shape[1]):
-            bank.C[c, j, i] = 0.0
+    clear_learner(bank.C, i)
 
 
 @predict.register

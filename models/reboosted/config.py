@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from kaboost.models.losses import LOSSES, NEWTON_LOSSES
 from kaboost.models.reboosted.state import (
     BLOCK_EVENTS,
+    LOG_ODDS,
+    LOGARITHMS,
+    NUMBERS,
     STRUCTURES,
     Sizes,
     Structure,
@@ -16,8 +20,7 @@ from kaboost.models.reboosted.state import (
 )
 from kaboost.models.types import SQUARE, Component, ModelError, Param
 
-LOSS_LINKS = {"logistic": 1, "poisson": 2}
-LOSSES = ("squared", "logistic", "absolute", "quantile", "huber", "poisson")
+SCALE_LINKS = {"log_odds": LOG_ODDS, "logarithms": LOGARITHMS}
 DEFAULT_RATES = {  # where the specification says none, and the largest
     "leaf_rates": ((0.7, 0.1, 0.4, 1.0), 2.0),  # the first takes AdaGrad's steps
     "label_lags": ((1.0, 0.5, 0.2, 0.05, 0.01), 1.0),
@@ -50,7 +53,7 @@ def sizes_of(full: Mapping[str, Any]) -> Sizes:
         budget=own["budget"],
         memory=int(own["max_memory"] * 1e6),
         events=MAX_WINDOW,
-        link=LOSS_LINKS.get(full["loss"]["kind"], 0),
+        link=SCALE_LINKS.get(LOSSES[full["loss"]["kind"]].traits.scale, NUMBERS),
         classes=full.get("classes", 1),
     )
 
@@ -139,8 +142,8 @@ def _forbids(context: Mapping[str, Any]) -> str | None:
         return f"{own} regrows its trees in the order of sgb; take rule sgb, not {rule}"
     if context["m"] > 1:
         return f"{own} has one output; write multiclass: one_vs_rest beside it, or bank: linear"
-    if loss not in LOSSES:
-        return f"{own} lowers {', '.join(LOSSES)}; take one of them, not {loss}"
+    if not context["traits"].newton:
+        return f"{own} lowers {', '.join(NEWTON_LOSSES)}; take one of them, not {loss}"
     if context["loss"].get("l2"):
         return f"{own} does not shrink its scores by l2; leave it 0"
     affordable_window(

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kaboost.models.evaluation.baselines import PREDICTORS, to_arrays
+from kaboost.models.evaluation.baselines import PREDICTORS
+from kaboost.models.state.tree import to_arrays
 from kaboost.service.demo.dead_letters import DeadLetter
 from kaboost.service.storage.checkpoints import Checkpoint
 
@@ -131,7 +132,7 @@ def poison_kept(poison: Poison) -> Check:
 
 def same_state(final: Checkpoint, expected: Arrays) -> Check:
     """After kill, restart and replay the state equals that of one uninterrupted run."""
-    arrays = {**final.model.to_arrays(), **to_arrays(final.baselines)}
+    arrays = {**final.model.to_arrays(), **to_arrays(final.baselines, "validation")}
     differing = differences(arrays, expected)
     size = sum(array.nbytes for array in expected.values())
     figures = f"{len(expected)} arrays, {size:,} bytes"

@@ -164,7 +164,7 @@ class Follower:
         model, previous = snapshot.model, self.served
         if previous and snapshot.header["model"] == previous.snapshot.header["model"]:
             return previous.codec
-        decoder = Decoder(model.encoder.told, model.labels, self._settings.features.unknown)
+        decoder = Decoder(model.encoder.schema, model.labels, self._settings.features.unknown)
         return PredictCodec(decoder, model.labels, self._settings.api.max_rows)
 
     def _stamp(self, snapshot: Snapshot, learner: LearnerStatus) -> Stamp:
@@ -189,4 +189,4 @@ def learner_prerequisites(kafka: Kafka) -> str:
 
 def missing_rows(snapshot: Snapshot, rows: int) -> Table:
     """Make rows in which every value is missing."""
-    return tabulate(snapshot.model.encoder.schema, [{}] * rows)
+    return tabulate(snapshot.model.encoder.kinds, [{}] * rows)

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from kaboost.models.features.labels import Labels, labels
-from kaboost.models.features.schema import Schema, checked
+from kaboost.models.features.schema import Schema, parse_schema
 from kaboost.service.config.settings import Settings
 from kaboost.service.events.decoder import Decoder
 from kaboost.service.http.follower import Served
@@ -69,12 +69,12 @@ def install(app: FastAPI, settings: Settings, current: Callable[[], Served | Non
     """Replace the framework's document; its features are those of the served model, `current`,
     some of which may have been inferred.
     """
-    configured = checked(settings.features.columns)
+    configured = parse_schema(settings.features.columns)
     described: dict[str, Schema] = {}
 
     def document() -> dict[str, Any]:
         served = current()
-        schema = served.snapshot.model.encoder.told if served else configured
+        schema = served.snapshot.model.encoder.schema if served else configured
         if app.openapi_schema is None or described["schema"] != schema:
             described["schema"], app.openapi_schema = schema, describe(app, settings, schema)
         return app.openapi_schema

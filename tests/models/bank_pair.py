@@ -8,6 +8,7 @@ import kaboost
 from kaboost.models.booster import SingleScratch
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.verbs import bank_scratch_rows, learn, learn_one, predict, update_shared
+from tests.models.bank_twins import arrays_of
 from tests.naive.booster import BANKS
 
 
@@ -80,8 +81,8 @@ def drive_twin(twin, X, targets, weights, mode):
 
 
 def bytes_of(bank):
-    """Every array of a bank, as bytes by name."""
-    return {k: a.tobytes() for k, a in bank._asdict().items() if isinstance(a, np.ndarray)}
+    """Every array of a bank and of its parts, as bytes by name."""
+    return {name: array.tobytes() for name, array in arrays_of(bank).items()}
 
 
 def steps(events, m, N, seed=1):

@@ -47,10 +47,20 @@ def tasks(count, m, N, seed=3):
         yield x, np.sign(r.normal(size=(m, N))), r.choice([0.0, 1.0, 2.5], N)
 
 
+def arrays_of(bank):
+    """The arrays of a bank and of its parts, by name."""
+    found = {}
+    for name, value in bank._asdict().items():
+        if isinstance(value, np.ndarray):
+            found[name] = value
+        elif hasattr(value, "_asdict"):
+            found |= {f"{name}.{inner}": array for inner, array in arrays_of(value).items()}
+    return found
+
+
 def resting(bank, weight):
     """The bytes of all learners that have weight 0."""
-    arrays = [array for array in bank if isinstance(array, np.ndarray)]
-    return [array[..., weight == 0.0].tobytes() for array in arrays]
+    return [array[..., weight == 0.0].tobytes() for array in arrays_of(bank).values()]
 
 
 def agree(mode, m, **params):

@@ -117,7 +117,7 @@ def test_a_renewed_learner_is_drawn_as_at_the_start():
     x = pictures(1)[0][0]
     teach(bank, x, 1.0)
     before = [np.copy(array[..., 0]) for array in (bank.K, bank.V, bank.MV)]
-    kaboost.models.verbs.renew(bank, 1, kaboost.models.kernels.random.generator(7))
+    kaboost.models.verbs.reset_learner(bank, 1, kaboost.models.kernels.random.generator(7))
     alone, _ = made(m=2, d=PIXELS, **conv(n=1))
 
     np.testing.assert_array_equal(bank.K[..., 1], alone.K[..., 0])

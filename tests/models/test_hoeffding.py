@@ -109,7 +109,7 @@ def test_a_learner_of_weight_zero_is_untouched():
     weights[:, 1] = 0.0
     bank = make(SMALL, 4, 1)
     drive(bank, X, targets, weights, LOGISTIC)
-    shared = {"edges", "cuts", "codes", "held", "filled", "ready"}
+    shared = {f"binning.{name}" for name in bank.binning._fields}
     now, fresh = bytes_of(learner_view(bank, 1)), bytes_of(learner_view(make(SMALL, 4, 1), 1))
 
     assert splits(bank) >= 2
@@ -127,25 +127,27 @@ def test_renew():
     fresh = learner_view(make(SMALL, 4, 1), 1)
     for name in ("feat", "left", "counts", "right", "slot", "c", "depth", "nodes"):
         np.testing.assert_array_equal(getattr(learner_view(bank, 1), name), getattr(fresh, name))
-    assert not bank.H[1].any()
+    assert not bank.histograms.sums[1].any()
 
 
 def test_serving_arrays():
     """A snapshot holds histograms only where naive Bayes reads them."""
-    assert "H" in learning_only(make({**SMALL, "leaf": "majority"}, 4, 1))
-    assert "H" not in learning_only(make(SMALL, 4, 1))
-    assert "held" in learning_only(make(SMALL, 4, 1))
+    by_majority, by_bayes = make({**SMALL, "leaf": "majority"}, 4, 1), make(SMALL, 4, 1)
+    assert "sums" in learning_only(by_majority.histograms)
+    assert "sums" not in learning_only(by_bayes.histograms)
+    assert "held" in learning_only(by_bayes.binning)
 
 
 def test_only_under_rules_that_learn_classes():
     """Rules that ask for numbers are refused with what to take; so is a state beyond two GiB."""
     with pytest.raises(kaboost.ModelError, match=r"sgb asks for numbers; take bank trees, or one"):
         kaboost.build({"bank": "hoeffding", "rule": "sgb", "loss": "logistic"}, 4)
-    context = {"rule": {"kind": "oza_bag"}, "loss": {"kind": "squared"}, "d": 4, "m": 1}
+    context = {"rule": {"kind": "oza_bag"}, "d": 4, "m": 1}
+    context |= {"loss": {"kind": "squared"}, "traits": kaboost.LOSSES["squared"].traits}
     bank = kaboost.normalise_spec({"bank": "hoeffding", "loss": "squared"})["bank"]
-    forbids = kaboost.BANKS["hoeffding"].forbids
+    reject_reason = kaboost.BANKS["hoeffding"].reject_reason
 
-    assert "loss squared is for numbers" in forbids({**context, "bank": bank})
-    context["loss"] = {"kind": "logistic"}
-    assert forbids({**context, "bank": bank}) is None
-    assert "GiB" in forbids({**context, "bank": {**bank, "max_leaves": 4000}, "d": 500})
+    assert "loss squared is for numbers" in reject_reason({**context, "bank": bank})
+    context |= {"loss": {"kind": "logistic"}, "traits": kaboost.LOSSES["logistic"].traits}
+    assert reject_reason({**context, "bank": bank}) is None
+    assert "GiB" in reject_reason({**context, "bank": {**bank, "max_leaves": 4000}, "d": 500})

@@ -9,7 +9,7 @@ import pytest
 
 import kaboost
 from kaboost.models.types import LINEAR, LOGISTIC, SQUARE
-from tests.models.bank_twins import agree, made, say, tasks, teach
+from tests.models.bank_twins import agree, arrays_of, made, say, tasks, teach
 
 STEPS = (
     {"step": "ogd", "radius": 2.0, "norm": 3.0},
@@ -171,11 +171,11 @@ def test_a_renewed_learner_is_a_fresh_one(step):
     fresh, _ = made(m=2, **linear(**step))
     for x, target, weight in tasks(20, 2, 3):
         teach(bank, x, target, weight + 1.0)
-    before = {name: np.copy(value) for name, value in bank._asdict().items()}
-    kaboost.models.verbs.renew(bank, 1, kaboost.models.kernels.random.generator(1))
+    before = {name: np.copy(array) for name, array in arrays_of(bank).items()}
+    kaboost.models.verbs.reset_learner(bank, 1, kaboost.models.kernels.random.generator(1))
 
-    for name, array in bank._asdict().items():
-        if isinstance(array, np.ndarray):
-            np.testing.assert_array_equal(array[..., 1], getattr(fresh, name)[..., 1], name)
-            np.testing.assert_array_equal(array[..., ::2], before[name][..., ::2], name)
-            assert (array[..., ::2] != getattr(fresh, name)[..., ::2]).any(), name
+    initial = arrays_of(fresh)
+    for name, array in arrays_of(bank).items():
+        np.testing.assert_array_equal(array[..., 1], initial[name][..., 1], name)
+        np.testing.assert_array_equal(array[..., ::2], before[name][..., ::2], name)
+        assert (array[..., ::2] != initial[name][..., ::2]).any(), name

@@ -66,7 +66,7 @@ def test_a_renewed_coordinate_is_a_fresh_one():
     bank, _ = made(m=2, kind="coordinate_ftl", n=3, ridge=0.5)
     teach(bank, [1.0, 2.0, 0.0, 0.5], 1.0)
     before = bank.S.copy(), bank.b.copy()
-    kaboost.models.verbs.renew(bank, 1, kaboost.models.kernels.random.generator(1))
+    kaboost.models.verbs.reset_learner(bank, 1, kaboost.models.kernels.random.generator(1))
 
     assert (bank.S[:, 1] == 0.5).all()
     assert not bank.b[..., 1].any()

@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 
 import kaboost
-from kaboost.models.banks.bins import fit_edges
+from kaboost.models.banks.histogram_trees.binning import fit_edges
 from tests.models.reference_streams import stream_f
 
 
 def booster_of(rule, X, n, depth, **more):
     bank = {"kind": "trees", "n": n, "depth": depth, "grace": 100, **more}
     booster = kaboost.build({"rule": rule, "bank": bank, "loss": "squared"}, d=10)
-    fit_edges(X[:500] + 0.0, booster.bank.edges, booster.bank.cuts)  # instead of a warm-up
-    booster.bank.ready[()] = 1
+    fit_edges(
+        X[:500] + 0.0, booster.bank.binning.edges, booster.bank.binning.cuts
+    )  # instead of a warm-up
+    booster.bank.binning.ready[()] = 1
     return booster
 
 
@@ -77,5 +79,5 @@ def test_linear_mode(n, rule, error):
     booster = booster_of({**rule, "fit": "linear"}, X, n, 3)
     missed = kaboost.learn_many(booster, X, y)[3000:, 0] - y[3000:]
 
-    assert booster.bank.bound == rule.get("bound", 1.0)
+    assert booster.bank.params.bound == rule.get("bound", 1.0)
     assert (missed**2).mean() / y[3000:].var() == pytest.approx(error, rel=0.01)

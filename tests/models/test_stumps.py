@@ -89,7 +89,7 @@ def test_a_renewed_learner_is_a_fresh_one():
     for x, target, weight in tasks(20, 2, 3):
         teach(bank, x, target, weight + 1.0)
     before = [np.copy(array) for array in bank[:4]]
-    kaboost.models.verbs.renew(bank, 1, kaboost.models.kernels.random.generator(1))
+    kaboost.models.verbs.reset_learner(bank, 1, kaboost.models.kernels.random.generator(1))
 
     for array, empty, old in zip(bank[:4], fresh[:4], before, strict=True):
         np.testing.assert_array_equal(array[..., 1], empty[..., 1])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kaboost
-from kaboost.models.banks.bins import bin_of, fit_edges
+from kaboost.models.banks.histogram_trees.binning import bin_of, fit_edges
 from kaboost.models.kernels.random import generator
 from kaboost.models.types import LINEAR, LOGISTIC, SQUARE
 from kaboost.models.verbs import learner_view, learning_only, reset_learner
@@ -96,7 +96,7 @@ def test_a_learner_of_weight_zero_is_untouched():
 
     assert splits(bank) >= 2
     fresh = bytes_of(learner_view(make(SMALL, 4, 1), 1))
-    shared = {"edges", "cuts", "codes", "held", "filled", "ready"}
+    shared = {f"binning.{name}" for name in bank.binning._fields}
     now = bytes_of(learner_view(bank, 1))
     assert {k: v for k, v in now.items() if k not in shared} == {
         k: v for k, v in fresh.items() if k not in shared
@@ -113,10 +113,11 @@ def test_renew(events):
     reset_learner(bank, 2, generator(3))
 
     assert [bytes_of(learner_view(bank, i)) for i in (0, 1, 3)] == others
-    assert bank.H[2].sum() == bank.tasks[2].sum() == bank.n[2].sum() == 0.0
+    histograms = bank.histograms
+    assert histograms.sums[2].sum() == histograms.warmup[2].sum() == bank.n[2].sum() == 0.0
     assert (bank.feat[2] == -1).all()
     assert not bank.v[2].any()
-    assert (np.diff(bank.subset[2]) > 0).all()
+    assert (np.diff(histograms.features[2]) > 0).all()
 
 
 @pytest.mark.parametrize("cut", [10, 20, 45])
@@ -140,7 +141,7 @@ def test_serving_arrays():
     kept = {name for name in kaboost.serving_arrays(booster) if name.startswith("bank.")}
 
     assert kept == {"bank.feat", "bank.cut", "bank.v"}
-    assert {"H", "held", "tasks"} < set(learning_only(booster.bank))
+    assert set(learning_only(booster.bank.histograms)) == {"sums", "features", "warmup"}
 
 
 def test_bins():

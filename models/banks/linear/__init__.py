@@ -1,3 +1,5 @@
-"""The bank of linear learners: one file with the bank, one for each step that moves its weights.
-The list of banks imports it.
+"""Linear weak learners: one bank (`bank.py`), and one file for every step that moves its weights.
+
+A new step is a file beside `sgd.py` and a line in `component.py`. The list of banks and `build`
+import from here.
 """

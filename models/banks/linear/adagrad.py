@@ -1,63 +1,76 @@
-"""Linear weak learners moved by AdaGrad: every weight has a rate of its own that falls with what it
-met.
+"""AdaGrad: the rate of a weight falls with the gradients it has had (specification, 7.1).
+
+Duchi, Hazan, Singer, Adaptive Subgradient Methods for Online Learning and Stochastic Optimization,
+2011.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kaboost.models.banks.linear.walk import clear, nudge, walk, weigh
-from kaboost.models.kernels.numeric import residual
+from kaboost.models.banks.linear.bank import (
+    Linear,
+    Step,
+    learning_rate,
+    move_each,
+    move_weight,
+    move_weights,
+)
+from kaboost.models.kernels.numeric import clear_learner, residual
+from kaboost.models.kernels.simd import aligned
 from kaboost.models.types import Mat, Mat3, Vec
-from kaboost.models.verbs import learn, learner_view, learning_only, predict, reset_learner
+from kaboost.models.verbs import learner_view, learning_only, reset_learner
 
 EPSILON = 1e-8
 
 
 class AdaGrad(NamedTuple):
-    """Linear learners moved by w -= lr G / (sqrt(sum G^2) + 1e-8) (Duchi, Hazan, Singer 2011;
-    specification, 7.1).
-    """
+    """w -= lr g / (sqrt(sum g^2) + 1e-8)."""
 
-    w: Mat3  # (m, rows, N)
     S: Mat3  # (m, rows, N) sum of squared gradients
     lr: float
-    cyclic: bool  # learner i sees only feature (first + i) mod d, and the bias
-    first: int  # 0; the learner's own number in a bank of one
 
 
 @learning_only.register
-def _(bank: AdaGrad) -> tuple[str, ...]:
+def _(step: AdaGrad) -> tuple[str, ...]:
     return ("S",)
 
 
 @learner_view.register
-def _(bank: AdaGrad, i: int) -> AdaGrad:
-    w, S = bank.w[:, :, i : i + 1], bank.S[:, :, i : i + 1]
-    return AdaGrad(w, S, bank.lr, bank.cyclic, bank.first + i)
+def _(step: AdaGrad, i: int) -> AdaGrad:
+    return AdaGrad(step.S[:, :, i : i + 1], step.lr)
 
 
 @reset_learner.register
-def _(bank: AdaGrad, i: int, state: Any) -> None:
-    clear(bank.w, i)
-    clear(bank.S, i)
+def _(step: AdaGrad, i: int, state: Any) -> None:
+    clear_learner(step.S, i)
 
 
-@predict.register
-def _(bank: AdaGrad, x: Vec, h: Mat, bank_scratch: Mat) -> None:
-    weigh(bank.w, bank.cyclic, bank.first, x, h)
-
-
-@nudge.register
-def _(bank: AdaGrad, c: int, j: int, i: int, g: float) -> None:
-    bank.S[c, j, i] += g * g
-    bank.w[c, j, i] -= bank.lr * g / (math.sqrt(bank.S[c, j, i]) + EPSILON)
-
-
-@learn.register
+@move_weights.register
 def _(
-    bank: AdaGrad, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat
+    step: AdaGrad,
+    bank: Linear,
+    x: Vec,
+    h: Mat,
+    target: Mat,
+    weight: Vec,
+    mode: int,
+    bank_scratch: Mat,
 ) -> None:
     residual(h, target, weight, mode)
-    walk(bank, x, target)
+    move_each(bank, x, target)
+
+
+@move_weight.register
+def _(step: AdaGrad, w: Mat3, c: int, j: int, i: int, g: float) -> None:
+    step.S[c, j, i] += g * g
+    w[c, j, i] -= step.lr * g / (math.sqrt(step.S[c, j, i]) + EPSILON)
+
+
+def _make(options: Mapping[str, Any], w: Mat3, d: int) -> AdaGrad:
+    return AdaGrad(aligned(w), options["lr"])
+
+
+ADAGRAD = Step("adagrad", (learning_rate(0.5),), _make)

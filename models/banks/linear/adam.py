@@ -1,92 +1,97 @@
-"""Linear weak learners moved by Adam: two moments beside every weight."""
+"""Adam for linear learners: two moments beside every weight, a step count per learner
+(specification, 7.1).
+
+Kingma, Ba, Adam: A Method for Stochastic Optimization, 2015.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kaboost.models.banks.linear.walk import clear, weigh
-from kaboost.models.banks.nets import adam, tick
-from kaboost.models.kernels.numeric import residual
+import numpy as np
+
+from kaboost.models.banks.linear.bank import Linear, Step, learning_rate, move_weights
+from kaboost.models.kernels.adam import adam_lanes, adam_rates, reset_decay
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.numeric import clear_learner, residual
+from kaboost.models.kernels.simd import aligned
 from kaboost.models.types import Mat, Mat3, Vec
-from kaboost.models.verbs import (
-    bank_scratch_rows,
-    learn,
-    learner_view,
-    learning_only,
-    predict,
-    reset_learner,
-)
+from kaboost.models.verbs import bank_scratch_rows, learner_view, learning_only, reset_learner
 
 
 class Adam(NamedTuple):
-    """Linear learners moved by Adam (Kingma, Ba 2015; specification, 7.1), a step count for
-    each.
+    """Moments decay for features of 0 as well, so no feature is skipped."""
 
-    Moments fade for features of 0 as well, so no feature is skipped.
-    """
-
-    w: Mat3  # (m, rows, N)
     M: Mat3  # (m, rows, N) mean of gradients
     V: Mat3  # (m, rows, N) mean of their squares
     decayed: Mat  # (2, N) beta1^t and beta2^t
     lr: float
-    cyclic: bool  # learner i sees only feature (first + i) mod d, and the bias
-    first: int  # 0; the learner's own number in a bank of one
 
 
 @learning_only.register
-def _(bank: Adam) -> tuple[str, ...]:
+def _(step: Adam) -> tuple[str, ...]:
     return ("M", "V", "decayed")
 
 
 @bank_scratch_rows.register
-def _(bank: Adam) -> int:
-    return 2  # rates and roots
+def _(step: Adam) -> int:
+    return 2  # rates and roots of `adam_rates`
 
 
 @learner_view.register
-def _(bank: Adam, i: int) -> Adam:
+def _(step: Adam, i: int) -> Adam:
     lane = slice(i, i + 1)
-    return Adam(
-        bank.w[:, :, lane],
-        bank.M[:, :, lane],
-        bank.V[:, :, lane],
-        bank.decayed[:, lane],
-        bank.lr,
-        bank.cyclic,
-        bank.first + i,
-    )
+    return Adam(step.M[:, :, lane], step.V[:, :, lane], step.decayed[:, lane], step.lr)
 
 
 @reset_learner.register
-def _(bank: Adam, i: int, state: Any) -> None:
-    clear(bank.w, i)
-    clear(bank.M, i)
-    clear(bank.V, i)
-    bank.decayed[0, i] = 1.0
-    bank.decayed[1, i] = 1.0
+def _(step: Adam, i: int, state: Any) -> None:
+    clear_learner(step.M, i)
+    clear_learner(step.V, i)
+    reset_decay(step.decayed, i)
 
 
-@predict.register
-def _(bank: Adam, x: Vec, h: Mat, bank_scratch: Mat) -> None:
-    weigh(bank.w, bank.cyclic, bank.first, x, h)
-
-
-@learn.register
-def _(bank: Adam, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
-    m, rows, _ = bank.w.shape
-    d = x.shape[0]
-    rate, root = bank_scratch[0], bank_scratch[1]
+@move_weights.register
+def _(
+    step: Adam,
+    bank: Linear,
+    x: Vec,
+    h: Mat,
+    target: Mat,
+    weight: Vec,
+    mode: int,
+    bank_scratch: Mat,
+) -> None:
     residual(h, target, weight, mode)
-    tick(bank.decayed, bank.lr, weight, rate, root)
-    for c in range(m):
-        for j in range(rows):
-            w, M, V = bank.w[c, j], bank.M[c, j], bank.V[c, j]
-            if j == d:
-                adam(w, M, V, (target[c], 1.0, rate, root))
-            elif not bank.cyclic:
-                adam(w, M, V, (target[c], x[j], rate, root))
-            else:
-                lane = (j - bank.first) % d
-                task = (target[c, lane::d], x[j], rate[lane::d], root[lane::d])
-                adam(w[lane::d], M[lane::d], V[lane::d], task)
+    rate, root = bank_scratch[0], bank_scratch[1]
+    adam_rates(step.decayed, step.lr, weight, rate, root)
+    for c in range(target.shape[0]):
+        move_output(bank, c, x, target[c], rate, root)
+
+
+@kernel
+def move_output(bank: Linear, c: int, x: Vec, e: Vec, rate: Vec, root: Vec) -> None:
+    """Move the weights of output c."""
+    w, M, V, d = bank.w[c], bank.step.M[c], bank.step.V[c], x.shape[0]
+    for j in range(d):
+        # learners that see feature j: all, or every d-th
+        first, every = ((j - bank.first) % d, d) if bank.cyclic else (0, 1)
+        adam_lanes(
+            w[j, first::every],
+            M[j, first::every],
+            V[j, first::every],
+            e[first::every],
+            x[j],
+            rate[first::every],
+            root[first::every],
+        )
+    if w.shape[0] > d:
+        adam_lanes(w[d], M[d], V[d], e, 1.0, rate, root)
+
+
+def _make(options: Mapping[str, Any], w: Mat3, d: int) -> Adam:
+    return Adam(aligned(w), aligned(w), np.ones((2, w.shape[2])), options["lr"])
+
+
+ADAM = Step("adam", (learning_rate(0.001),), _make)

@@ -1,119 +1,172 @@
-"""Linear weak learners: which step moves them, and their words in a specification."""
+"""The bank of linear learners, h = w x, whatever step moves its weights.
+
+Weights are w (m, rows, N), one row per feature and one more for the bias: learners lie along the
+vector lanes, so sums over features stay strictly left to right and still fill whole vectors
+(docs/adr/0009). A step is a NamedTuple of what it needs beside the weights. It registers the verbs
+below that differ from their defaults, and for its arrays `learner_view`, `reset_learner`,
+`learning_only` and `bank_scratch_rows`.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from kaboost.models.banks.linear.adagrad import AdaGrad
-from kaboost.models.banks.linear.adam import Adam
-from kaboost.models.banks.linear.ftrl import Ftrl
-from kaboost.models.banks.linear.invariant import Invariant
-from kaboost.models.banks.linear.nag import Nag
-from kaboost.models.banks.linear.ng import Ng
-from kaboost.models.banks.linear.ogd import Ogd
-from kaboost.models.banks.linear.schedule import Scheduled
-from kaboost.models.banks.linear.sgd import Sgd
-from kaboost.models.kernels.simd import aligned
-from kaboost.models.types import Component, Param
-
-OPTIONS: dict[str, dict[str, float | None]] = {  # what each step can be told, and its default
-    "nag": {"lr": 0.5},
-    "ng": {"lr": 0.5},
-    "sgd": {"lr": 0.05, "p": 0.0, "t0": 1.0},
-    "ogd": {"radius": 1.0, "norm": 1.0, "t_max": None},
-    "adagrad": {"lr": 0.5},
-    "adam": {"lr": 0.001},
-    "ftrl": {"lr": 0.5, "b": 1.0, "l1": 0.0, "l2": 0.0},
-    "invariant": {"lr": 0.05},
-}
-PARAMS = (
-    Param("n", 20, "weak learners", 1, 100_000, integer=True),
-    Param("step", "nag", "how weights move", choices=tuple(OPTIONS)),
-    Param(
-        "lr",
-        None,
-        "learning rate; .5 for nag, ng and adagrad, .05 for sgd and invariant, .001 for adam; "
-        "of ftrl its a, .5; ogd makes its own from radius and norm",
-        1e-12,
-        1e6,
-    ),
-    Param("bias", True, "a constant feature 1"),
-    Param(
-        "features",
-        "all",
-        "all, or cyclic: learner i sees feature i mod d",
-        choices=("all", "cyclic"),
-    ),
-    Param("p", None, "of sgd: the rate is lr / (1 + t/t0)^p; 0, a constant rate", 0.0, 10.0),
-    Param("t0", None, "of sgd: events after which the rate begins to fall; 1", 1e-6, 1e12),
-    Param("radius", None, "of ogd: W, the largest length of a learner's weights; 1", 1e-6, 1e6),
-    Param("norm", None, "of ogd: X, the largest length of features, bias included; 1", 1e-6, 1e6),
-    Param("t_max", None, "of ogd: events after which its rate falls no more", 1.0, 1e18),
-    Param("b", None, "of ftrl: slows the first steps; 1", 1e-6, 1e6),
-    Param("l1", None, "of ftrl: keeps weights at 0 that little speaks for; 0", 0.0, 1e6),
-    Param("l2", None, "of ftrl: shrinks weights; 0", 0.0, 1e6),
+from kaboost.models.kernels.jit import kernel, unregistered, verb
+from kaboost.models.kernels.numeric import add, clear_learner, fill, shift
+from kaboost.models.types import Mat, Mat3, Param, Vec
+from kaboost.models.verbs import (
+    bank_scratch_rows,
+    learn,
+    learner_view,
+    predict,
+    reset_learner,
+    update_shared,
 )
-ONLY_SOME = tuple(param.name for param in PARAMS if param.default is None)
 
 
-def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
-    """Fill in what the step can be told; what it cannot stays away from equal models' words."""
-    known = OPTIONS[own["step"]]
-    for name in ONLY_SOME:
-        if own[name] is None:
-            own[name] = known.get(name)
-        if own[name] is None:
-            del own[name]
+class Linear(NamedTuple):
+    """N linear learners and the step that moves their weights."""
+
+    w: Mat3  # (m, rows, N)
+    step: Any
+    cyclic: bool  # learner i sees only feature (first + i) mod d, and the bias
+    first: int  # 0; in a bank of one, the number of its learner
 
 
-def _forbids(context: Mapping[str, Any]) -> str | None:
-    own = context["bank"]
-    for name in ONLY_SOME:
-        if name in own and name not in OPTIONS[own["step"]]:
-            steps = " or ".join(step for step, known in OPTIONS.items() if name in known)
-            return (
-                f"{name} is no option of the step {own['step']}; leave it out, or take step {steps}"
-            )
-    return None
+class Step(NamedTuple):
+    """One kind of step: its name, its options with their defaults, and what makes its state."""
+
+    kind: str
+    options: tuple[Param, ...]
+    make: Callable[[Mapping[str, Any], Mat3, int], Any]  # (options, w, d)
 
 
-def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> Any:
-    step, N, lr = params["step"], params["n"], params.get("lr", 0.0)
-    view = (params["features"] == "cyclic", 0)
-    rows = d + (1 if params["bias"] else 0)
-    w = aligned(np.zeros((m, rows, N)))
-    if step == "nag":
-        return Nag(w, np.zeros(rows), aligned(w), np.zeros(N), np.zeros(N), lr, *view)
-    if step == "ng":
-        return Ng(w, np.zeros(rows), np.zeros(N), np.zeros(N), lr, *view)
-    if step == "sgd" and params["p"] == 0.0:
-        return Sgd(w, lr, *view)
-    if step == "sgd":
-        return Scheduled(w, np.zeros(N), lr, params["t0"], params["p"], *view)
-    if step == "ogd":
-        slowest = params.get("t_max", math.inf)
-        return Ogd(w, np.zeros(N), params["radius"], params["norm"], slowest, *view)
-    if step == "adagrad":
-        return AdaGrad(w, aligned(w), lr, *view)
-    if step == "adam":
-        return Adam(w, aligned(w), aligned(w), np.ones((2, N)), lr, *view)
-    if step == "ftrl":
-        told = (lr, params["b"], params["l1"], params["l2"], d)
-        return Ftrl(w, aligned(w), aligned(w), *told, *view)
-    return Invariant(w, lr, *view)
+def learning_rate(default: float) -> Param:
+    """Return the option `lr`."""
+    return Param("lr", default, "learning rate", 1e-12, 1e6)
 
 
-LINEAR_BANK = Component(
-    "linear",
-    "N linear learners",
-    "specification, 7.1; nag: Ross, Mineiro, Langford 2013",
-    PARAMS,
-    _make,
-    _forbids,
-    _complete,
-    has_random_learners=lambda own: bool(own["features"] == "cyclic"),
-)
+@verb
+def dot_features(step: Any, w: Mat, x: Vec, cyclic: bool, first: int, h: Vec) -> None:
+    """Fill h (N,) with w (rows, N) times x (d,), 1 for the bias."""
+    dot_rows(w, x, cyclic, first, h)
+
+
+@verb
+def rescale(step: Any, w: Mat3, x: Vec) -> None:
+    """Adapt scales, and the weights in them, to x (d,): most steps have none."""
+
+
+@verb
+def move_weights(
+    step: Any, bank: Linear, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat
+) -> None:
+    """Do what the verb `learn` does: one verb and not several, for each costs compile time."""
+    raise unregistered("move_weights", step)
+
+
+@verb
+def move_weight(step: Any, w: Mat3, c: int, j: int, i: int, g: float) -> None:
+    """Move weight w[c, j, i] for its gradient g; g = 0 must move nothing. For `move_each`."""
+    raise unregistered("move_weight", step)
+
+
+@bank_scratch_rows.register
+def _(bank: Linear) -> int:
+    return bank_scratch_rows(bank.step)
+
+
+@learner_view.register
+def _(bank: Linear, i: int) -> Linear:
+    w, step = bank.w[:, :, i : i + 1], learner_view(bank.step, i)
+    return Linear(w, step, bank.cyclic, bank.first + i)
+
+
+@reset_learner.register
+def _(bank: Linear, i: int, state: Any) -> None:
+    clear_learner(bank.w, i)
+    reset_learner(bank.step, i, state)
+
+
+@update_shared.register
+def _(bank: Linear, x: Vec) -> None:
+    rescale(bank.step, bank.w, x)
+
+
+@predict.register
+def _(bank: Linear, x: Vec, h: Mat, bank_scratch: Mat) -> None:
+    for c in range(bank.w.shape[0]):
+        dot_features(bank.step, bank.w[c], x, bank.cyclic, bank.first, h[c])
+
+
+@learn.register
+def _(bank: Linear, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
+    move_weights(bank.step, bank, x, h, target, weight, mode, bank_scratch)
+
+
+@kernel
+def dot_rows(w: Mat, x: Vec, cyclic: bool, first: int, h: Vec) -> None:
+    """Fill h (N,) with w (rows, N) times x (d,), 1 for the bias: a plain loop, which compiles five
+    seconds sooner than `numeric.dot` and takes twice its time.
+    """
+    d = x.shape[0]
+    fill(h, 0.0)
+    if cyclic:
+        for i in range(h.shape[0]):
+            j = (first + i) % d
+            h[i] += w[j, i] * x[j]
+    else:
+        for j in range(d):
+            if x[j] != 0.0:  # one-hot features cost what they hold
+                add(h, w[j], x[j])
+    if w.shape[0] > d:
+        add(h, w[d], 1.0)
+
+
+@kernel
+def descend(bank: Linear, x: Vec, e: Mat) -> None:
+    """Subtract e (m, N) times x (d,), 1 for the bias, from the weights."""
+    m, rows, N = bank.w.shape
+    d = x.shape[0]
+    for c in range(m):
+        if bank.cyclic:
+            for i in range(N):
+                j = (bank.first + i) % d
+                bank.w[c, j, i] -= e[c, i] * x[j]
+        else:
+            for j in range(d):
+                if x[j] != 0.0:
+                    shift(bank.w[c, j], e[c], x[j])
+        if rows > d:
+            shift(bank.w[c, d], e[c], 1.0)
+
+
+@kernel
+def move_each(bank: Linear, x: Vec, e: Mat) -> None:
+    """Call `move_weight` for every weight that x (d,) touches, with its gradient e (m, N) times
+    x.
+    """
+    m, rows, N = bank.w.shape
+    d = x.shape[0]
+    for c in range(m):
+        if bank.cyclic:
+            for i in range(N):
+                j = (bank.first + i) % d
+                move_weight(bank.step, bank.w, c, j, i, e[c, i] * x[j])
+        else:
+            for j in range(d):
+                if x[j] != 0.0:
+                    for i in range(N):
+                        move_weight(bank.step, bank.w, c, j, i, e[c, i] * x[j])
+        if rows > d:
+            for i in range(N):
+                move_weight(bank.step, bank.w, c, d, i, e[c, i])
+
+
+@kernel
+def multiply_rates(e: Mat, rate: Vec) -> None:
+    """Multiply e (m, N) by the rate (N,) of each learner."""
+    for c in range(e.shape[0]):
+        for i in range(e.shape[1]):
+            e[c, i] *= rate[i]

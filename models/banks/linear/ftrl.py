@@ -1,93 +1,110 @@
-"""Linear weak learners moved by FTRL-proximal: every weight is the solution of what it met so far,
-with a penalty that keeps useless ones at 0.
+"""FTRL-proximal: every weight minimises all its losses so far, with a penalty that keeps useless
+ones at 0 (specification, 7.1).
+
+McMahan et al., Ad Click Prediction: a View from the Trenches, 2013.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kaboost.models.banks.linear.walk import clear, nudge, walk, weigh
+from kaboost.models.banks.linear.bank import (
+    Linear,
+    Step,
+    learning_rate,
+    move_each,
+    move_weight,
+    move_weights,
+)
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.kernels.numeric import residual
-from kaboost.models.types import Mat, Mat3, Vec
-from kaboost.models.verbs import learn, learner_view, learning_only, predict, reset_learner
+from kaboost.models.kernels.numeric import clear_learner, residual
+from kaboost.models.kernels.simd import aligned
+from kaboost.models.types import Mat, Mat3, Param, Vec
+from kaboost.models.verbs import learner_view, learning_only, reset_learner
 
 
 class Ftrl(NamedTuple):
-    """Linear learners solved by FTRL-proximal (McMahan et al. 2013; specification, 7.1):
-    w = -(z - sign(z) l1) / ((b + sqrt(n)) / lr + l2), and 0 while |z| <= l1.
+    """w = -(z - sign(z) l1) / ((b + sqrt(n)) / lr + l2), and 0 while |z| <= l1.
 
-    l1 and l2 leave the bias alone.
+    l1 and l2 leave the bias alone. The bank's w is kept beside z and n so that predictions need no
+    more.
     """
 
-    w: Mat3  # (m, rows, N) what z and n solve to, kept so that predictions need no more
     z: Mat3  # (m, rows, N)
     n: Mat3  # (m, rows, N) sum of squared gradients
     lr: float  # a of the specification
     b: float
     l1: float
     l2: float
-    free: int  # the row that is not regularised, d
-    cyclic: bool  # learner i sees only feature (first + i) mod d, and the bias
-    first: int  # 0; the learner's own number in a bank of one
+    bias_row: int  # d
 
 
 @learning_only.register
-def _(bank: Ftrl) -> tuple[str, ...]:
+def _(step: Ftrl) -> tuple[str, ...]:
     return ("z", "n")
 
 
 @learner_view.register
-def _(bank: Ftrl, i: int) -> Ftrl:
-    lane = slice(i, i + 1)
-    return Ftrl(
-        bank.w[:, :, lane],
-        bank.z[:, :, lane],
-        bank.n[:, :, lane],
-        bank.lr,
-        bank.b,
-        bank.l1,
-        bank.l2,
-        bank.free,
-        bank.cyclic,
-        bank.first + i,
-    )
+def _(step: Ftrl, i: int) -> Ftrl:
+    z, n = step.z[:, :, i : i + 1], step.n[:, :, i : i + 1]
+    return Ftrl(z, n, step.lr, step.b, step.l1, step.l2, step.bias_row)
 
 
 @reset_learner.register
-def _(bank: Ftrl, i: int, state: Any) -> None:
-    clear(bank.w, i)
-    clear(bank.z, i)
-    clear(bank.n, i)
+def _(step: Ftrl, i: int, state: Any) -> None:
+    clear_learner(step.z, i)
+    clear_learner(step.n, i)
 
 
-@predict.register
-def _(bank: Ftrl, x: Vec, h: Mat, bank_scratch: Mat) -> None:
-    weigh(bank.w, bank.cyclic, bank.first, x, h)
+@move_weights.register
+def _(
+    step: Ftrl,
+    bank: Linear,
+    x: Vec,
+    h: Mat,
+    target: Mat,
+    weight: Vec,
+    mode: int,
+    bank_scratch: Mat,
+) -> None:
+    residual(h, target, weight, mode)
+    move_each(bank, x, target)
 
 
-@nudge.register
-def _(bank: Ftrl, c: int, j: int, i: int, g: float) -> None:
-    before = math.sqrt(bank.n[c, j, i])
-    bank.n[c, j, i] += g * g
-    root = math.sqrt(bank.n[c, j, i])
-    z = bank.z[c, j, i] + (g - (root - before) / bank.lr * bank.w[c, j, i])
-    bank.z[c, j, i] = z
-    regular = 1.0 * (j != bank.free)
-    size = (bank.b + root) / bank.lr + regular * bank.l2
-    bank.w[c, j, i] = solve(z, regular * bank.l1, size)
+@move_weight.register
+def _(step: Ftrl, w: Mat3, c: int, j: int, i: int, g: float) -> None:
+    before = math.sqrt(step.n[c, j, i])
+    step.n[c, j, i] += g * g
+    root = math.sqrt(step.n[c, j, i])
+    z = step.z[c, j, i] + (g - (root - before) / step.lr * w[c, j, i])
+    step.z[c, j, i] = z
+    penalised = 1.0 * (j != step.bias_row)
+    curvature = (step.b + root) / step.lr + penalised * step.l2
+    w[c, j, i] = minimiser(z, penalised * step.l1, curvature)
 
 
 @kernel
-def solve(z: float, l1: float, size: float) -> float:
-    """Return the weight w of lowest z w + size w^2 / 2 + l1 |w|."""
+def minimiser(z: float, l1: float, curvature: float) -> float:
+    """Return the w of lowest z w + curvature w^2 / 2 + l1 |w|."""
     left = abs(z) - l1
     left = left if left > 0.0 else 0.0
-    return (-left if z > 0.0 else left) / size
+    return (-left if z > 0.0 else left) / curvature
 
 
-@learn.register
-def _(bank: Ftrl, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
-    residual(h, target, weight, mode)
-    walk(bank, x, target)
+def _make(options: Mapping[str, Any], w: Mat3, d: int) -> Ftrl:
+    l1, l2 = options["l1"], options["l2"]
+    return Ftrl(aligned(w), aligned(w), options["lr"], options["b"], l1, l2, bias_row=d)
+
+
+FTRL = Step(
+    "ftrl",
+    (
+        learning_rate(0.5),
+        Param("b", 1.0, "slows the first steps", 1e-6, 1e6),
+        Param("l1", 0.0, "keeps weights of little evidence at 0", 0.0, 1e6),
+        Param("l2", 0.0, "shrinks weights", 0.0, 1e6),
+    ),
+    _make,
+)

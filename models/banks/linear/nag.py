@@ -1,18 +1,26 @@
-"""Linear weak learners moved by the scale-free normalised adaptive step.
-
-The weights are w (m, rows, N) with a row per feature and one more for the bias: learners lie along
-the vector lanes, so sums over features stay strictly left to right and still fill whole vectors
-(docs/adr/0009).
+"""The normalised adaptive step, which does not depend on the scale of any feature (NAG of Ross,
+Mineiro, Langford, Normalized Online Learning, 2013; specification, 7.1).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kaboost.models.banks.linear.walk import clear
+import numpy as np
+
+from kaboost.models.banks.linear.bank import (
+    Linear,
+    Step,
+    dot_features,
+    learning_rate,
+    move_weights,
+    rescale,
+)
+from kaboost.models.banks.linear.scales import dot_scaled, normalise_rates, rescale_weights
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.kernels.numeric import add, fill, residual
+from kaboost.models.kernels.numeric import clear_learner, residual
 from kaboost.models.kernels.simd import (
     Column,
     Dense,
@@ -20,63 +28,42 @@ from kaboost.models.kernels.simd import (
     NewRow,
     Row,
     Sum,
+    aligned,
     over_learners,
     sqrt,
     where,
 )
 from kaboost.models.types import Mat, Mat3, Vec
-from kaboost.models.verbs import (
-    learn,
-    learner_view,
-    learning_only,
-    predict,
-    reset_learner,
-    update_shared,
-)
+from kaboost.models.verbs import learner_view, learning_only, reset_learner
 
 
 class Nag(NamedTuple):
-    """Linear learners moved by the normalised adaptive step, blind to the scale of each feature
-    (specification, 7.1).
-    """
+    """w_j -= lr sqrt(t/n) g_j / (s_j sqrt(sum g_j^2)); the bank's weights are in the scale s."""
 
-    w: Mat3  # (m, rows, N), in the scale s of its row
     s: Vec  # (rows,) largest |x_j| learned so far
     S: Mat3  # (m, rows, N) sum of squared gradients
-    t: Vec  # (N,) events each learner took
+    t: Vec  # (N,) events of each learner
     n: Vec  # (N,) sum of (x_j / s_j)^2 over them
     lr: float
-    cyclic: bool  # learner i sees only feature (first + i) mod d, and the bias
-    first: int  # 0; the learner's own number in a bank of one
 
 
 @learning_only.register
-def _(bank: Nag) -> tuple[str, ...]:
+def _(step: Nag) -> tuple[str, ...]:
     return ("S", "t", "n")
 
 
 @learner_view.register
-def _(bank: Nag, i: int) -> Nag:
-    t, n = bank.t[i : i + 1], bank.n[i : i + 1]
-    w, S = bank.w[:, :, i : i + 1], bank.S[:, :, i : i + 1]
-    return Nag(w, bank.s, S, t, n, bank.lr, bank.cyclic, bank.first + i)
+def _(step: Nag, i: int) -> Nag:
+    S, t, n = step.S[:, :, i : i + 1], step.t[i : i + 1], step.n[i : i + 1]
+    return Nag(step.s, S, t, n, step.lr)
 
 
-@update_shared.register
-def _(bank: Nag, x: Vec) -> None:
-    rescale(bank, x, False)
-
-
-@kernel
-def adapt_row(row: Vec, square: Vec, slope: Vec, rate: Vec, xj: float, scale: float) -> None:
-    """Move one row of weights by rate * g / (scale sqrt(sum g^2)) with g = slope * xj, lane by
-    lane.
-    """
-    for i in range(row.shape[0]):
-        g = slope[i] * xj
-        square[i] += g * g
-        size = scale * math.sqrt(square[i])
-        row[i] -= rate[i] * g / (size if size > 0.0 else 1.0)  # size is 0 only where g is
+@reset_learner.register
+def _(step: Nag, i: int, state: Any) -> None:
+    # All learners share the scales: they stay.
+    clear_learner(step.S, i)
+    step.t[i] = 0.0
+    step.n[i] = 0.0
 
 
 @over_learners
@@ -85,6 +72,42 @@ def dot_clipped(total: Sum, w: Row, x: Column, s: Dense) -> Sum:
     weights there.
     """
     return total + w * where(abs(x) <= s, x, where(x > 0.0, s, -s))
+
+
+@dot_features.register
+def _(step: Nag, w: Mat, x: Vec, cyclic: bool, first: int, h: Vec) -> None:
+    if cyclic:
+        dot_scaled(w, step.s, x, first, False, h)
+    else:
+        dot_clipped(w, x, step.s, h)
+
+
+@rescale.register
+def _(step: Nag, w: Mat3, x: Vec) -> None:
+    rescale_weights(step.s, w, x, False)
+
+
+@move_weights.register
+def _(
+    step: Nag,
+    bank: Linear,
+    x: Vec,
+    h: Mat,
+    target: Mat,
+    weight: Vec,
+    mode: int,
+    bank_scratch: Mat,
+) -> None:
+    residual(h, target, weight, mode)
+    rescale_weights(step.s, bank.w, x, False)
+    normalise_rates(bank, x, weight)
+    for i in range(weight.shape[0]):
+        weight[i] = step.lr * math.sqrt(weight[i])
+    for c in range(target.shape[0]):
+        if bank.cyclic:
+            adapt_cyclic(bank.w[c], step.S[c], step.s, bank.first, x, target[c], weight)
+        else:
+            adapt(bank.w[c], step.S[c], x, step.s, target[c], weight)
 
 
 @over_learners
@@ -98,96 +121,28 @@ def adapt(
     return w - rate * g / where(size > 0.0, size, 1.0), square  # size is 0 only where g is
 
 
-@predict.register
-def _(bank: Nag, x: Vec, h: Mat, bank_scratch: Mat) -> None:
-    for c in range(bank.w.shape[0]):
-        if not bank.cyclic:
-            dot_clipped(bank.w[c], x, bank.s, h[c])
-            continue
-        dot_cyclic(bank, c, x, h[c], False)
-
-
-@learn.register
-def _(bank: Nag, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
-    m, rows, _ = bank.w.shape
+@kernel
+def adapt_cyclic(w: Mat, S: Mat, s: Vec, first: int, x: Vec, slope: Vec, rate: Vec) -> None:
+    """Do what `adapt` does for one output of learners that see one feature and the bias."""
     d = x.shape[0]
-    residual(h, target, weight, mode)
-    rescale(bank, x, False)
-    shares(bank, x, weight)
-    for i in range(weight.shape[0]):
-        weight[i] = bank.lr * math.sqrt(weight[i])
-    for c in range(m):
-        if not bank.cyclic:
-            adapt(bank.w[c], bank.S[c], x, bank.s, target[c], weight)
-            continue
-        for j in range(d):
-            lane = (j - bank.first) % d
-            w, S = bank.w[c, j, lane::d], bank.S[c, j, lane::d]
-            adapt_row(w, S, target[c, lane::d], weight[lane::d], x[j], bank.s[j])
-        if rows > d:
-            adapt_row(bank.w[c, d], bank.S[c, d], target[c], weight, 1.0, 1.0)
+    for i in range(slope.shape[0]):
+        j = (first + i) % d
+        adapt_weight(w, S, j, i, slope[i] * x[j], rate[i], s[j])
+        if w.shape[0] > d:
+            adapt_weight(w, S, d, i, slope[i], rate[i], 1.0)
 
 
 @kernel
-def dot_cyclic(bank: Any, c: int, x: Vec, h: Vec, squared: bool) -> None:
-    """Fill h (N,) with output c of learners that see one feature each. A feature larger than ever
-    counts as it will after `rescale`.
-    """
-    rows, d = bank.w.shape[1], x.shape[0]
-    fill(h, 0.0)
-    for j in range(d):
-        lane, xj, s = (j - bank.first) % d, x[j], bank.s[j]
-        if abs(xj) > s:
-            xj = s / xj * s if squared else (s if xj > 0.0 else -s)
-        add(h[lane::d], bank.w[c, j, lane::d], xj)
-    if rows > d:
-        add(h, bank.w[c, d], 1.0)
+def adapt_weight(w: Mat, S: Mat, j: int, i: int, g: float, rate: float, scale: float) -> None:
+    """Do what `adapt` does for one weight and its gradient g."""
+    S[j, i] += g * g
+    size = scale * math.sqrt(S[j, i])
+    w[j, i] -= rate * g / (size if size > 0.0 else 1.0)
 
 
-@kernel
-def rescale(bank: Any, x: Vec, squared: bool) -> None:
-    """Carry the weights of every feature that is larger than ever before over to its new scale: by
-    the ratio of the scales, or by its square.
-    """
-    m, rows, N = bank.w.shape
-    for j in range(rows):
-        size = abs(x[j]) if j < x.shape[0] else 1.0
-        if size > bank.s[j]:
-            shrink = bank.s[j] / size
-            shrink *= shrink if squared else 1.0
-            for c in range(m):
-                for i in range(N):
-                    bank.w[c, j, i] *= shrink
-            bank.s[j] = size
+def _make(options: Mapping[str, Any], w: Mat3, d: int) -> Nag:
+    _, rows, N = w.shape
+    return Nag(np.zeros(rows), aligned(w), np.zeros(N), np.zeros(N), options["lr"])
 
 
-@kernel
-def shares(bank: Any, x: Vec, weight: Vec) -> None:
-    """Count the event in t and n of every learner of positive weight; overwrite weight (N,) with
-    t/n.
-    """
-    rows, N = bank.w.shape[1], weight.shape[0]
-    d = x.shape[0]
-    shared = 1.0 if rows > d else 0.0  # the bias: x = s = 1
-    if not bank.cyclic:
-        for j in range(d):
-            if x[j] != 0.0:
-                shared += (x[j] / bank.s[j]) * (x[j] / bank.s[j])
-    for i in range(N):
-        if weight[i] > 0.0:
-            norm = shared
-            j = (bank.first + i) % d
-            if bank.cyclic and x[j] != 0.0:
-                norm += (x[j] / bank.s[j]) * (x[j] / bank.s[j])
-            bank.t[i] += 1.0
-            bank.n[i] += norm
-            weight[i] = bank.t[i] / bank.n[i] if bank.n[i] > 0.0 else 0.0
-
-
-@reset_learner.register
-def _(bank: Nag, i: int, state: Any) -> None:
-    # The scales are shared: they stay.
-    clear(bank.w, i)
-    clear(bank.S, i)
-    bank.t[i] = 0.0
-    bank.n[i] = 0.0
+NAG = Step("nag", (learning_rate(0.5),), _make)

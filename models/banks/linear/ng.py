@@ -1,54 +1,57 @@
-"""Linear weak learners moved by the scale-free normalised step that is not adaptive."""
+"""The normalised step that is not adaptive (NG of Ross, Mineiro, Langford, Normalized Online
+Learning, 2013; specification, 7.1).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kaboost.models.banks.linear.nag import dot_cyclic, rescale, shares
-from kaboost.models.banks.linear.walk import clear
+import numpy as np
+
+from kaboost.models.banks.linear.bank import (
+    Linear,
+    Step,
+    dot_features,
+    learning_rate,
+    move_weights,
+    multiply_rates,
+    rescale,
+)
+from kaboost.models.banks.linear.scales import dot_scaled, normalise_rates, rescale_weights
+from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import residual, shift
 from kaboost.models.kernels.simd import Column, Dense, Lane, NewRow, Row, Sum, over_learners, where
 from kaboost.models.types import Mat, Mat3, Vec
-from kaboost.models.verbs import (
-    learn,
-    learner_view,
-    learning_only,
-    predict,
-    reset_learner,
-    update_shared,
-)
+from kaboost.models.verbs import learner_view, learning_only, reset_learner
 
-LEAST = 1e-300  # features that were never larger teach nothing: 1/s would overflow
+LEAST_SCALE = 1e-300  # features that were never larger are not learned: 1/s would overflow
 
 
 class Ng(NamedTuple):
-    """Linear learners moved by w_j -= lr (t/n) g_j / s_j^2, blind to the scale of each feature
-    (specification, 7.1: the non-adaptive form of nag).
-    """
+    """w_j -= lr (t/n) g_j / s_j^2; the bank's weights are in the scale s."""
 
-    w: Mat3  # (m, rows, N), in the scale s of its row
     s: Vec  # (rows,) largest |x_j| learned so far
-    t: Vec  # (N,) events each learner took
+    t: Vec  # (N,) events of each learner
     n: Vec  # (N,) sum of (x_j / s_j)^2 over them
     lr: float
-    cyclic: bool  # learner i sees only feature (first + i) mod d, and the bias
-    first: int  # 0; the learner's own number in a bank of one
 
 
 @learning_only.register
-def _(bank: Ng) -> tuple[str, ...]:
+def _(step: Ng) -> tuple[str, ...]:
     return ("t", "n")
 
 
 @learner_view.register
-def _(bank: Ng, i: int) -> Ng:
-    w, t, n = bank.w[:, :, i : i + 1], bank.t[i : i + 1], bank.n[i : i + 1]
-    return Ng(w, bank.s, t, n, bank.lr, bank.cyclic, bank.first + i)
+def _(step: Ng, i: int) -> Ng:
+    return Ng(step.s, step.t[i : i + 1], step.n[i : i + 1], step.lr)
 
 
-@update_shared.register
-def _(bank: Ng, x: Vec) -> None:
-    rescale(bank, x, True)
+@reset_learner.register
+def _(step: Ng, i: int, state: Any) -> None:
+    # All learners share the scales: they stay.
+    step.t[i] = 0.0
+    step.n[i] = 0.0
 
 
 @over_learners
@@ -59,48 +62,64 @@ def dot_shrunk(total: Sum, w: Row, x: Column, s: Dense) -> Sum:
     return total + w * where(abs(x) <= s, x, s / x * s)
 
 
-@over_learners
-def move(w: NewRow, x: Column, s: Dense, slope: Lane, rate: Lane) -> NewRow:
-    """Move the weights by rate * slope * x / s^2."""
-    return w - rate * slope * where(s > LEAST, x / s / s, 0.0)
+@dot_features.register
+def _(step: Ng, w: Mat, x: Vec, cyclic: bool, first: int, h: Vec) -> None:
+    if cyclic:
+        dot_scaled(w, step.s, x, first, True, h)
+    else:
+        dot_shrunk(w, x, step.s, h)
 
 
-@predict.register
-def _(bank: Ng, x: Vec, h: Mat, bank_scratch: Mat) -> None:
-    for c in range(bank.w.shape[0]):
-        if not bank.cyclic:
-            dot_shrunk(bank.w[c], x, bank.s, h[c])
-            continue
-        dot_cyclic(bank, c, x, h[c], True)
+@rescale.register
+def _(step: Ng, w: Mat3, x: Vec) -> None:
+    rescale_weights(step.s, w, x, True)
 
 
-@learn.register
-def _(bank: Ng, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
-    m, rows, N = bank.w.shape
-    d = x.shape[0]
+@move_weights.register
+def _(
+    step: Ng,
+    bank: Linear,
+    x: Vec,
+    h: Mat,
+    target: Mat,
+    weight: Vec,
+    mode: int,
+    bank_scratch: Mat,
+) -> None:
     residual(h, target, weight, mode)
-    rescale(bank, x, True)
-    shares(bank, x, weight)
-    for i in range(N):
-        weight[i] *= bank.lr
-    for c in range(m):
-        if not bank.cyclic:
-            move(bank.w[c], x, bank.s, target[c], weight)
-            continue
-        for i in range(N):
-            target[c, i] *= weight[i]
-        for j in range(d):
-            lane = (j - bank.first) % d
-            if x[j] != 0.0:
-                scaled = x[j] / bank.s[j] / bank.s[j] if bank.s[j] > LEAST else 0.0
-                shift(bank.w[c, j, lane::d], target[c, lane::d], scaled)
-        if rows > d:
-            shift(bank.w[c, d], target[c], 1.0)
+    rescale_weights(step.s, bank.w, x, True)
+    normalise_rates(bank, x, weight)
+    for i in range(weight.shape[0]):
+        weight[i] *= step.lr
+    multiply_rates(target, weight)
+    for c in range(target.shape[0]):
+        if bank.cyclic:
+            descend_cyclic(bank, c, x, target[c])
+        else:
+            descend_scaled(bank.w[c], x, step.s, target[c])
 
 
-@reset_learner.register
-def _(bank: Ng, i: int, state: Any) -> None:
-    # The scales are shared: they stay.
-    clear(bank.w, i)
-    bank.t[i] = 0.0
-    bank.n[i] = 0.0
+@over_learners
+def descend_scaled(w: NewRow, x: Column, s: Dense, e: Lane) -> NewRow:
+    """Move the weights by e * x / s^2."""
+    return w - e * where(s > LEAST_SCALE, x / s / s, 0.0)
+
+
+@kernel
+def descend_cyclic(bank: Linear, c: int, x: Vec, e: Vec) -> None:
+    """Do what `descend_scaled` does for output c of learners that see one feature and the bias."""
+    w, s, d = bank.w[c], bank.step.s, x.shape[0]
+    for i in range(e.shape[0]):
+        j = (bank.first + i) % d
+        scaled = x[j] / s[j] / s[j] if s[j] > LEAST_SCALE else 0.0
+        w[j, i] -= e[i] * scaled
+    if w.shape[0] > d:
+        shift(w[d], e, 1.0)
+
+
+def _make(options: Mapping[str, Any], w: Mat3, d: int) -> Ng:
+    _, rows, N = w.shape
+    return Ng(np.zeros(rows), np.zeros(N), np.zeros(N), options["lr"])
+
+
+NG = Step("ng", (learning_rate(0.5),), _make)

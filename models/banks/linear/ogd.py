@@ -1,101 +1,118 @@
-"""Linear weak learners moved by gradient descent inside a ball, for tests of regret bounds."""
+"""Projected online gradient descent, for tests of regret bounds (specification, 7.1).
+
+Zinkevich, Online Convex Programming and Generalized Infinitesimal Gradient Ascent, 2003.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kaboost.models.banks.linear.walk import clear, nudge, pace, walk, weigh
+import numpy as np
+
+from kaboost.models.banks.linear.bank import (
+    Linear,
+    Step,
+    descend,
+    move_weights,
+    multiply_rates,
+)
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import fill, residual
-from kaboost.models.types import Mat, Mat3, Vec
-from kaboost.models.verbs import (
-    bank_scratch_rows,
-    learn,
-    learner_view,
-    learning_only,
-    predict,
-    reset_learner,
-)
+from kaboost.models.types import Mat, Mat3, Param, Vec
+from kaboost.models.verbs import bank_scratch_rows, learner_view, learning_only, reset_learner
 
 
 class Ogd(NamedTuple):
-    """Linear learners moved by projected gradient descent, rate W / (X sqrt(t)): regret at most
-    1.5 W X sqrt(T) for slopes up to 1 and |x| <= X (specification, 7.1).
+    """Gradient descent at the rate W / (X sqrt(t)), projected onto a ball of radius W: regret at
+    most 1.5 W X sqrt(T) for slopes up to 1 and |x| <= X.
 
     The ball holds all weights of a learner: every output, and the bias, which is one of the
     features that X bounds.
     """
 
-    w: Mat3  # (m, rows, N)
-    t: Vec  # (N,) events each learner took
+    t: Vec  # (N,) events of each learner
     radius: float  # W
     norm: float  # X
-    t_max: float  # events after which the rate falls no more
-    cyclic: bool  # learner i sees only feature (first + i) mod d, and the bias
-    first: int  # 0; the learner's own number in a bank of one
+    t_max: float  # events after which the rate stays constant
 
 
 @learning_only.register
-def _(bank: Ogd) -> tuple[str, ...]:
+def _(step: Ogd) -> tuple[str, ...]:
     return ("t",)
 
 
 @bank_scratch_rows.register
-def _(bank: Ogd) -> int:
+def _(step: Ogd) -> int:
     return 1  # the squared length of every learner's weights
 
 
 @learner_view.register
-def _(bank: Ogd, i: int) -> Ogd:
-    w, t = bank.w[:, :, i : i + 1], bank.t[i : i + 1]
-    return Ogd(w, t, bank.radius, bank.norm, bank.t_max, bank.cyclic, bank.first + i)
+def _(step: Ogd, i: int) -> Ogd:
+    return Ogd(step.t[i : i + 1], step.radius, step.norm, step.t_max)
 
 
 @reset_learner.register
-def _(bank: Ogd, i: int, state: Any) -> None:
-    clear(bank.w, i)
-    bank.t[i] = 0.0
+def _(step: Ogd, i: int, state: Any) -> None:
+    step.t[i] = 0.0
 
 
-@predict.register
-def _(bank: Ogd, x: Vec, h: Mat, bank_scratch: Mat) -> None:
-    weigh(bank.w, bank.cyclic, bank.first, x, h)
-
-
-@nudge.register
-def _(bank: Ogd, c: int, j: int, i: int, g: float) -> None:
-    bank.w[c, j, i] -= g
-
-
-@learn.register
-def _(bank: Ogd, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
+@move_weights.register
+def _(
+    step: Ogd,
+    bank: Linear,
+    x: Vec,
+    h: Mat,
+    target: Mat,
+    weight: Vec,
+    mode: int,
+    bank_scratch: Mat,
+) -> None:
     residual(h, target, weight, mode)
     for i in range(weight.shape[0]):
         if weight[i] > 0.0:
-            bank.t[i] += 1.0
-            weight[i] = bank.radius / (bank.norm * math.sqrt(min(bank.t[i], bank.t_max)))
-    pace(target, weight)
-    walk(bank, x, target)
-    project(bank, weight, bank_scratch[0])
+            step.t[i] += 1.0
+            weight[i] = step.radius / (step.norm * math.sqrt(min(step.t[i], step.t_max)))
+    multiply_rates(target, weight)
+    descend(bank, x, target)
+    project(bank.w, step.radius, weight, bank_scratch[0])
 
 
 @kernel
-def project(bank: Ogd, weight: Vec, shrink: Vec) -> None:
-    """Scale the weights of every learner of positive weight that left its ball back onto it."""
-    m, rows, N = bank.w.shape
-    fill(shrink, 0.0)
+def project(w: Mat3, radius: float, weight: Vec, factor: Vec) -> None:
+    """Scale the weights of every learner of positive weight that left its ball back onto it;
+    `factor` (N,) is scratch.
+    """
+    m, rows, N = w.shape
+    fill(factor, 0.0)
     for c in range(m):
         for j in range(rows):
             for i in range(N):
-                shrink[i] += bank.w[c, j, i] * bank.w[c, j, i]
+                factor[i] += w[c, j, i] * w[c, j, i]
     outside = 0
     for i in range(N):
-        far = weight[i] > 0.0 and shrink[i] > bank.radius * bank.radius
-        shrink[i] = bank.radius / math.sqrt(shrink[i]) if far else 1.0
-        outside += far
+        left_ball = weight[i] > 0.0 and factor[i] > radius * radius
+        factor[i] = radius / math.sqrt(factor[i]) if left_ball else 1.0
+        outside += left_ball
     if outside > 0:
         for c in range(m):
             for j in range(rows):
                 for i in range(N):
-                    bank.w[c, j, i] *= shrink[i]
+                    w[c, j, i] *= factor[i]
+
+
+def _make(options: Mapping[str, Any], w: Mat3, d: int) -> Ogd:
+    t_max = options.get("t_max", math.inf)
+    return Ogd(np.zeros(w.shape[2]), options["radius"], options["norm"], t_max)
+
+
+OGD = Step(
+    "ogd",
+    (
+        Param("radius", 1.0, "W, the largest length of a learner's weights", 1e-6, 1e6),
+        Param("norm", 1.0, "X, the largest length of features, bias included", 1e-6, 1e6),
+        Param("t_max", None, "events after which the rate stays constant", 1.0, 1e18),
+    ),
+    _make,
+)

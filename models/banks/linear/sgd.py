@@ -1,66 +1,130 @@
-"""Linear weak learners: N (m, d) matrices, learned by plain SGD.
-
-The weights are w (m, rows, N) with a row per feature and one more for the bias: learners lie along
-the vector lanes, so sums over features stay strictly left to right and still fill whole vectors
-(docs/adr/0009).
+"""Stochastic gradient descent, w -= rate * weight * e * x: the rate is constant, or falls with the
+events of each learner (specification, 7.1).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kaboost.models.banks.linear.walk import clear
-from kaboost.models.kernels.numeric import add, dot, fill, retreat, shift, steps
-from kaboost.models.types import Mat, Mat3, Vec
-from kaboost.models.verbs import learn, learner_view, predict, reset_learner
+import numpy as np
+
+from kaboost.models.banks.linear.bank import (
+    Linear,
+    Step,
+    descend,
+    dot_features,
+    dot_rows,
+    learning_rate,
+    move_weights,
+    multiply_rates,
+)
+from kaboost.models.kernels.numeric import dot, residual, retreat, steps
+from kaboost.models.types import Mat, Mat3, Param, Vec
+from kaboost.models.verbs import learner_view, learning_only, reset_learner
 
 
 class Sgd(NamedTuple):
-    """Linear learners moved by w -= lr * weight * e * x (specification, 7.1)."""
+    """SGD at a constant rate."""
 
-    w: Mat3  # (m, rows, N)
     lr: float
-    cyclic: bool  # learner i sees only feature (first + i) mod d, and the bias
-    first: int  # 0; the learner's own number in a bank of one
+
+
+class ScheduledSgd(NamedTuple):
+    """SGD at the rate lr / (1 + t/t0)^p, t = 1 at a learner's first event."""
+
+    t: Vec  # (N,) events of each learner
+    lr: float
+    t0: float
+    p: float
+
+
+@learning_only.register
+def _(step: ScheduledSgd) -> tuple[str, ...]:
+    return ("t",)
 
 
 @learner_view.register
-def _(bank: Sgd, i: int) -> Sgd:
-    return Sgd(bank.w[:, :, i : i + 1], bank.lr, bank.cyclic, bank.first + i)
+def _(step: Sgd, i: int) -> Sgd:
+    return step
 
 
-@predict.register
-def _(bank: Sgd, x: Vec, h: Mat, bank_scratch: Mat) -> None:
-    m, rows, _ = bank.w.shape
-    d = x.shape[0]
-    for c in range(m):
-        if not bank.cyclic:
-            dot(bank.w[c], x, h[c])
-            continue
-        fill(h[c], 0.0)
-        for j in range(d):
-            lane = (j - bank.first) % d
-            add(h[c, lane::d], bank.w[c, j, lane::d], x[j])
-        if rows > d:
-            add(h[c], bank.w[c, d], 1.0)
-
-
-@learn.register
-def _(bank: Sgd, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat) -> None:
-    m, rows, _ = bank.w.shape
-    d = x.shape[0]
-    steps(h, target, weight, mode, bank.lr)
-    for c in range(m):
-        if not bank.cyclic:
-            retreat(bank.w[c], x, target[c])
-            continue
-        for j in range(d):
-            lane = (j - bank.first) % d
-            shift(bank.w[c, j, lane::d], target[c, lane::d], x[j])
-        if rows > d:
-            shift(bank.w[c, d], target[c], 1.0)
+@learner_view.register
+def _(step: ScheduledSgd, i: int) -> ScheduledSgd:
+    return ScheduledSgd(step.t[i : i + 1], step.lr, step.t0, step.p)
 
 
 @reset_learner.register
-def _(bank: Sgd, i: int, state: Any) -> None:
-    clear(bank.w, i)
+def _(step: Sgd, i: int, state: Any) -> None:
+    pass
+
+
+@reset_learner.register
+def _(step: ScheduledSgd, i: int, state: Any) -> None:
+    step.t[i] = 0.0
+
+
+@dot_features.register
+def _(step: Sgd, w: Mat, x: Vec, cyclic: bool, first: int, h: Vec) -> None:
+    if cyclic:
+        dot_rows(w, x, cyclic, first, h)
+    else:
+        dot(w, x, h)
+
+
+@move_weights.register
+def _(
+    step: Sgd,
+    bank: Linear,
+    x: Vec,
+    h: Mat,
+    target: Mat,
+    weight: Vec,
+    mode: int,
+    bank_scratch: Mat,
+) -> None:
+    steps(h, target, weight, mode, step.lr)
+    if bank.cyclic:
+        descend(bank, x, target)
+    else:
+        for c in range(target.shape[0]):
+            retreat(bank.w[c], x, target[c])
+
+
+@move_weights.register
+def _(
+    step: ScheduledSgd,
+    bank: Linear,
+    x: Vec,
+    h: Mat,
+    target: Mat,
+    weight: Vec,
+    mode: int,
+    bank_scratch: Mat,
+) -> None:
+    residual(h, target, weight, mode)
+    for i in range(weight.shape[0]):
+        if weight[i] > 0.0:
+            step.t[i] += 1.0
+            weight[i] = step.lr * math.exp(-step.p * math.log1p(step.t[i] / step.t0))
+    multiply_rates(target, weight)
+    descend(bank, x, target)
+
+
+def _make(options: Mapping[str, Any], w: Mat3, d: int) -> Sgd | ScheduledSgd:
+    lr, p = options["lr"], options["p"]
+    if p == 0.0:
+        return Sgd(lr)
+    return ScheduledSgd(np.zeros(w.shape[2]), lr, options["t0"], p)
+
+
+SGD = Step(
+    "sgd",
+    (
+        learning_rate(0.05),
+        Param("p", 0.0, "the rate is lr / (1 + t/t0)^p; 0 keeps it constant", 0.0, 10.0),
+        Param("t0", 1.0, "events after which the rate begins to fall", 1e-6, 1e12),
+    ),
+    _make,
+)
