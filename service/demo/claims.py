@@ -66,8 +66,8 @@ def check(facts: Facts, final: Checkpoint, uninterrupted: Arrays) -> list[Claim]
 
 def exactly_once(events: int, final: Checkpoint) -> Claim:
     """Every event counts once, and the position stands behind the last of them."""
-    learned = int(final.model.booster.progress.events)
-    position = max(final.offsets.values())
+    learned = int(final.state.model.booster.progress.events)
+    position = max(final.state.offsets.values())
     held = learned == events and position == events + 1  # the poison took one
     figures = f"{learned:,} of {events:,} events, next offset {position:,}"
     return Claim("every event was learned exactly once", held, figures)
@@ -75,13 +75,13 @@ def exactly_once(events: int, final: Checkpoint) -> Claim:
 
 def better_than_guessing(final: Checkpoint) -> Claim:
     """The progressive loss, taken before each event is learned, is below both baselines."""
-    ours, *others = map(float, final.baselines.mean_loss)
+    ours, *others = map(float, final.state.validation.mean_loss)
     return Claim("progressive log-loss below both baselines", ours < min(others), losses(final))
 
 
 def losses(final: Checkpoint) -> str:
     """Write the progressive losses: ours, then those of the baselines."""
-    found = dict(zip(PREDICTORS, map(float, final.baselines.mean_loss), strict=True))
+    found = dict(zip(PREDICTORS, map(float, final.state.validation.mean_loss), strict=True))
     ours = found.pop("model")
     others = (f"{loss:.4f} ({name.replace('_', ' ')})" for name, loss in found.items())
     return f"{ours:.4f} against {' and '.join(others)}"
@@ -89,7 +89,7 @@ def losses(final: Checkpoint) -> str:
 
 def headline(final: Checkpoint) -> str:
     """Say in one line how well it predicted."""
-    events = int(final.model.booster.progress.events)
+    events = int(final.state.model.booster.progress.events)
     return (
         f"progressive log-loss {losses(final)}, on {events:,} events, "
         "each predicted before it was learned"
@@ -131,7 +131,7 @@ def poison_kept(poison: Poison) -> Claim:
 
 def same_state(final: Checkpoint, expected: Arrays) -> Claim:
     """Killed, restarted, replayed: still the state of one run from the first event to the last."""
-    found = {**final.model.to_arrays(), **to_arrays(final.baselines)}
+    found = {**final.state.model.to_arrays(), **to_arrays(final.state.validation)}
     differing = differences(found, expected)
     size = sum(array.nbytes for array in expected.values())
     figures = f"{len(expected)} arrays, {size:,} bytes"

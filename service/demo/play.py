@@ -14,8 +14,7 @@ from kaboost.service.demo.screen import Screen, View
 from kaboost.service.demo.stage import PARTITION, TOPIC, Stage, kill
 from kaboost.service.demo.traffic import Traffic
 from kaboost.service.errors import KaboostError
-from kaboost.service.storage import checkpoints
-from kaboost.service.storage.checkpoints import Checkpoint
+from kaboost.service.storage.checkpoints import Checkpoint, FolderCheckpointStore
 
 WHOLE = 82.0  # seconds; the checks and the end need the rest of ninety
 START = 35.0  # of them for the start; what a first compile takes beyond is added, up to LONGEST
@@ -147,12 +146,12 @@ class Play:
         return learned > len(self._events) // 2 and learned > self._position()
 
     def _newest(self) -> Checkpoint | None:
-        found, _ = checkpoints.restore(self._stage.settings.checkpoints.directory)
+        found, _ = FolderCheckpointStore(self._stage.settings.checkpoints.directory).restore()
         return found
 
     def _position(self) -> int:
         found = self._newest()
-        return found.offsets.get(PARTITION, 0) if found else 0
+        return found.state.offsets.get(PARTITION, 0) if found else 0
 
 
 def poisonous(features: producer.Row) -> bytes:

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from kaboost.models.features.onehot import Table
 from kaboost.models.features.rows import tabulate
 from kaboost.service.config.settings import Kafka, Settings
-from kaboost.service.events.decoder import Decoder
+from kaboost.service.events.json import JsonDecoder
 from kaboost.service.http.newest_version import Versions
 from kaboost.service.http.predict import Door, Stamp
-from kaboost.service.storage import snapshots
-from kaboost.service.storage.snapshots import Snapshot
+from kaboost.service.storage.snapshots import FolderSnapshotStore, Snapshot
+from kaboost.service.storage.stores import SnapshotStore
 
 EVERY = 0.1  # seconds between two looks
 PATIENCE = 3.0  # seconds of looks that fail before answers are stale
@@ -64,7 +64,7 @@ class Follower:
         self._looking = threading.Lock()
         self._failing_since: float | None = None
         self._settings = settings
-        self._directory = settings.snapshots.directory
+        self._snapshots: SnapshotStore = FolderSnapshotStore(settings.snapshots.directory)
         self._unusable: set[int] = set()
 
     async def follow(self) -> None:
@@ -93,7 +93,7 @@ class Follower:
         with self._looking:
             served, self.learner = self.served, self._find_learner()
             above = served.snapshot.version if served else 0
-            found = snapshots.newest(self._directory, above, self._unusable)
+            found = self._snapshots.newest(above, self._unusable)
             if found:
                 served = self._adopt(found) or served
             if served:
@@ -126,8 +126,8 @@ class Follower:
                     self.served = self.served._replace(stamp=stamp)
 
     def _find_learner(self) -> Learner:
-        age = snapshots.learner_age(self._directory)
-        status = snapshots.read_status(self._directory)
+        age = self._snapshots.learner_age()
+        status = self._snapshots.read_status()
         return Learner(age=age) if status is None else Learner(status.state, age, *status[1:])
 
     def _adopt(self, found: Snapshot) -> Served | None:
@@ -151,7 +151,7 @@ class Follower:
         model, old = found.model, self.served
         if old and found.header["model"] == old.snapshot.header["model"]:
             return old.door
-        decoder = Decoder(model.encoder.told, model.labels, self._settings.features.unknown)
+        decoder = JsonDecoder(model.encoder.told, model.labels, self._settings.features.unknown)
         return Door(decoder, model.labels, self._settings.api.max_rows)
 
     def _stamp(self, snapshot: Snapshot, learner: Learner) -> Stamp:

@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from kaboost.models.features.labels import Labels, labels
 from kaboost.models.features.schema import Schema, checked
 from kaboost.service.config.settings import Settings
-from kaboost.service.events.decoder import Decoder
+from kaboost.service.events.json import JsonDecoder
 from kaboost.service.http.follower import Served
 from kaboost.service.http.predict import (
     LEAST,
@@ -92,7 +92,7 @@ def describe(app: FastAPI, settings: Settings, told: Schema) -> dict[str, Any]:
         routes=app.routes,
     )
     known = labels(settings.task.kind, settings.task.labels)
-    decoder = Decoder(told, known, settings.features.unknown)
+    decoder = JsonDecoder(told, known, settings.features.unknown)
     schemas = components(Door(decoder, known, settings.api.max_rows), settings)
     document["components"] = {"schemas": schemas | document["components"]["schemas"]}
     document["paths"] = {"/predict": {"post": predict(settings, told, known)}} | document["paths"]

@@ -15,7 +15,6 @@ from kaboost.models.features.labels import Labels
 from kaboost.models.features.onehot import Table
 from kaboost.models.model import Model
 from kaboost.service.errors import NotReady, RequestError
-from kaboost.service.events.decoder import Decoder
 from kaboost.service.events.diagnosis import (
     MESSAGE,
     UNKNOWN,
@@ -26,6 +25,7 @@ from kaboost.service.events.diagnosis import (
     show,
     unknown,
 )
+from kaboost.service.events.json import JsonDecoder
 
 EMPTY = 'the body is empty: send JSON, such as {"features": {"age": 31}}'
 TOO_DEEP = "nested too deeply to be read"
@@ -139,7 +139,7 @@ class _Object(dict[str, object]):
 class Door:
     """Translates for one schema and its labels; the types are built once."""
 
-    def __init__(self, decoder: Decoder, labels: Labels, max_rows: int) -> None:
+    def __init__(self, decoder: JsonDecoder, labels: Labels, max_rows: int) -> None:
         features: Any = decoder.FeatureType
         row: Any = msgspec.defstruct("Row", [("features", features), ("id", str | None, None)])
         body: Any = msgspec.defstruct(
@@ -193,7 +193,7 @@ class Door:
 
     def answer(self, rows: Rows, model: Model, stamp: Stamp) -> bytes:
         """Predict the rows and write the answer."""
-        table = self._decoder.tabulate_features(rows.features)
+        table = self._decoder.tabulate(rows.features)
         found = model.predict(table)
         values, scores = model.predictions(found), found.tolist()
         if not all(math.isfinite(sum(row)) for row in scores):
@@ -304,7 +304,7 @@ class Door:
             self._count(len(instances))
             for index, row in enumerate(instances):
                 wrapped = isinstance(row, dict) and isinstance(row.get("features"), dict)
-                find = self._row_faults if wrapped else self._decoder.faults
+                find = self._row_faults if wrapped else self._decoder.diagnose
                 yield from find(row, f"#/instances/{index}")
 
     def _level_faults(self, level: object) -> Iterator[tuple[str, str]]:
@@ -317,7 +317,7 @@ class Door:
             yield "#/interval", f"{show(level)} {NO_LEVEL}"
 
     def _row_faults(self, row: dict[str, object], pointer: str) -> Iterator[tuple[str, str]]:
-        yield from self._decoder.faults(row["features"], f"{pointer}/features")
+        yield from self._decoder.diagnose(row["features"], f"{pointer}/features")
         if not isinstance(name := row.get("id"), str | None):
             yield f"{pointer}/id", f"{show(name)} {NO_ID}"
 

@@ -125,7 +125,7 @@ class Readiness(BaseModel):
 def report_model(served: Served) -> ModelReport:
     """Describe what is served."""
     snapshot, stamp = served.snapshot, served.stamp
-    model, seen = snapshot.model, snapshot.baselines
+    model, seen = snapshot.model, snapshot.validation
     measures = (seen.mean_loss, seen.mean_error, seen.window_loss, seen.window_error)
     losses = [
         Losses(**dict(zip(Losses.model_fields, numbers(row), strict=True)))

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -25,13 +26,15 @@ from kaboost.service.errors import ConfigError, Exit, KaboostError
 from kaboost.service.http import routes as api
 from kaboost.service.http.follower import Follower
 from kaboost.service.http.newest_version import Versions, shared
-from kaboost.service.learner import loop as learner
+from kaboost.service.learner import run as learner
+from kaboost.service.learner.startup import RestoreFromCheckpoint, StartupFactory
 from kaboost.service.metrics import api_metrics
 from kaboost.service.processes.settings_pipe import handed
 from kaboost.service.processes.supervisor import FOR_GOOD, TICK, Report, Role, backoff, supervise
-from kaboost.service.river.follower import LiveFollower
-from kaboost.service.river.shared_model import Live
-from kaboost.service.storage import snapshots
+from kaboost.service.river.follower import RiverFollower
+from kaboost.service.river.shared_model import SharedModel
+from kaboost.service.river.startup import ReplayFromTopic
+from kaboost.service.storage.snapshots import FolderSnapshotStore
 
 BACKLOG = 2048
 NICE = (
@@ -79,16 +82,17 @@ def run_live(
     attempt may help, a second model is rebuilt beside it and takes its place.
     """
     sys.setswitchinterval(SWITCH)
-    live = Live()
-    with signals() as told, answering(settings, door, live):
+    shared_model = SharedModel()
+    startup = partial(ReplayFromTopic, shared=shared_model)
+    with signals() as told, answering(settings, door, shared_model):
         for deaths in itertools.count(1):
             try:
-                return told.code(learn(settings, told, cold_start, restarts + deaths - 1, live))
+                return told.code(learn(settings, told, cold_start, restarts + deaths - 1, startup))
             except KaboostError as err:
                 final = err.exit_code in FOR_GOOD
-                if live.snapshot is None and not final:
+                if shared_model.snapshot is None and not final:
                     raise
-                live.trouble = f"learning ended: {err}"
+                shared_model.problem = f"learning ended: {err}"
                 log.error("learning ended", extra={"reason": str(err), "final": final})
             wait(told, math.inf if final else backoff(deaths))
             if told.stop.is_set():
@@ -97,7 +101,11 @@ def run_live(
 
 
 def learn(
-    settings: Settings, told: Told, cold_start: bool, restarts: int, live: Live | None = None
+    settings: Settings,
+    told: Told,
+    cold_start: bool,
+    restarts: int,
+    startup: StartupFactory = RestoreFromCheckpoint,
 ) -> int:
     """Learn until told to stop, and leave word of the end for whoever answers."""
     collect_seldom()
@@ -105,7 +113,7 @@ def learn(
     leave_word(directory, "running", reason=before(directory) if restarts else "")
     try:
         code = learner.run(
-            settings, cold_start=cold_start, stop=told.stop, restarts=restarts, live=live
+            settings, cold_start=cold_start, stop=told.stop, restarts=restarts, startup=startup
         )
     except KaboostError as err:
         leave_word(directory, "stopped", err.exit_code, str(err))
@@ -116,7 +124,7 @@ def learn(
 
 def before(directory: Path) -> str:
     """Return why the learner before this one ended, where the supervisor started this one again."""
-    said = snapshots.read_status(directory)
+    said = FolderSnapshotStore(directory).read_status()
     return said.reason if said and said.reason.startswith(AGAIN) else ""
 
 
@@ -163,9 +171,11 @@ def run_worker(
 
 
 @contextmanager
-def answering(settings: Settings, door: socket.socket, live: Live) -> Iterator[None]:
+def answering(settings: Settings, door: socket.socket, shared_model: SharedModel) -> Iterator[None]:
     """Answer requests from a thread of its own; at the end those in flight are finished."""
-    app = create_api(settings, None, learner_address(settings), LiveFollower(settings, live))
+    app = create_api(
+        settings, None, learner_address(settings), RiverFollower(settings, shared_model)
+    )
     server = create_server(settings, app)
     thread = threading.Thread(target=server.run, args=([door],), name="api", daemon=True)
     thread.start()
@@ -260,7 +270,7 @@ class Parent:
 
     def _pass_on(self, report: Report) -> None:
         directory = self._settings.snapshots.directory
-        reason, said = report.reason, snapshots.read_status(directory)
+        reason, said = report.reason, FolderSnapshotStore(directory).read_status()
         if report.exit_code is not None:  # it ended; its own word says more than its code
             if said and said.exit_code == report.exit_code:
                 reason = f"{said.reason} ({report.reason})"
@@ -347,6 +357,6 @@ def environment() -> dict[str, str]:
 def leave_word(directory: Path, state: str, exit_code: int | None = None, reason: str = "") -> None:
     """Tell the API processes about the learner; a full disk is no reason to stop anything else."""
     try:
-        snapshots.write_status(directory, state, exit_code, reason)
+        FolderSnapshotStore(directory).write_status(state, exit_code, reason)
     except (OSError, KaboostError) as err:
         log.error("status not written", extra={"reason": str(err)})

@@ -211,7 +211,7 @@ def test_uncounted_are_kept_beside_the_newest(tmp_path: Path, keep: int, left: l
 HOLDER = """
 import sys, time
 from pathlib import Path
-from service import files
+from kaboost.service.storage import files
 with files.lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
