@@ -36,6 +36,7 @@ from kaboost.models.features.rows import BatchSlice, check_frame, check_rows, di
 from kaboost.models.features.schema import AUTO, Schema, described, from_description
 from kaboost.models.losses import has_probability
 from kaboost.models.parts import BANKS
+from kaboost.models.reboosted import explain as _registers  # noqa: F401 # explain_many and gains
 from kaboost.models.reboosted.config import rates
 from kaboost.models.spec import normalise_spec
 from kaboost.models.state.format import Arrays, FormatError, pack, unpack

@@ -10,17 +10,17 @@ from typing import Any, TextIO
 
 from kaboost.service.config.settings import Log
 
-# What a record carries by itself; whatever else it has was given with `extra=`.
-_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-# Quiet by default: libraries speak up from warnings on.
+# The attributes of every record; all others were passed as `extra=`.
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+# Libraries log warnings and errors only.
 _LIBRARIES = ("uvicorn", "fastapi", "asyncio", "numba", "httpx", "httpcore")
 
 
 class JsonLines(logging.Formatter):
-    """Write one JSON object a line."""
+    """Write one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Render a record; what JSON does not know is written as text."""
+        """Render a record; values without a JSON type become text."""
         return json.dumps(fields(record) | self._trace(record), default=str, ensure_ascii=False)
 
     def _trace(self, record: logging.LogRecord) -> dict[str, str]:
@@ -32,15 +32,15 @@ class TextLines(JsonLines):
 
     def format(self, record: logging.LogRecord) -> str:
         """Render a record as time, level, logger, event and key=value pairs."""
-        told = fields(record)
-        head = [told.pop(key) for key in ("ts", "level", "logger", "event")]
-        pairs = [f"{key}={value!r}" for key, value in told.items()]
+        named = fields(record)
+        head = [named.pop(key) for key in ("ts", "level", "logger", "event")]
+        pairs = [f"{key}={value!r}" for key, value in named.items()]
         trace = [f"\n{text}" for text in self._trace(record).values()]
         return " ".join([head[0], f"{head[1]:<7}", *head[2:], *pairs, *trace])
 
 
 def setup(log: Log, stream: TextIO | None = None) -> None:
-    """Send every log line to standard error in the configured form."""
+    """Send every log line to standard error in the configured format."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if log.format == "json" else TextLines())
     root = logging.getLogger()
@@ -60,10 +60,10 @@ def fields(record: logging.LogRecord) -> dict[str, Any]:
         "logger": record.name,
         "event": record.getMessage(),
     }
-    given = {key: _plain(value) for key, value in extra.items() if key not in _OWN}
-    return {**schema, **given, **schema}
+    passed = {key: _to_json(value) for key, value in extra.items() if key not in _STANDARD}
+    return {**schema, **passed, **schema}
 
 
-def _plain(value: Any) -> Any:
-    """Spell what JSON has no number for: NaN and the infinities."""
+def _to_json(value: Any) -> Any:
+    """Write NaN and the infinities, which JSON lacks, as text."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

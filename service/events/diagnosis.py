@@ -36,7 +36,7 @@ QUOTED_CHARS = 60  # of a faulty value in a message
 MESSAGE = 300  # characters of a message: it becomes a header; the dead letter has the whole value
 REMEDY = "leave it out, or set features.unknown: ignore"
 UNKNOWN = f"not in features.schema; {REMEDY}"
-DECLARE_KIND = "{}: if that is wrong, declare features.schema.{} and begin anew with --cold-start"
+DECLARE_KIND = "{}: if that is wrong, declare features.schema.{} and start again with --cold-start"
 MAX_COMPARED = 100  # known names that an unknown one is compared with: takes about 2 ms
 HIGH_SURROGATE = re.compile(r"\\u[dD][89aAbB]")  # the first half of a surrogate pair
 

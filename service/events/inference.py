@@ -9,7 +9,7 @@ from kaboost.service.errors import EventError
 from kaboost.service.events.diagnosis import CODES, LIMIT, Fault, parse, shorten, show
 
 DATE_REMEDY = (
-    "declare it as datetime in features.schema and begin anew, for hour, weekday and month"
+    "declare it as datetime in features.schema and start again, for hour, weekday and month"
 )
 
 log = logging.getLogger(__name__)

@@ -182,7 +182,7 @@ class KafkaConsumer:
         return f"{self._kafka.topic}[{partition}]"
 
     def _gap(self, partition: int, offset: int, low: int, high: int) -> Refused:
-        lost = "events between were deleted" if offset < low else "the topic was made anew"
+        lost = "events between were deleted" if offset < low else "the topic was created again"
         return Refused(
             f"{self._name(partition)} holds offsets {low} to {high}, the state goes on at "
             f"{offset}: {lost}; begin a new model with --cold-start, or restore the topic"

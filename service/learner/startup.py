@@ -100,7 +100,7 @@ def require_cold_start(cold_start: bool) -> Iterator[None]:
         yield
     except NotWritten as err:
         if cold_start:
-            raise Refused(f"--cold-start is not begun, ask for it again: {err}") from err
+            raise Refused(f"--cold-start could not begin, request it again: {err}") from err
         raise
 
 

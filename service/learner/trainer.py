@@ -171,7 +171,7 @@ class Trainer:
                 "first": next(name for name in kinds if name not in affordable),
                 "known": len(model.encoder.schema),
                 "max_memory": model.spec["bank"]["max_memory"],
-                "remedy": "declare what matters, or begin anew with more model.bank.max_memory",
+                "remedy": "declare what matters, or start again with more model.bank.max_memory",
             }
             log.warning("no room for more features, they are ignored", extra=fields)
         return affordable

@@ -15,7 +15,7 @@ class ReplayFromTopic:
     """Build a new River model, which learns the whole topic before it is served."""
 
     ready_message = "learner replays"
-    after_failure = "the model answers on"
+    after_failure = "the model is still served"
 
     def __init__(self, parts: Parts, cold_start: bool, *, shared: SharedModel) -> None:
         self._parts = parts

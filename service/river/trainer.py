@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Sharing(NamedTuple):
-    """What a River trainer needs beside parts and state."""
+    """What a River trainer needs besides parts and state."""
 
     shared: SharedModel
     replay: Replay
@@ -135,6 +135,8 @@ def _trusted(progress: RiverProgress, ends: Mapping[int, int]) -> dict[int, int]
     beyond = sorted(p for p, offset in progress.offsets.items() if offset > ends.get(p, offset))
     if beyond:
         fields = {"topic": progress.topic, "partitions": beyond}
-        log.warning("topic made anew, dead letters are written from its beginning", extra=fields)
+        log.warning(
+            "topic created again, dead letters are written from its beginning", extra=fields
+        )
         return {}
     return progress.offsets

@@ -183,7 +183,7 @@ def test_earliest_is_the_first_that_is_left(
         assert values(6, 4) == drain(consumer, 6)
 
 
-@pytest.mark.parametrize(("position", "why"), [(3, "were deleted"), (11, "made anew")])
+@pytest.mark.parametrize(("position", "why"), [(3, "were deleted"), (11, "created again")])
 def test_a_gap_is_refused(
     topic: str, make_settings: Make, send: Send, broker: Reachable, position: int, why: str
 ) -> None:
