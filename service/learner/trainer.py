@@ -13,8 +13,8 @@ from confluent_kafka import Message
 from kaboost.models.evaluation.baselines import record
 from kaboost.service.errors import EventError, NotWritten
 from kaboost.service.events.decoder import Decoded, Metadata
-from kaboost.service.events.diagnosis import CODES
 from kaboost.service.learner.parts import Parts
+from kaboost.service.learner.recorder import Recorder
 from kaboost.service.learner.schedule import WriteSchedule
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.state import State
@@ -34,7 +34,7 @@ class Trainer:
         self.state = state
         self.batch_events = settings.kafka.batch_events  # records in one call of `learn` at most
         self._settings = settings
-        self._metrics = parts.metrics
+        self._recorder = Recorder(parts.metrics)
         self._stores = parts.stores
         self._decoder = parts.make_decoder(state.model, settings)
         self._run = parts.stores.checkpoints.run
@@ -45,7 +45,7 @@ class Trainer:
             for s in (settings.snapshots, settings.checkpoints)
         )
         self._oldest: float | None = None  # time of the first learned event that no snapshot holds
-        self._init_metrics()
+        self._recorder.start(settings.name, self._kinds(), state)
         self._resume()
 
     @property
@@ -99,17 +99,19 @@ class Trainer:
             unread = unread[decoded.consumed :]
         if added:
             log.info("features inferred", extra={"kinds": added})
-            self._record_memory()
-        self._metrics.learned.inc(self.events_learned - before)
-        self._metrics.ignored.inc(ignored)
-        self._record_batch(len(messages), rejected)
+            self._recorder.memory(self.state)
+        self._snapshots.events += len(messages)
+        self._checkpoints.events += len(messages)
+        errors = [error for _, error in rejected]
+        self._recorder.batch(len(messages), self.events_learned - before, ignored, errors)
+        self._recorder.validation(self.state)
         return rejected
 
     def publish(self, *, cold: bool = False) -> int:
         """Publish a snapshot of the current state; `cold` marks a model without any event."""
         header = {**self._header(), "cold_start": cold}
         try:
-            with self._metrics.publish_duration.time():
+            with self._recorder.publishing():
                 version = self._stores.snapshots.publish(header, self.state)
         except NotWritten:
             self._snapshots.retry()
@@ -137,8 +139,7 @@ class Trainer:
         positive = model.positive_probability(predictions)
         record(self.state.validation, *measured, y, w, positive)
         if decoded.meta:
-            self._metrics.learn_duration.observe(time.perf_counter() - begin)
-            self._metrics.batch_events.observe(len(decoded.meta))
+            self._recorder.learning(len(decoded.meta), time.perf_counter() - begin)
 
     def _unread(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Move the offsets past some records; return those not read before."""
@@ -188,54 +189,22 @@ class Trainer:
     def _note_published(self, version: int) -> None:
         self._published = self.events_learned
         self._snapshots.restart()
-        self._metrics.snapshot_version.set(version)
-        self._metrics.snapshot_timestamp.set_to_current_time()
-        if self._oldest is not None:
-            self._metrics.event_to_snapshot.observe(max(0.0, time.time() - self._oldest))
-            self._oldest = None
+        self._recorder.published(version, self._oldest)
+        self._oldest = None
 
     @contextmanager
     def _writing_checkpoint(self) -> Iterator[None]:
         try:
-            with self._metrics.checkpoint_duration.time():
+            with self._recorder.saving():
                 yield
         except NotWritten:
-            self._metrics.checkpoint_failures.labels("not_written").inc()
             self._checkpoints.retry()
             raise
 
     def _note_checkpoint(self, written: Written) -> None:
         self._has_checkpoint = True
         self._checkpoints.restart()
-        self._metrics.checkpoint_timestamp.set_to_current_time()
-        self._metrics.checkpoint_size.set(written.size)
-
-    def _record_batch(self, records: int, rejected: Sequence[Rejected]) -> None:
-        self._snapshots.events += records
-        self._checkpoints.events += records
-        self._metrics.consumed.inc(records)
-        for _, error in rejected:
-            self._metrics.rejected.labels(error.code).inc()
-        self._record_validation()
-
-    def _record_validation(self) -> None:
-        model, validation, _ = self.state
-        progress = model.booster.progress
-        self._metrics.validation.record(validation, progress, model.intervals)
-
-    def _record_memory(self) -> None:
-        arrays = self.state.model.to_arrays().values()
-        self._metrics.model_memory.set(sum(array.nbytes for array in arrays))
-
-    def _init_metrics(self) -> None:
-        """Set what stays constant while the process lives."""
-        self._metrics.model_info.labels(self._settings.name, *self._kinds()).set(1)
-        for code in CODES:  # at 0: Prometheus sees no increase in a series that starts at 1
-            self._metrics.rejected.labels(code)
-            self._metrics.dead_letters.labels(code)
-        self._metrics.checkpoint_failures.labels("not_written")
-        self._record_memory()
-        self._record_validation()
+        self._recorder.saved(written)
 
     def _kinds(self) -> tuple[str, str, str]:
         spec = self.state.model.spec
@@ -244,16 +213,9 @@ class Trainer:
     def _resume(self) -> None:
         """Show the newest files in the metrics, and publish nothing older than they are."""
         snapshot = self._stores.snapshots.newest()
-        if snapshot:
-            self._metrics.snapshot_version.set(snapshot.version)
-            created = datetime.fromisoformat(snapshot.header["created"])
-            self._metrics.snapshot_timestamp.set(created.timestamp())
         if snapshot and snapshot.header.get("run") == self._run:
             self._published = snapshot.header["events_learned"]
-        written = self._stores.checkpoints.newest()
-        if written:
-            self._metrics.checkpoint_timestamp.set(written.time)
-            self._metrics.checkpoint_size.set(written.size)
+        self._recorder.resume(snapshot, self._stores.checkpoints.newest())
 
     def _header(self) -> dict[str, Any]:
         return {

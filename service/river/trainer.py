@@ -46,6 +46,7 @@ class RiverTrainer(Trainer):
         # Above every version that this folder has served, of whichever kind of model.
         newest = max(progress.version_limit, parts.stores.snapshots.last_version())
         self._first_version = self._version_limit = newest + 1
+        self._weights_metric = parts.metrics.weights_ignored
         self._weights_ignored = 0
         super().__init__(parts, state, restored=False)
         self._model.turn = self._shared.lock
@@ -76,7 +77,7 @@ class RiverTrainer(Trainer):
                 "weights other than 1 are ignored: the model learns such an event once",
                 extra={"model": self._model.spec["river"]},
             )
-        self._metrics.weights_ignored.inc(ignored - self._weights_ignored)
+        self._weights_metric.inc(ignored - self._weights_ignored)
         self._weights_ignored = ignored
         return [(message, error) for message, error in rejected if not self._is_saved(message)]
 

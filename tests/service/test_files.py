@@ -99,7 +99,7 @@ def test_kill_at_every_step(tmp_path: Path) -> None:
         from itertools import islice
         from pathlib import Path
         from kaboost.models.state.format import pack
-        from service import files
+        from kaboost.service.storage import files
         import numpy as np
         for count in range({len(STEPS) + 1}):
             path = files.numbered(files.make(Path({str(tmp_path)!r}) / str(count)), "state", 1)
@@ -274,7 +274,7 @@ def test_lock_without_room(tmp_path: Path) -> None:
     (tmp_path / ".lock").mkdir()
 
     assert caught.value.exit_code == 1
-    with pytest.raises(NotWritten, match=r"\.lock.*Is a directory.*rights"), files.lock(tmp_path):
+    with pytest.raises(NotWritten, match=r"\.lock.*Is a directory.*permissions"), files.lock(tmp_path):
         pass
 
 
