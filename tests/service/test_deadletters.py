@@ -29,7 +29,7 @@ ERROR = EventError("feature_type", 'age: "x" where a number or null belongs')
 
 @contextmanager
 def opened(settings: Settings, metrics: LearnerMetrics | None = None) -> Iterator[DeadLetters]:
-    """Open the way to a dead-letter topic."""
+    """Open the producer of a dead-letter topic."""
     kafka = settings.kafka
     counter = (metrics or learner_metrics(CollectorRegistry())).dead_letters
     with closing(DeadLetters(kafka.client(), kafka.dlq, kafka.dlq_timeout, counter)) as letters:
@@ -71,9 +71,9 @@ def test_a_dead_letter_is_the_record_and_the_reason(
     assert [b"\x00k"] * 3 + [None] == [letter.key for letter in found]
     assert given == found[0].headers[:3]
     assert [(topic, 0, offset) for offset in range(4)] == [letter.origin for letter in found]
-    told = found[3].told
-    assert told["kaboost.failed_at"].endswith("Z")
-    assert told == {
+    texts = found[3].texts
+    assert texts["kaboost.failed_at"].endswith("Z")
+    assert texts == {
         "__connect.errors.topic": topic,
         "__connect.errors.partition": "0",
         "__connect.errors.offset": "3",
@@ -82,7 +82,7 @@ def test_a_dead_letter_is_the_record_and_the_reason(
         "__connect.errors.exception.class.name": "kaboost.service.errors.EventError",
         "__connect.errors.exception.message": f"{topic}[0]@3: {ERROR.message}",
         "kaboost.error.code": "feature_type",
-        "kaboost.failed_at": told["kaboost.failed_at"],
+        "kaboost.failed_at": texts["kaboost.failed_at"],
     }
     assert 4.0 == metrics.dead_letters.labels("feature_type")._value.get()
 

@@ -274,7 +274,10 @@ def test_lock_without_room(tmp_path: Path) -> None:
     (tmp_path / ".lock").mkdir()
 
     assert caught.value.exit_code == 1
-    with pytest.raises(NotWritten, match=r"\.lock.*Is a directory.*permissions"), files.lock(tmp_path):
+    with (
+        pytest.raises(NotWritten, match=r"\.lock.*Is a directory.*permission"),
+        files.lock(tmp_path),
+    ):
         pass
 
 
