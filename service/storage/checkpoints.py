@@ -6,13 +6,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kaboost.models.evaluation.baselines import from_arrays
 from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.errors import CheckpointError, Damaged, Incompatible
 from kaboost.service.storage import files
 from kaboost.service.storage.comparison import require_equal
-from kaboost.service.storage.state import State
+from kaboost.service.storage.state import State, read_validation
 
 KIND = "checkpoint"
 FIRST_RUN = "run-0001"
@@ -145,7 +144,7 @@ def load(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
         model = Model.from_arrays(header["model"], writable)
         if model.serving_only:
             raise ModelError("it lacks arrays that learning needs")
-        validation = from_arrays(model.labels, writable)
+        validation = read_validation(model.labels, writable)
     except ModelError as err:
         raise Incompatible(
             f"{path} was written by another Kaboost: {err}; use that one, or --cold-start"

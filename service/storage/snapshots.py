@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kaboost.models.evaluation.baselines import ProgressiveValidation, from_arrays, to_arrays
+from kaboost.models.evaluation.baselines import ProgressiveValidation
 from kaboost.models.model import Model
 from kaboost.service.errors import CheckpointError, Incompatible, NotWritten
 from kaboost.service.storage import files
-from kaboost.service.storage.state import State
+from kaboost.service.storage.state import State, read_validation
 
 KIND = "snapshot"
 log = logging.getLogger(__name__)
@@ -57,8 +57,8 @@ class FolderSnapshotStore:
         files.make(self._directory)
         version, model = self.last_version() + 1, state.model
         whole = {**header, "kind": KIND, "version": version, "model": model.describe()}
-        arrays = {**model.serving_arrays(), **to_arrays(state.validation)}
-        files.write(files.numbered(self._directory, KIND, version), arrays, whole)
+        path = files.numbered(self._directory, KIND, version)
+        files.write(path, state.serving_arrays(), whole)
         files.prune(self._directory, KIND, self._keep)
         return version
 
@@ -130,7 +130,7 @@ def load(path: Path) -> Snapshot:
     files.expect(path, header, KIND, header.get("version"))
     try:
         model = Model.from_arrays(header["model"], arrays)
-        return Snapshot(header["version"], model, header, from_arrays(model.labels, arrays))
+        return Snapshot(header["version"], model, header, read_validation(model.labels, arrays))
     except KeyError as err:
         raise Incompatible(f"{path} was written by another Kaboost: it lacks {err}") from err
     except (TypeError, ValueError) as err:

@@ -1,12 +1,17 @@
 """The learner's whole state: what a checkpoint holds, and what decides all that comes next."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
 
 from kaboost.models.evaluation.baselines import (
     ProgressiveValidation,
+    from_arrays,
     progressive_validation,
     to_arrays,
 )
+from kaboost.models.features.labels import Labels
 from kaboost.models.model import Model
 from kaboost.models.state.format import Arrays
 
@@ -30,4 +35,17 @@ class State(NamedTuple):
 
     def to_arrays(self) -> Arrays:
         """Return every array of model and validation by its name; no copy."""
-        return {**self.model.to_arrays(), **to_arrays(self.validation)}
+        return {**self.model.to_arrays(), **self.validation_arrays()}
+
+    def serving_arrays(self) -> Arrays:
+        """Return the arrays that a prediction and a report need; no copy."""
+        return {**self.model.serving_arrays(), **self.validation_arrays()}
+
+    def validation_arrays(self) -> Arrays:
+        """Return the arrays of the validation by name; no copy."""
+        return dict(to_arrays(self.validation))
+
+
+def read_validation(labels: Labels, arrays: Mapping[str, NDArray[Any]]) -> ProgressiveValidation:
+    """Return the validation over these very arrays."""
+    return from_arrays(labels, arrays)
