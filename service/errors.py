@@ -1,14 +1,15 @@
-"""Every error of the service, as one tree; each class carries the exit code of the program.
+"""Every error of the service, as one tree; each class has the exit code of the program.
 
 KaboostError             5  an internal error at a named place
-├ ConfigError            2  start refused: key, value, remedy
+├ ConfigError            2  the configuration is refused: key, value, remedy
 ├ Refused                3  refused for safety: gap in offsets, missing checkpoint, folder in use
 ├ BrokerError            4  broker or topic unreachable for good
 ├ EventError             5  one event cannot be used: goes to the dead-letter topic
-├ RequestError           5  an HTTP request does not fit: answered with 422
-├ NotReady               5  no model to predict with yet: answered with 503
+├ RequestError           5  an HTTP request is invalid: the response is 422
+├ NotReady               5  there is no model yet: the response is 503
 └ CheckpointError        3  no checkpoint can be used
   ├ Damaged              3  one file is damaged: the one before it is used
+  ├ NotWritten           1  a file cannot be written: tried again, or by the next start
   └ Incompatible         3  another format or another model than configured
 """
 
@@ -62,7 +63,7 @@ class EventError(KaboostError):
 
 
 class RequestError(KaboostError):
-    """Refuse an HTTP request: every fault as a JSON pointer and a sentence."""
+    """Refuse an HTTP request; every fault is a JSON pointer and a sentence."""
 
     def __init__(self, errors: Sequence[tuple[str, str]]) -> None:
         super().__init__("; ".join(f"{pointer}: {detail}" for pointer, detail in errors))
@@ -70,7 +71,7 @@ class RequestError(KaboostError):
 
 
 class NotReady(KaboostError):
-    """Report that there is no model to predict with yet."""
+    """Refuse to predict: there is no model yet."""
 
 
 class CheckpointError(KaboostError):
@@ -84,7 +85,7 @@ class Damaged(CheckpointError):
 
 
 class NotWritten(CheckpointError):
-    """Stop learning: the state cannot be made durable; a restart may find disk space again."""
+    """Report a file that cannot be written; a later attempt may find disk space."""
 
     exit_code = Exit.NOT_HELD
 

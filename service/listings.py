@@ -11,6 +11,7 @@ from kaboost.models.types import Component
 from kaboost.service.config.settings import Settings, origins, values
 from kaboost.service.errors import CheckpointError, ConfigError, Incompatible
 from kaboost.service.storage import checkpoints, files
+from kaboost.service.storage.checkpoints import FolderCheckpointStore
 
 Row = dict[str, Any]
 HEADER_START = b'{"__metadata__":{"kaboost":'  # of every Kaboost file, after 8 bytes of length
@@ -62,12 +63,12 @@ def _part_rows(word: str, part: Component) -> list[Row]:
 
 def checkpoint_rows(directory: Path) -> list[Row]:
     """Read every checkpoint completely, the newest first."""
-    return [_checkpoint_row(path) for path in checkpoints.listing(directory)]
+    return [_checkpoint_row(path) for path in FolderCheckpointStore(directory).paths()]
 
 
 def newest_checkpoint(directory: Path) -> Path:
     """Find the newest file of the newest run."""
-    path = next(checkpoints.listing(directory), None)
+    path = next(FolderCheckpointStore(directory).paths(), None)
     if path is None:
         raise CheckpointError(
             f"there is no checkpoint in {directory}: start a learner, or set checkpoints.directory"

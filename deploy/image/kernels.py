@@ -13,14 +13,14 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from kaboost import BANKS
-from kaboost.models.evaluation.baselines import progressive_validation
 from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.config.settings import Settings
 from kaboost.service.http.follower import Follower
-from kaboost.service.learner.trainer import Room, State
+from kaboost.service.learner.parts import make_parts
+from kaboost.service.learner.trainer import Trainer
 from kaboost.service.metrics import learner_metrics
-from kaboost.service.storage import checkpoints
+from kaboost.service.storage.state import State
 
 SCHEMA = {"number": "number", "category": "category", "boolean": "boolean"}
 TASKS: list[dict[str, Any]] = [
@@ -65,14 +65,15 @@ def warm(settings: Settings) -> None:
     """Let a new model, then a restored one, learn; serve a prediction from its snapshot."""
     task = settings.task
     first = Model(task.kind, settings.model, settings.features.columns, task.labels)
-    checkpoints.new_run(settings.checkpoints.directory)
-    room = Room(settings, State(first, progressive_validation(first.labels), {0: 0}), metrics())
-    room.publish(cold=True)
-    room.warm()
-    room.checkpoint()
-    restored, _ = checkpoints.restore(settings.checkpoints.directory)
+    parts = make_parts(settings, metrics())
+    parts.stores.checkpoints.start_run()
+    trainer = Trainer(parts, State.initial(first, {0: 0}), restored=False)
+    trainer.publish(cold=True)
+    trainer.warm()
+    trainer.write_checkpoint()
+    restored, _ = parts.stores.checkpoints.restore({})
     assert restored is not None
-    Room(settings, State(restored.model, restored.baselines, restored.offsets), metrics()).warm()
+    Trainer(make_parts(settings, metrics()), restored.state, restored=True).warm()
     served, _ = Follower(settings).refresh()
     assert served is not None
 

@@ -67,8 +67,8 @@ def run_checks(observed: Observations, final: Checkpoint, expected: Arrays) -> l
 
 def exactly_once(events: int, final: Checkpoint) -> Check:
     """Every event is counted once, and the next offset is the one after the last event."""
-    learned = int(final.model.booster.progress.events)
-    offset = max(final.offsets.values())
+    learned = int(final.state.model.booster.progress.events)
+    offset = max(final.state.offsets.values())
     held = learned == events and offset == events + 1  # the poison event has one too
     figures = f"{learned:,} of {events:,} events, next offset {offset:,}"
     return Check("every event was learned exactly once", held, figures)
@@ -76,13 +76,13 @@ def exactly_once(events: int, final: Checkpoint) -> Check:
 
 def better_than_guessing(final: Checkpoint) -> Check:
     """The progressive loss, taken before each event is learned, is below both baselines."""
-    ours, *others = map(float, final.baselines.mean_loss)
+    ours, *others = map(float, final.state.validation.mean_loss)
     return Check("progressive log-loss below both baselines", ours < min(others), losses(final))
 
 
 def losses(final: Checkpoint) -> str:
     """Write the progressive losses: the model's, then those of the baselines."""
-    by_predictor = dict(zip(PREDICTORS, map(float, final.baselines.mean_loss), strict=True))
+    by_predictor = dict(zip(PREDICTORS, map(float, final.state.validation.mean_loss), strict=True))
     ours = by_predictor.pop("model")
     others = (f"{loss:.4f} ({name.replace('_', ' ')})" for name, loss in by_predictor.items())
     return f"{ours:.4f} against {' and '.join(others)}"
@@ -90,7 +90,7 @@ def losses(final: Checkpoint) -> str:
 
 def headline(final: Checkpoint) -> str:
     """Report in one line how good the predictions were."""
-    events = int(final.model.booster.progress.events)
+    events = int(final.state.model.booster.progress.events)
     return (
         f"progressive log-loss {losses(final)}, on {events:,} events, "
         "each predicted before it was learned"
@@ -132,7 +132,7 @@ def poison_kept(poison: Poison) -> Check:
 
 def same_state(final: Checkpoint, expected: Arrays) -> Check:
     """After kill, restart and replay the state equals that of one uninterrupted run."""
-    arrays = {**final.model.to_arrays(), **to_arrays(final.baselines, "validation")}
+    arrays = {**final.state.model.to_arrays(), **to_arrays(final.state.validation, "validation")}
     differing = differences(arrays, expected)
     size = sum(array.nbytes for array in expected.values())
     figures = f"{len(expected)} arrays, {size:,} bytes"

@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-from kaboost.service.storage import checkpoints, files
+from kaboost.service.storage import files
+from kaboost.service.storage.checkpoints import FolderCheckpointStore
 
 REWOUND_EVENTS = 250
 
 
 def rewind(directory: Path) -> None:
     """Move the offsets of the newest checkpoint back, so that some events are learned twice."""
-    newest = next(checkpoints.listing(directory))
+    newest = next(FolderCheckpointStore(directory).paths())
     header, arrays = files.read(newest)
     header["offsets"] = {
         partition: max(0, offset - REWOUND_EVENTS)

@@ -16,8 +16,7 @@ from kaboost.service.demo.processes import PARTITION, TOPIC, DemoProcesses, kill
 from kaboost.service.demo.scrape import Scrape, scrape
 from kaboost.service.demo.traffic import Traffic
 from kaboost.service.errors import KaboostError
-from kaboost.service.storage import checkpoints
-from kaboost.service.storage.checkpoints import Checkpoint
+from kaboost.service.storage.checkpoints import Checkpoint, FolderCheckpointStore
 
 RUN_SECONDS = 82.0  # the checks and the shutdown need the rest of 90 s
 START_SECONDS = 35.0  # of RUN_SECONDS; a first compilation may exceed it, up to MAX_START_SECONDS
@@ -156,12 +155,14 @@ class Scenario:
         return learned > len(self._events) // 2 and learned > self._durable_offset()
 
     def _newest(self) -> Checkpoint | None:
-        checkpoint, _ = checkpoints.restore(self._processes.settings.checkpoints.directory)
+        checkpoint, _ = FolderCheckpointStore(
+            self._processes.settings.checkpoints.directory
+        ).restore()
         return checkpoint
 
     def _durable_offset(self) -> int:
         checkpoint = self._newest()
-        return checkpoint.offsets.get(PARTITION, 0) if checkpoint else 0
+        return checkpoint.state.offsets.get(PARTITION, 0) if checkpoint else 0
 
 
 def poison_event(features: producer.Row) -> bytes:

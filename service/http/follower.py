@@ -9,11 +9,11 @@ from typing import NamedTuple
 from kaboost.models.features.onehot import Table
 from kaboost.models.features.rows import tabulate
 from kaboost.service.config.settings import Kafka, Settings
-from kaboost.service.events.decoder import Decoder
+from kaboost.service.events.json import JsonDecoder
 from kaboost.service.http.newest_version import WorkerVersions
 from kaboost.service.http.predict import PredictCodec, Stamp
-from kaboost.service.storage import snapshots
-from kaboost.service.storage.snapshots import Snapshot
+from kaboost.service.storage.snapshots import FolderSnapshotStore, Snapshot
+from kaboost.service.storage.stores import SnapshotStore
 
 POLL_SECONDS = 0.1
 FAILING_SECONDS = 3.0  # of failed polls before predictions count as stale
@@ -65,7 +65,7 @@ class Follower:
         self._catching_up: asyncio.Future[None] | None = None
         self._failing_since: float | None = None
         self._settings = settings
-        self._directory = settings.snapshots.directory
+        self._snapshots: SnapshotStore = FolderSnapshotStore(settings.snapshots.directory)
         self._unusable: set[int] = set()
 
     async def follow(self) -> None:
@@ -94,7 +94,7 @@ class Follower:
         with self._lock:
             served, self.learner = self.served, self._read_status()
             version = served.snapshot.version if served else 0
-            newer = snapshots.newest(self._directory, version, self._unusable)
+            newer = self._snapshots.newest(version, self._unusable)
             if newer:
                 served = self._adopt(newer) or served
             if served:
@@ -137,8 +137,8 @@ class Follower:
                     self.served = self.served._replace(stamp=stamp)
 
     def _read_status(self) -> LearnerStatus:
-        age = snapshots.learner_age(self._directory)
-        status = snapshots.read_status(self._directory)
+        age = self._snapshots.learner_age()
+        status = self._snapshots.read_status()
         if status is None:
             return LearnerStatus(age=age)
         return LearnerStatus(status.state, age, *status[1:])
@@ -164,7 +164,7 @@ class Follower:
         model, previous = snapshot.model, self.served
         if previous and snapshot.header["model"] == previous.snapshot.header["model"]:
             return previous.codec
-        decoder = Decoder(model.encoder.schema, model.labels, self._settings.features.unknown)
+        decoder = JsonDecoder(model.encoder.schema, model.labels, self._settings.features.unknown)
         return PredictCodec(decoder, model.labels, self._settings.api.max_rows)
 
     def _stamp(self, snapshot: Snapshot, learner: LearnerStatus) -> Stamp:

@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from kaboost.models.features.labels import Labels, labels
 from kaboost.models.features.schema import Schema, parse_schema
 from kaboost.service.config.settings import Settings
-from kaboost.service.events.decoder import Decoder
+from kaboost.service.events.json import JsonDecoder
 from kaboost.service.http.follower import Served
 from kaboost.service.http.middleware import PREDICT
 from kaboost.service.http.predict import (
@@ -91,7 +91,7 @@ def describe(app: FastAPI, settings: Settings, schema: Schema) -> dict[str, Any]
         routes=app.routes,
     )
     classes = labels(settings.task.kind, settings.task.labels)
-    decoder = Decoder(schema, classes, settings.features.unknown)
+    decoder = JsonDecoder(schema, classes, settings.features.unknown)
     schemas = components(PredictCodec(decoder, classes, settings.api.max_rows), settings)
     document["components"] = {"schemas": schemas | document["components"]["schemas"]}
     document["paths"] = {PREDICT: {"post": predict(settings, schema, classes)}} | document["paths"]

@@ -16,7 +16,6 @@ from kaboost.models.features.onehot import Table
 from kaboost.models.model import Model
 from kaboost.models.types import Mat
 from kaboost.service.errors import NotReady, RequestError
-from kaboost.service.events.decoder import Decoder
 from kaboost.service.events.diagnosis import (
     MESSAGE,
     UNKNOWN,
@@ -27,6 +26,7 @@ from kaboost.service.events.diagnosis import (
     show,
     unknown,
 )
+from kaboost.service.events.json import JsonDecoder
 
 EMPTY_BODY = 'the body is empty: send JSON, such as {"features": {"age": 31}}'
 TOO_DEEP = "nested too deeply to be parsed"
@@ -140,7 +140,7 @@ class _Object(dict[str, object]):
 class PredictCodec:
     """Decode requests and encode responses for one schema and its labels."""
 
-    def __init__(self, decoder: Decoder, labels: Labels, max_rows: int) -> None:
+    def __init__(self, decoder: JsonDecoder, labels: Labels, max_rows: int) -> None:
         features: Any = decoder.FeatureType
         row: Any = msgspec.defstruct("Row", [("features", features), ("id", str | None, None)])
         body: Any = msgspec.defstruct(
@@ -194,7 +194,7 @@ class PredictCodec:
 
     def respond(self, rows: Rows, model: Model, stamp: Stamp) -> bytes:
         """Predict the rows and encode the response."""
-        table = self._decoder.tabulate_features(rows.features)
+        table = self._decoder.tabulate(rows.features)
         scores = model.predict(table)
         values = model.predictions(scores)
         if not all(math.isfinite(sum(row)) for row in scores.tolist()):
@@ -311,7 +311,7 @@ class PredictCodec:
             self._count(len(instances))
             for index, row in enumerate(instances):
                 wrapped = isinstance(row, dict) and isinstance(row.get("features"), dict)
-                find = self._row_faults if wrapped else self._decoder.faults
+                find = self._row_faults if wrapped else self._decoder.diagnose
                 yield from find(row, f"#/instances/{index}")
 
     def _level_faults(self, level: object) -> Iterator[tuple[str, str]]:
@@ -324,7 +324,7 @@ class PredictCodec:
             yield "#/interval", f"{show(level)} {LEVEL_RANGE}"
 
     def _row_faults(self, row: dict[str, object], pointer: str) -> Iterator[tuple[str, str]]:
-        yield from self._decoder.faults(row["features"], f"{pointer}/features")
+        yield from self._decoder.diagnose(row["features"], f"{pointer}/features")
         if not isinstance(name := row.get("id"), str | None):
             yield f"{pointer}/id", f"{show(name)} {ID_TYPE}"
 

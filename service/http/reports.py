@@ -131,7 +131,7 @@ class Readiness(BaseModel):
 def report_model(served: Served) -> ModelReport:
     """Describe the served model."""
     snapshot, stamp = served.snapshot, served.stamp
-    model, scores = snapshot.model, snapshot.baselines
+    model, scores = snapshot.model, snapshot.validation
     measures = (scores.mean_loss, scores.mean_error, scores.window_loss, scores.window_error)
     losses = [
         Losses(**dict(zip(Losses.model_fields, numbers(row), strict=True)))

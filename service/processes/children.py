@@ -16,7 +16,7 @@ from kaboost.service.http.newest_version import version_slots
 from kaboost.service.processes.settings_pipe import send_settings
 from kaboost.service.processes.status import RESTARTED_AFTER, write_status
 from kaboost.service.processes.supervisor import FINAL_EXIT_CODES, Report, Role
-from kaboost.service.storage import snapshots
+from kaboost.service.storage.snapshots import FolderSnapshotStore
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the metrics library reads it when it is imported
 
@@ -80,7 +80,7 @@ class RoleFactory:
 
     def _write_status(self, report: Report) -> None:
         directory = self._settings.snapshots.directory
-        reason, status = report.reason, snapshots.read_status(directory)
+        reason, status = report.reason, FolderSnapshotStore(directory).read_status()
         if report.exit_code is not None:  # it ended; its status explains more than its exit code
             if status and status.exit_code == report.exit_code:
                 reason = f"{status.reason} ({report.reason})"

@@ -10,11 +10,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError, KaboostError
 from kaboost.service.http.newest_version import WorkerVersions
-from kaboost.service.learner import loop
+from kaboost.service.learner import run as learner
+from kaboost.service.learner.startup import RestoreFromCheckpoint, StartupFactory
 from kaboost.service.processes.api_server import (
     create_api,
     create_server,
@@ -25,8 +27,9 @@ from kaboost.service.processes.children import shared_resources
 from kaboost.service.processes.signals import ShutdownSignal, handle_signals
 from kaboost.service.processes.status import previous_exit_reason, write_status
 from kaboost.service.processes.supervisor import FINAL_EXIT_CODES, backoff, supervise
-from kaboost.service.river.follower import LiveFollower
-from kaboost.service.river.shared_model import Live
+from kaboost.service.river.follower import RiverFollower
+from kaboost.service.river.shared_model import SharedModel
+from kaboost.service.river.startup import ReplayFromTopic
 
 LEARNER_NICENESS = 10  # in a backlog requests and learning compete for cores: requests go first
 SWITCH_SECONDS = 0.001  # that learning may hold the interpreter while a request waits
@@ -51,17 +54,18 @@ def run_live(
     second model is rebuilt meanwhile and replaces it.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
-    live = Live()
-    with handle_signals() as shutdown, serve_in_thread(settings, listener, live):
+    shared = SharedModel()
+    startup = partial(ReplayFromTopic, shared=shared)
+    with handle_signals() as shutdown, serve_in_thread(settings, listener, shared):
         for attempt in itertools.count(1):
             try:
-                code = learn(settings, shutdown, cold_start, restarts + attempt - 1, live)
+                code = learn(settings, shutdown, cold_start, restarts + attempt - 1, startup)
                 return shutdown.exit_code(code)
             except KaboostError as err:
                 final = err.exit_code in FINAL_EXIT_CODES
-                if live.snapshot is None and not final:
+                if shared.snapshot is None and not final:
                     raise
-                live.trouble = f"learning ended: {err}"
+                shared.problem = f"learning ended: {err}"
                 log.error("learning ended", extra={"reason": str(err), "final": final})
             shutdown.wait(math.inf if final else backoff(attempt))
             if shutdown.stop.is_set():
@@ -74,15 +78,15 @@ def learn(
     shutdown: ShutdownSignal,
     cold_start: bool,
     restarts: int,
-    live: Live | None = None,
+    startup: StartupFactory = RestoreFromCheckpoint,
 ) -> int:
     """Run the learner's loop, and write its status at the start and at the end."""
     collect_garbage_rarely()
     directory = settings.snapshots.directory
     write_status(directory, "running", reason=previous_exit_reason(directory) if restarts else "")
     try:
-        code = loop.run(
-            settings, cold_start=cold_start, stop=shutdown.stop, restarts=restarts, live=live
+        code = learner.run(
+            settings, cold_start=cold_start, stop=shutdown.stop, restarts=restarts, startup=startup
         )
     except KaboostError as err:
         write_status(directory, "stopped", err.exit_code, str(err))
@@ -147,9 +151,11 @@ def run_worker(
 
 
 @contextmanager
-def serve_in_thread(settings: Settings, listener: socket.socket, live: Live) -> Iterator[None]:
+def serve_in_thread(
+    settings: Settings, listener: socket.socket, shared: SharedModel
+) -> Iterator[None]:
     """Serve requests from a thread; at the end those in flight are finished."""
-    app = create_api(settings, None, learner_metrics_url(settings), LiveFollower(settings, live))
+    app = create_api(settings, None, learner_metrics_url(settings), RiverFollower(settings, shared))
     server = create_server(settings, app)
     thread = threading.Thread(target=server.run, args=([listener],), name="api", daemon=True)
     thread.start()

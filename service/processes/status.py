@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 
 from kaboost.service.errors import KaboostError
-from kaboost.service.storage import snapshots
+from kaboost.service.storage.snapshots import FolderSnapshotStore
 
 RESTARTED_AFTER = "restarted after: "  # prefix of a reason: the same may end the learner again
 
@@ -16,12 +16,12 @@ def write_status(
 ) -> None:
     """Write the status for the API processes; a full disk must not stop anything else."""
     try:
-        snapshots.write_status(directory, state, exit_code, reason)
+        FolderSnapshotStore(directory).write_status(state, exit_code, reason)
     except (OSError, KaboostError) as err:
         log.error("status not written", extra={"reason": str(err)})
 
 
 def previous_exit_reason(directory: Path) -> str:
     """Return why the learner before this one ended, if the supervisor restarted it."""
-    status = snapshots.read_status(directory)
+    status = FolderSnapshotStore(directory).read_status()
     return status.reason if status and status.reason.startswith(RESTARTED_AFTER) else ""

@@ -19,7 +19,7 @@ import yaml
 from kaboost.service import cli
 from kaboost.service.config.settings import Settings, load
 from kaboost.service.processes.api_server import create_api
-from kaboost.service.storage import snapshots
+from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.deploy.restricted import RULES, Pod, broken
 from tests.kafka.broker import Reachable
 from tests.ports import free_port
@@ -307,7 +307,7 @@ def test_probes_are_routes(pod: Pod, settings: Settings) -> None:
 def test_beats(pod: Pod, tmp_path: Path, age: int | None, code: int) -> None:
     """The learner's probes pass while its sign of life is no older than a minute."""
     if age is not None:
-        snapshots.heartbeat(tmp_path / "snapshots")
+        FolderSnapshotStore(tmp_path / "snapshots").heartbeat()
         then = (tmp_path / "snapshots" / ".learner").stat().st_mtime - age
         os.utime(tmp_path / "snapshots" / ".learner", (then, then))
     asked = [each["exec"]["command"] for each in probes(container(pod, "learner")).values()]

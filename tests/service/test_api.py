@@ -16,7 +16,8 @@ import pytest
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
 from kaboost.service.http.predict import BatchPredictResponse
-from kaboost.service.storage import files, snapshots
+from kaboost.service.storage import files
+from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.service.learning import until
 from tests.service.serving import (
     ROOT,
@@ -150,7 +151,7 @@ def test_not_ready_names_what_the_learner_waits_for(serve: Start) -> None:
 
     def refused() -> dict[str, Any] | None:
         """A sign of life is no sign after some seconds, which a start may take."""
-        snapshots.heartbeat(wanted.snapshots.directory)
+        FolderSnapshotStore(wanted.snapshots.directory).heartbeat()
         answer = program.probe(503)
         return answer if answer and "running" in answer["detail"] else None
 
@@ -310,7 +311,7 @@ def test_stale_without_a_sign_of_the_learner(
     until(lambda: program.predict()["model"]["stale"] is True)
 
     assert program.ready()["stale"] is True
-    snapshots.heartbeat(wanted.snapshots.directory)
+    FolderSnapshotStore(wanted.snapshots.directory).heartbeat()
     until(lambda: program.predict()["model"]["stale"] is False)
 
 
@@ -321,7 +322,9 @@ def test_stale_when_the_learner_has_stopped(
     wanted, program = serve(api={"stale_after_seconds": 3_600})
     publish(wanted, taught(wanted))
     program.ready()
-    snapshots.write_status(wanted.snapshots.directory, "stopped", 3, "a gap in the offsets")
+    FolderSnapshotStore(wanted.snapshots.directory).write_status(
+        "stopped", 3, "a gap in the offsets"
+    )
     until(lambda: program.predict()["model"]["stale"] is True)
     learner = program.ready()["learner"]
 

@@ -20,7 +20,9 @@ from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import Exit
 from kaboost.service.processes import settings_pipe
-from kaboost.service.storage import checkpoints, files, snapshots
+from kaboost.service.storage import files
+from kaboost.service.storage.checkpoints import FolderCheckpointStore
+from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.kafka.client import encode
 from tests.service.learning import until
 from tests.service.serving import (
@@ -107,7 +109,7 @@ def test_killed_learner_comes_back_unnoticed(
         until(lambda: serve.events("process restarting", role="learner"))
         send(topic, EVENTS[half:])
         learned(serve, len(EVENTS))
-    status = snapshots.read_status(wanted.snapshots.directory)
+    status = FolderSnapshotStore(wanted.snapshots.directory).read_status()
 
     assert {200} == set(statuses)
     assert 1 == serve.metric("kaboost_learner_restarts_total")
@@ -149,14 +151,14 @@ def test_end_is_clean(
     learned(serve, len(EVENTS))
     children = family(serve)
     ended = serve.end(number)
-    last, _ = checkpoints.restore(wanted.checkpoints.directory)
-    status = snapshots.read_status(wanted.snapshots.directory)
+    last, _ = FolderCheckpointStore(wanted.checkpoints.directory).restore()
+    status = FolderSnapshotStore(wanted.snapshots.directory).read_status()
 
     assert code == ended
     assert len(children) == 3
     assert not any(map(alive, children))
     assert last
-    assert {0: len(EVENTS)} == last.offsets
+    assert {0: len(EVENTS)} == last.state.offsets
     assert status
     assert ("stopped", 0) == (status.state, status.exit_code)
 

@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 import kaboost
-from kaboost.models.evaluation.baselines import progressive_validation
 from kaboost.models.model import Model
 from kaboost.service.cli import main
 from kaboost.service.config.docs import page
 from kaboost.service.config.settings import Settings
-from kaboost.service.storage import checkpoints, files
-from kaboost.service.storage.checkpoints import Checkpoint
+from kaboost.service.storage import files
+from kaboost.service.storage.checkpoints import FolderCheckpointStore
+from kaboost.service.storage.state import State
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,9 +62,9 @@ def saved(tmp_path: Path) -> list[Path]:
     """Two checkpoints where the configuration looks for them."""
     model = Model("binary", {"bank": {"kind": "linear", "n": 3}}, {"age": "number"})
     header = {"created": "2026-11-20T10:00:00Z", "events_learned": 5}
-    state = Checkpoint(0, model, progressive_validation(model.labels), {0: 5}, header)
-    folder = tmp_path / "data" / "checkpoints"
-    return [checkpoints.write(folder, state, keep=3) for _ in range(2)]
+    store = FolderCheckpointStore(tmp_path / "data" / "checkpoints")
+    state = State.initial(model, {0: 5})
+    return [Path(store.write(header, state).name) for _ in range(2)]
 
 
 COMMANDS = ["serve", "learner", "api", "demo", "models"]
