@@ -2,13 +2,13 @@
 ARG BASE=python:3.12.12-slim-bookworm
 
 FROM ${BASE} AS build
-# Where the build reaches the package index in a way of its own: docs/deploy.md.
+# A certificate for the package index, if the build needs one: docs/deploy.md.
 ARG PIP_CERT
 WORKDIR /src
 RUN python3 -m venv /tools \
     && python3 -m venv --without-pip /opt/kaboost
 COPY requirements.lock requirements-dev.lock ./
-# The environment that is shipped has neither pip nor setuptools: the tools install into it.
+# The shipped environment has neither pip nor setuptools: those of /tools install into it.
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=certificate \
     sed -n '/^setuptools==/,/[^\\]$/p' requirements-dev.lock > tools.lock \
@@ -16,8 +16,10 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     && /tools/bin/python -m pip --python /opt/kaboost/bin/python3 install --no-cache-dir --no-deps \
         --require-hashes --requirement requirements.lock
 COPY pyproject.toml README.md LICENSE ./
+COPY kaboost kaboost
 COPY models models
 COPY service service
+COPY data data
 RUN /tools/bin/python -m pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheels . \
     && /tools/bin/python -m pip --python /opt/kaboost/bin/python3 install --no-deps --no-index /wheels/*.whl
 COPY deploy/image/cpu.sh deploy/image/entrypoint.sh deploy/image/kernels.py /opt/kaboost/image/
@@ -31,7 +33,7 @@ LABEL org.opencontainers.image.title="kaboost" \
 COPY --from=build /opt/kaboost /opt/kaboost
 RUN mkdir -p /data /etc/kaboost \
     && chown 10001:10001 /data
-# Inside a container 127.0.0.1 reaches nobody. Folders need no word: data/ of the settings is /data.
+# In a container 127.0.0.1 is unreachable from outside. The default folders, data/..., are in /data.
 ENV PATH=/opt/kaboost/bin:$PATH \
     KABOOST_CONFIG=/etc/kaboost/kaboost.yaml \
     KABOOST_API__HOST=0.0.0.0 \

@@ -28,12 +28,14 @@ from prometheus_client import CollectorRegistry
 
 from kaboost.models.features.labels import labels
 from kaboost.service.config import settings as config
-from kaboost.service.events.decoder import Decoder
-from kaboost.service.kafka.consumer import FIXED, TUNING, Source
+from kaboost.service.events.json import JsonDecoder
+from kaboost.service.kafka.consumer import DEFAULT_CONFIG, REQUIRED_CONFIG, KafkaConsumer
 from kaboost.service.kafka.dead_letters import DeadLetters
-from kaboost.service.learner.loop import Learner
+from kaboost.service.learner.loop import LearnerLoop
+from kaboost.service.learner.parts import make_parts
+from kaboost.service.learner.startup import RestoreFromCheckpoint
 from kaboost.service.metrics import learner_metrics
-from kaboost.service.processes.roles import collect_seldom
+from kaboost.service.processes.roles import collect_garbage_rarely
 from tests.kafka.broker import Broker
 
 MODEL = {"rule": "sgb", "bank": {"kind": "linear", "n": 20, "step": "sgd", "lr": 0.005}}
@@ -83,11 +85,13 @@ def ceiling(bootstrap: str, topic: str, schema: dict[str, str], events: int) -> 
 
     A category is the number of its value, in order of first sight.
     """
-    decoder = Decoder(schema, labels("binary"))
+    decoder = JsonDecoder(schema, labels("binary"))
     decode, astuple = decoder._strict.decode, msgspec.structs.astuple
     numbers = sum(kind != "category" for kind in schema.values())
     seen_values = [defaultdict(count().__next__) for _ in range(len(schema) - numbers)]
-    client = Consumer({**TUNING, **FIXED, "bootstrap.servers": bootstrap, "group.id": "ceiling"})
+    client = Consumer(
+        {**DEFAULT_CONFIG, **REQUIRED_CONFIG, "bootstrap.servers": bootstrap, "group.id": "ceiling"}
+    )
     client.assign([TopicPartition(topic, 0, 0)])
     seen, begun = 0, time.perf_counter()
     while seen < events:
@@ -111,20 +115,21 @@ def learner(bootstrap: str, topic: str, schema: dict[str, str], events: int) -> 
     with tempfile.TemporaryDirectory() as folder:
         settings = configure(Path(folder), bootstrap, topic, schema)
         metrics, stop = learner_metrics(CollectorRegistry()), threading.Event()
-        door = Source(settings.kafka, metrics)
+        consumer = KafkaConsumer(settings.kafka, metrics)
         letters = DeadLetters(
             settings.kafka.client(), settings.kafka.dlq, 5.0, metrics.dead_letters
         )
-        room = Learner(settings, door, letters, metrics, stop)
-        room.begin(cold_start=True)
-        watcher = threading.Thread(target=watch, args=(room, events, stop))
+        parts = make_parts(settings, metrics)
+        loop = LearnerLoop(parts, consumer, letters, stop)
+        loop.begin(RestoreFromCheckpoint(parts, cold_start=True))
+        watcher = threading.Thread(target=watch, args=(loop, events, stop))
         begun = time.perf_counter()
         watcher.start()
-        room.learn()
+        loop.learn()
         spent = time.perf_counter() - begun
         watcher.join()
         letters.close()
-        door.close()
+        consumer.close()
         return spent
 
 
@@ -146,8 +151,8 @@ def configure(folder: Path, bootstrap: str, topic: str, schema: dict[str, str]) 
     return config.load(path)
 
 
-def watch(room: Learner, events: int, stop: threading.Event) -> None:
-    while room.room.events_learned < events:
+def watch(loop: LearnerLoop, events: int, stop: threading.Event) -> None:
+    while loop.trainer.events_learned < events:
         time.sleep(0.002)
     stop.set()
 
@@ -158,7 +163,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
-    collect_seldom()  # as the learner's process does; the ceiling gains as well
+    collect_garbage_rarely()  # as the learner's process does; the ceiling gains as well
     broker = Broker()
     broker.start()
     try:

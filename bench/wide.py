@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from kaboost import Model
-from kaboost.service.events.decoder import Decoder
+from kaboost.service.events.json import JsonDecoder
 
 WIDTHS = (12, 100, 300, 1000)
 VALUES = 12  # in a sparse event
@@ -53,14 +53,13 @@ def measure(width: int, values: int, events: int, timed: int) -> Cost:
         encode({"features": row, "label": bool(s > 0)}) for row, s in zip(drawn, sums, strict=True)
     ]
     model = Model("binary", features={f"column{j}": "number" for j in range(width)})
-    decoder = Decoder(model.encoder.schema, model.labels)
+    decoder = JsonDecoder(model.encoder.schema, model.labels)
     spent = [0.0, 0.0]
     for k in range(0, events, PIECE):
         begun = time.process_time()
-        found, _ = decoder.decode_many(bodies[k : k + PIECE])
-        table, y, w = decoder.tabulate(found)
+        batch = decoder.decode(bodies[k : k + PIECE])
         decoded = time.process_time()
-        model.learn(table, y, w)
+        model.learn(batch.table, batch.y, batch.w)
         if k >= events - timed:
             spent[0] += decoded - begun
             spent[1] += time.process_time() - decoded

@@ -486,6 +486,25 @@ class Model:
         }
 
     @classmethod
+    def describe_new(
+        cls,
+        task: str = "binary",
+        spec: Mapping[str, Any] | None = None,
+        features: Mapping[str, str] | Schema | str = AUTO,
+        labels: Sequence[Label] | None = None,
+    ) -> dict[str, Any]:
+        """Return what `describe` returns of a new model, without building its booster.
+
+        Examples
+        --------
+        >>> Model.describe_new("regression", features={"x": "number"})["schema"]
+        [['x', 'number']]
+        """
+        model = cls.__new__(cls)
+        model._describe(task, spec, features, labels)
+        return model.describe()
+
+    @classmethod
     def from_arrays(
         cls, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> Model:

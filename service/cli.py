@@ -1,10 +1,11 @@
-"""The command line: reads flags, calls the composition, prints; refusals become exit codes.
+"""The command line: parse flags, call the composition, print; errors become exit codes.
 
-Parts are imported inside the commands: numba alone costs more than `kaboost --help` may take.
+Parts are imported inside the commands: importing numba takes longer than `kaboost --help` may.
 """
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
@@ -22,14 +23,14 @@ Rows = Sequence[Mapping[str, Any]]
 log = logging.getLogger(__name__)
 app = typer.Typer(
     name="kaboost",
-    help="Online gradient boosting for Kafka: labelled events teach, POST /predict answers.",
+    help="Online gradient boosting for Kafka: learn labelled events, serve POST /predict.",
     epilog="Example: kaboost serve --config kaboost.yaml",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 config_app = typer.Typer(no_args_is_help=True, help="Show or check the configuration.")
-checkpoints_app = typer.Typer(no_args_is_help=True, help="Look at the checkpoint files.")
+checkpoints_app = typer.Typer(no_args_is_help=True, help="List, show or verify checkpoint files.")
 app.add_typer(config_app, name="config")
 app.add_typer(checkpoints_app, name="checkpoints")
 
@@ -45,23 +46,43 @@ Set = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ColdStart = Annotated[
     bool,
-    typer.Option("--cold-start", help="Begin a new model in a new folder; the old one stays."),
+    typer.Option("--cold-start", help="Start a new model in a new folder; the old one is kept."),
 ]
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"kaboost {version('kaboost')}")
         raise typer.Exit
 
 
+def import_without_numba() -> None:
+    """Import the models without numba, which takes a second: the command computes nothing.
+
+    The variable is read at this import only; it is restored for child processes.
+    """
+    previous = os.environ.get("NUMBA_DISABLE_JIT")
+    os.environ["NUMBA_DISABLE_JIT"] = "1"
+    try:
+        from kaboost.models.kernels import jit  # noqa: F401
+    finally:
+        if previous is None:
+            del os.environ["NUMBA_DISABLE_JIT"]
+        else:
+            os.environ["NUMBA_DISABLE_JIT"] = previous
+
+
+config_app.callback()(import_without_numba)
+checkpoints_app.callback()(import_without_numba)
+
+
 @app.callback()
 def program(
-    asked: Annotated[
+    show_version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Online gradient boosting for Kafka: labelled events teach, POST /predict answers."""
+    """Online gradient boosting for Kafka: learn labelled events, serve POST /predict."""
 
 
 @app.command(epilog="Example: kaboost serve --config kaboost.yaml")
@@ -82,7 +103,7 @@ def learner(file: File = None, set_: Set = None, cold_start: ColdStart = False) 
 
 @app.command(epilog="Example: kaboost api --config kaboost.yaml --set api.port=8080")
 def api(file: File = None, set_: Set = None) -> None:
-    """Serve: answer POST /predict from the newest snapshot."""
+    """Serve: POST /predict from the newest snapshot."""
     from kaboost.service.processes.roles import run_api
 
     _run(_load(file, set_), run_api)
@@ -90,13 +111,13 @@ def api(file: File = None, set_: Set = None) -> None:
 
 @app.command(epilog="Example: kaboost demo --keep")
 def demo(
-    keep: Annotated[bool, typer.Option("--keep", help="Leave it running.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running.")] = False,
     sabotage: Annotated[
-        bool, typer.Option("--sabotage", help="Restart from a wrong position: must exit with 1.")
+        bool, typer.Option("--sabotage", help="Restart from wrong offsets: must exit with 1.")
     ] = False,
 ) -> None:
-    """Play the whole job on an embedded broker with real data, and check every claim."""
-    from kaboost.service.demo import run
+    """Run everything on a mock broker with real data, and check every promise."""
+    from kaboost.service.demo.run import run
 
     raise typer.Exit(run(keep=keep, sabotage=sabotage))
 
@@ -107,6 +128,7 @@ def models(
     docs: Annotated[bool, typer.Option("--docs", help="Print docs/algorithms.md.")] = False,
 ) -> None:
     """List rules, banks and losses with their parameters, defaults and papers."""
+    import_without_numba()
     from kaboost.models.catalogue import page
     from kaboost.service.listings import part_rows
 
@@ -118,7 +140,7 @@ def models(
 
 @config_app.command("show", epilog="Example: kaboost config show --config kaboost.yaml --json")
 def config_show(file: File = None, set_: Set = None, as_json: Json = False) -> None:
-    """Print every effective value and where it came from, secrets hidden."""
+    """Print every effective value and its origin, secrets hidden."""
     from kaboost.service.listings import setting_rows
 
     _print(setting_rows(_load(file, set_)), as_json)
@@ -126,7 +148,7 @@ def config_show(file: File = None, set_: Set = None, as_json: Json = False) -> N
 
 @config_app.command("schema", epilog="Example: kaboost config schema > kaboost.schema.json")
 def config_schema(as_json: Json = False) -> None:
-    """Print the JSON Schema of the configuration file; it is JSON anyhow."""
+    """Print the JSON Schema of the configuration file; `--json` changes nothing."""
     from kaboost.service.config.settings import Settings
 
     typer.echo(json.dumps(Settings.model_json_schema(), indent=2))
@@ -134,7 +156,7 @@ def config_schema(as_json: Json = False) -> None:
 
 @config_app.command("check", epilog="Example: kaboost config check --config kaboost.yaml")
 def config_check(file: File = None, set_: Set = None, as_json: Json = False) -> None:
-    """Check the configuration; nothing is started, no broker is asked."""
+    """Check the configuration without starting anything or contacting a broker."""
     from kaboost.service.listings import check_client
 
     try:
@@ -165,7 +187,7 @@ def checkpoints_list(file: File = None, set_: Set = None, as_json: Json = False)
 
 @checkpoints_app.command("show", epilog="Example: kaboost checkpoints show --json")
 def checkpoints_show(
-    path: Annotated[Path | None, typer.Argument(help="A file; the newest if left out.")] = None,
+    path: Annotated[Path | None, typer.Argument(help="A file; the newest by default.")] = None,
     file: File = None,
     set_: Set = None,
     as_json: Json = False,
@@ -179,17 +201,17 @@ def checkpoints_show(
 
 @checkpoints_app.command("verify", epilog="Example: kaboost checkpoints verify --config k.yaml")
 def checkpoints_verify(file: File = None, set_: Set = None, as_json: Json = False) -> None:
-    """Read every checkpoint wholly; exit 1 if one is damaged or there is none."""
+    """Read every checkpoint completely; exit 1 if one is damaged or there is none."""
     from kaboost.service.listings import checkpoint_rows
 
     rows = checkpoint_rows(_load(file, set_).checkpoints.directory)
     _print(rows, as_json)
-    held = bool(rows) and all(row["state"] == "ok" for row in rows)
-    raise typer.Exit(Exit.DONE if held else Exit.NOT_HELD)
+    all_ok = bool(rows) and all(row["state"] == "ok" for row in rows)
+    raise typer.Exit(Exit.DONE if all_ok else Exit.NOT_HELD)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program; every refusal becomes one sentence and its exit code."""
+    """Run the program; every error becomes a message and its exit code."""
     try:
         app(arguments)
     except KaboostError as err:
@@ -221,7 +243,7 @@ def _load(file: Path | None, set_: list[str] | None) -> "Settings":
 
 
 def _run(settings: "Settings", role: Callable[["Settings"], int]) -> None:
-    """Run one role with its logs; what stops it is a log line like all others."""
+    """Run one role; an error that stops it is logged like everything else."""
     from kaboost.service.logs import setup
 
     setup(settings.log)
@@ -233,21 +255,21 @@ def _run(settings: "Settings", role: Callable[["Settings"], int]) -> None:
     raise typer.Exit(code)
 
 
-def _print(found: Rows, as_json: bool) -> None:
-    """Print rows as JSON, or as columns under the names of the first row; reasons below them."""
+def _print(rows: Rows, as_json: bool) -> None:
+    """Print rows as JSON, or as a table with the keys of the first row and reasons below it."""
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps(rows, indent=2))
         return
-    if not found:
+    if not rows:
         typer.echo("none")
         return
-    keys = [key for key in found[0] if key != "reason"]
-    table = [keys, *([_cell(row[key]) for key in keys] for row in found)]
+    keys = [key for key in rows[0] if key != "reason"]
+    table = [keys, *([_cell(row[key]) for key in keys] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         typer.echo("  ".join(cells).rstrip())
-    for reason in filter(None, (row.get("reason") for row in found)):
+    for reason in filter(None, (row.get("reason") for row in rows)):
         typer.echo(reason)
 
 

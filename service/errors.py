@@ -1,14 +1,15 @@
-"""Every error of the service, as one tree; each class carries the exit code of the program.
+"""Every error of the service, as one tree; each class has the exit code of the program.
 
 KaboostError             5  an internal error at a named place
-├ ConfigError            2  start refused: key, value, remedy
+├ ConfigError            2  the configuration is refused: key, value, remedy
 ├ Refused                3  refused for safety: gap in offsets, missing checkpoint, folder in use
 ├ BrokerError            4  broker or topic unreachable for good
 ├ EventError             5  one event cannot be used: goes to the dead-letter topic
-├ RequestError           5  an HTTP request does not fit: answered with 422
-├ NotReady               5  no model to answer with yet: answered with 503
+├ RequestError           5  an HTTP request is invalid: the response is 422
+├ NotReady               5  there is no model yet: the response is 503
 └ CheckpointError        3  no checkpoint can be used
   ├ Damaged              3  one file is damaged: the one before it is used
+  ├ NotWritten           1  a file cannot be written: tried again, or by the next start
   └ Incompatible         3  another format or another model than configured
 """
 
@@ -17,7 +18,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What the exit code of the program says."""
+    """The exit codes of the program."""
 
     DONE = 0
     NOT_HELD = 1
@@ -29,7 +30,7 @@ class Exit(IntEnum):
 
 
 class KaboostError(Exception):
-    """Stop what was asked; the message names the place, the value and the remedy."""
+    """Stop a command; the message names the place, the value and the remedy."""
 
     exit_code: Exit = Exit.INTERNAL
 
@@ -41,7 +42,7 @@ class ConfigError(KaboostError):
 
 
 class Refused(KaboostError):
-    """Refuse to go on because data could be lost or written twice."""
+    """Refuse to continue because data could be lost or written twice."""
 
     exit_code = Exit.REFUSED
 
@@ -53,7 +54,7 @@ class BrokerError(KaboostError):
 
 
 class EventError(KaboostError):
-    """Send one event to the dead-letter topic: `code` says why in one word."""
+    """Send one event to the dead-letter topic; `code` is the reason in one word."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -62,7 +63,7 @@ class EventError(KaboostError):
 
 
 class RequestError(KaboostError):
-    """Refuse an HTTP request: every fault as a JSON pointer and a sentence."""
+    """Refuse an HTTP request; every fault is a JSON pointer and a sentence."""
 
     def __init__(self, errors: Sequence[tuple[str, str]]) -> None:
         super().__init__("; ".join(f"{pointer}: {detail}" for pointer, detail in errors))
@@ -70,7 +71,7 @@ class RequestError(KaboostError):
 
 
 class NotReady(KaboostError):
-    """Answer later: there is no model to predict with yet."""
+    """Refuse to predict: there is no model yet."""
 
 
 class CheckpointError(KaboostError):
@@ -84,7 +85,7 @@ class Damaged(CheckpointError):
 
 
 class NotWritten(CheckpointError):
-    """Stop learning: what was learned cannot be made durable; a restart may find room again."""
+    """Report a file that cannot be written; a later attempt may find disk space."""
 
     exit_code = Exit.NOT_HELD
 

@@ -1,4 +1,4 @@
-"""What the command line lists (settings, parts of models, checkpoints) as rows of plain values."""
+"""The tables of the command line (settings, parts of models, checkpoints) as plain values."""
 
 from pathlib import Path
 from typing import Any
@@ -11,22 +11,23 @@ from kaboost.models.types import Component
 from kaboost.service.config.settings import Settings, origins, values
 from kaboost.service.errors import CheckpointError, ConfigError, Incompatible
 from kaboost.service.storage import checkpoints, files
+from kaboost.service.storage.checkpoints import FolderCheckpointStore
 
 Row = dict[str, Any]
-START = b'{"__metadata__":{"kaboost":'  # of every file of ours, after its eight bytes of length
+HEADER_START = b'{"__metadata__":{"kaboost":'  # of every Kaboost file, after 8 bytes of length
 
 
 def setting_rows(settings: Settings) -> list[Row]:
     """List every effective setting with its value and origin."""
-    where = origins(settings)
+    origin = origins(settings)
     return [
-        {"key": ".".join(path), "value": value, "origin": where[path]}
+        {"key": ".".join(path), "value": value, "origin": origin[path]}
         for path, value in values(settings).items()
     ]
 
 
 def check_client(settings: Settings) -> None:
-    """Let librdkafka itself judge its keys, with no address to connect to."""
+    """Let librdkafka check its keys, without an address to connect to."""
     keys: dict[str, str | int | float | bool] = {**settings.kafka.client(), "log_level": 0}
     keys["bootstrap.servers"] = ""
     try:
@@ -38,7 +39,7 @@ def check_client(settings: Settings) -> None:
 
 
 def part_rows() -> list[Row]:
-    """List every kind of rule, bank and loss in a line, then each of its parameters."""
+    """List every kind of rule, bank and loss, each followed by its parameters."""
     return [row for word, part in catalogue.entries() for row in _part_rows(word, part)]
 
 
@@ -61,13 +62,13 @@ def _part_rows(word: str, part: Component) -> list[Row]:
 
 
 def checkpoint_rows(directory: Path) -> list[Row]:
-    """Read every checkpoint wholly, the newest first."""
-    return [_checkpoint_row(path) for path in checkpoints.listing(directory)]
+    """Read every checkpoint completely, the newest first."""
+    return [_checkpoint_row(path) for path in FolderCheckpointStore(directory).paths()]
 
 
 def newest_checkpoint(directory: Path) -> Path:
     """Find the newest file of the newest run."""
-    path = next(checkpoints.listing(directory), None)
+    path = next(FolderCheckpointStore(directory).paths(), None)
     if path is None:
         raise CheckpointError(
             f"there is no checkpoint in {directory}: start a learner, or set checkpoints.directory"
@@ -80,24 +81,24 @@ def checkpoint_details(path: Path) -> list[Row]:
     try:
         header, arrays = files.read(path)
     except FileNotFoundError as err:
-        raise CheckpointError(f"{path} is not there: `checkpoints list` names the files") from err
+        raise CheckpointError(f"{path} does not exist: `checkpoints list` lists the files") from err
     except CheckpointError as err:
         if is_ours(path):
             raise
         raise Incompatible(
-            f"{path} is not a Kaboost file: `checkpoints list` names those there are"
+            f"{path} is not a Kaboost file: `checkpoints list` lists the files"
         ) from err
-    told = [{"key": key, "value": value} for key, value in header.items()]
-    return told + [
+    fields = [{"key": key, "value": value} for key, value in header.items()]
+    return fields + [
         {"key": name, "value": f"{array.dtype} {list(array.shape)}"}
         for name, array in sorted(arrays.items())
     ]
 
 
 def is_ours(path: Path) -> bool:
-    """Say whether a file begins as those of ours do, as far as it goes."""
+    """Whether a file starts like a Kaboost file, as far as it goes."""
     with path.open("rb") as file:
-        return START.startswith(file.read(8 + len(START))[8:])
+        return HEADER_START.startswith(file.read(8 + len(HEADER_START))[8:])
 
 
 def _checkpoint_row(path: Path) -> Row:
@@ -109,16 +110,15 @@ def _checkpoint_row(path: Path) -> Row:
         "offsets": "",
     }
     try:
-        found = checkpoints.load(path)
+        header = checkpoints.load(path).header
     except CheckpointError as err:
         foreign = isinstance(err, Incompatible) or not is_ours(path)
         return {**row, "state": "foreign" if foreign else "damaged", "reason": str(err)}
-    told = found.header
     return {
         **row,
-        "created": told.get("created", ""),
-        "events": told.get("events_learned", ""),
-        "offsets": told["offsets"],
+        "created": header.get("created", ""),
+        "events": header.get("events_learned", ""),
+        "offsets": header["offsets"],
         "state": "ok",
         "reason": "",
     }

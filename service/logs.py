@@ -1,4 +1,4 @@
-"""One schema for every log line: ts, level, logger, event, then the fields of the event."""
+"""Log lines with one schema: ts, level, logger, event, then the fields of the event."""
 
 import json
 import logging
@@ -10,9 +10,9 @@ from typing import Any, TextIO
 
 from kaboost.service.config.settings import Log
 
-# What a record carries by itself; whatever else it has was given with `extra=`.
-_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-# Quiet by default: libraries speak up from warnings on.
+# Attributes of every record; any others were passed with `extra=`.
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+# Libraries log warnings and errors only.
 _LIBRARIES = ("uvicorn", "fastapi", "asyncio", "numba", "httpx", "httpcore")
 
 
@@ -20,7 +20,7 @@ class JsonLines(logging.Formatter):
     """Write one JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Render a record; what JSON does not know is written as text."""
+        """Render a record; values that JSON does not support are written as text."""
         return json.dumps(fields(record) | self._trace(record), default=str, ensure_ascii=False)
 
     def _trace(self, record: logging.LogRecord) -> dict[str, str]:
@@ -32,9 +32,9 @@ class TextLines(JsonLines):
 
     def format(self, record: logging.LogRecord) -> str:
         """Render a record as time, level, logger, event and key=value pairs."""
-        told = fields(record)
-        head = [told.pop(key) for key in ("ts", "level", "logger", "event")]
-        pairs = [f"{key}={value!r}" for key, value in told.items()]
+        values = fields(record)
+        head = [values.pop(key) for key in ("ts", "level", "logger", "event")]
+        pairs = [f"{key}={value!r}" for key, value in values.items()]
         trace = [f"\n{text}" for text in self._trace(record).values()]
         return " ".join([head[0], f"{head[1]:<7}", *head[2:], *pairs, *trace])
 
@@ -60,10 +60,10 @@ def fields(record: logging.LogRecord) -> dict[str, Any]:
         "logger": record.name,
         "event": record.getMessage(),
     }
-    given = {key: _plain(value) for key, value in extra.items() if key not in _OWN}
-    return {**schema, **given, **schema}
+    extras = {key: _plain(value) for key, value in extra.items() if key not in _STANDARD}
+    return {**schema, **extras, **schema}
 
 
 def _plain(value: Any) -> Any:
-    """Spell what JSON has no number for: NaN and the infinities."""
+    """Write NaN and infinities, which JSON does not support, as text."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""Every metric, by name: one NamedTuple a process, made from a registry."""
+"""All metrics: one NamedTuple for each kind of process, made from a registry."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -15,11 +15,11 @@ from kaboost.models.evaluation.progress import Progress
 from kaboost.models.evaluation.reliability import Reliability
 from kaboost.models.types import Vec
 
-SHOWN = 32  # prefixes and weak learners at most, spread evenly
-QUICK = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 1.0)
-WRITES = (1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-DELAYS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
-BATCHES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 100_000)
+MAX_SERIES = 32  # of prefixes and of weak learners, spread evenly
+WRITE_BUCKETS = (1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+LATENCY_BUCKETS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, *WRITE_BUCKETS)
+DELAY_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
+BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 100_000)
 
 
 class _Figures(NamedTuple):
@@ -34,9 +34,9 @@ class _Figures(NamedTuple):
 
 
 class Validation(Collector):
-    """Progressive loss, error, prefixes and edges as they stand in the state.
+    """Export progressive loss, error, prefixes and edges from the state.
 
-    A restored learner goes on with the sums of its checkpoint, which no counter could.
+    A restored learner continues with the sums of its checkpoint, which a Counter could not.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Validation(Collector):
         progress: Progress,
         intervals: Intervals | None = None,
     ) -> None:
-        """Take the figures of now; a scrape in another thread sees all of them or none."""
+        """Copy the current figures; a scrape in another thread sees all of them or none."""
         self._figures = _Figures(
             baselines.loss_sum.copy(),
             float(baselines.weight_sum),
@@ -61,20 +61,24 @@ class Validation(Collector):
         )
 
     def collect(self) -> Iterator[Metric]:
-        """Give the figures that were recorded last."""
-        now = self._figures
-        if now is not None:
-            yield _loss(now)
-            yield _by_predictor("kaboost_progressive_loss_window", _LOSS, now.window_loss)
-            yield _by_predictor("kaboost_progressive_error_window", _ERROR, now.window_error)
-            yield _spread("kaboost_prefix_loss", _PREFIX, "prefix", now.prefix_losses, first=0)
-            yield _spread("kaboost_weak_learner_edge", _EDGE, "learner", now.edges, first=1)
-            yield from _reliable(now.reliability)
-            yield _covered(now.coverage)
+        """Yield the figures that were recorded last."""
+        figures = self._figures
+        if figures is not None:
+            yield _loss(figures)
+            yield _by_predictor("kaboost_progressive_loss_window", _LOSS, figures.window_loss)
+            yield _by_predictor("kaboost_progressive_error_window", _ERROR, figures.window_error)
+            yield _sample_evenly(
+                "kaboost_prefix_loss", _PREFIX, "prefix", figures.prefix_losses, first=0
+            )
+            yield _sample_evenly(
+                "kaboost_weak_learner_edge", _EDGE, "learner", figures.edges, first=1
+            )
+            yield from _reliability(figures.reliability)
+            yield _coverage(figures.coverage)
 
 
 class LearnerMetrics(NamedTuple):
-    """What the learner counts; one thread writes."""
+    """The learner's metrics; one thread writes them."""
 
     consumed: Counter
     learned: Counter
@@ -104,7 +108,7 @@ class LearnerMetrics(NamedTuple):
 
 
 class ApiMetrics(NamedTuple):
-    """What an API worker counts; the workers of one port are added up."""
+    """An API worker's metrics; those of all workers of a port are added up."""
 
     predict_duration: Histogram
     predictions: Counter
@@ -128,7 +132,7 @@ def api_metrics(registry: CollectorRegistry) -> ApiMetrics:
 
 
 def program_version() -> str:
-    """Say which Kaboost this is; a bare checkout does not know."""
+    """Return the installed version; `unknown` if Kaboost is not installed."""
     try:
         return version("kaboost")
     except PackageNotFoundError:
@@ -146,19 +150,21 @@ class _Spec(NamedTuple):
 _PARTITION = ("topic", "partition")
 _LEARNER = {
     "consumed": _Spec(Counter, "kaboost_events_consumed", "Records read from the topic."),
-    "learned": _Spec(Counter, "kaboost_events_learned", "Events that taught the model."),
+    "learned": _Spec(Counter, "kaboost_events_learned", "Events that the model learned."),
     "rejected": _Spec(
-        Counter, "kaboost_events_rejected", "Records that are no event.", ("reason",)
+        Counter, "kaboost_events_rejected", "Records that are not valid events.", ("reason",)
     ),
     "dead_letters": _Spec(
         Counter, "kaboost_dlq_records", "Dead letters that the broker confirmed.", ("reason",)
     ),
-    "ignored": _Spec(Counter, "kaboost_features_ignored", "Unknown features passed over."),
+    "ignored": _Spec(Counter, "kaboost_features_ignored", "Unknown features that were ignored."),
     "weights_ignored": _Spec(
-        Counter, "kaboost_weights_ignored", "Events of a weight that the River model cannot take."
+        Counter,
+        "kaboost_weights_ignored",
+        "Events with a weight that the River model does not support.",
     ),
     "lag_records": _Spec(
-        Gauge, "kaboost_consumer_lag_records", "Records that are still to be read.", _PARTITION
+        Gauge, "kaboost_consumer_lag_records", "Records not yet read.", _PARTITION
     ),
     "lag_seconds": _Spec(
         Gauge,
@@ -172,64 +178,88 @@ _LEARNER = {
         "1 while dead letters or checkpoints cannot be written, else 0.",
     ),
     "batch_events": _Spec(
-        Histogram, "kaboost_learn_batch_events", "Events learned in one call.", (), BATCHES
+        Histogram, "kaboost_learn_batch_events", "Events learned in one call.", (), BATCH_BUCKETS
     ),
     "learn_duration": _Spec(
-        Histogram, "kaboost_learn_duration_seconds", "Time to learn one batch.", (), QUICK
+        Histogram, "kaboost_learn_duration_seconds", "Time to learn one batch.", (), LATENCY_BUCKETS
     ),
     "publish_duration": _Spec(
-        Histogram, "kaboost_snapshot_publish_duration_seconds", "Time to publish.", (), WRITES
+        Histogram,
+        "kaboost_snapshot_publish_duration_seconds",
+        "Time to publish a snapshot.",
+        (),
+        WRITE_BUCKETS,
     ),
     "checkpoint_duration": _Spec(
-        Histogram, "kaboost_checkpoint_duration_seconds", "Time to write one.", (), WRITES
+        Histogram,
+        "kaboost_checkpoint_duration_seconds",
+        "Time to write a checkpoint.",
+        (),
+        WRITE_BUCKETS,
     ),
     "event_to_snapshot": _Spec(
         Histogram,
         "kaboost_event_to_snapshot_seconds",
-        "From an event's time to the snapshot that holds it, for the first one learned of each.",
+        "From an event's time to its snapshot, for the first event learned in each snapshot.",
         (),
-        DELAYS,
+        DELAY_BUCKETS,
     ),
-    "snapshot_version": _Spec(Gauge, "kaboost_snapshot_version", "Version published last."),
+    "snapshot_version": _Spec(
+        Gauge, "kaboost_snapshot_version", "Version of the last published snapshot."
+    ),
     "snapshot_timestamp": _Spec(
-        Gauge, "kaboost_snapshot_timestamp_seconds", "When it was published."
+        Gauge, "kaboost_snapshot_timestamp_seconds", "Time of the last published snapshot."
     ),
     "checkpoint_timestamp": _Spec(
         Gauge,
         "kaboost_checkpoint_last_success_timestamp_seconds",
-        "When the last checkpoint became durable.",
+        "Time of the last durable checkpoint.",
     ),
-    "checkpoint_size": _Spec(Gauge, "kaboost_checkpoint_size_bytes", "Size of that checkpoint."),
+    "checkpoint_size": _Spec(
+        Gauge, "kaboost_checkpoint_size_bytes", "Size of the last checkpoint."
+    ),
     "checkpoint_failures": _Spec(
-        Counter, "kaboost_checkpoint_failures", "Checkpoints that were not written.", ("reason",)
+        Counter,
+        "kaboost_checkpoint_failures",
+        "Checkpoints that could not be written.",
+        ("reason",),
     ),
     "restore_fallbacks": _Spec(
-        Counter, "kaboost_restore_fallbacks", "Damaged checkpoints passed over at the start."
+        Counter, "kaboost_restore_fallbacks", "Damaged checkpoints that were skipped at the start."
     ),
     "model_memory": _Spec(Gauge, "kaboost_model_memory_bytes", "Size of the model's arrays."),
     "restarts": _Spec(Counter, "kaboost_learner_restarts", "Restarts by the supervisor."),
     "model_info": _Spec(
-        Gauge, "kaboost_model_info", "What learns; always 1.", ("model", "rule", "bank", "loss")
+        Gauge,
+        "kaboost_model_info",
+        "The model that learns; always 1.",
+        ("model", "rule", "bank", "loss"),
     ),
-    "build_info": _Spec(Gauge, "kaboost_build_info", "Which program; always 1.", ("version",)),
+    "build_info": _Spec(
+        Gauge, "kaboost_build_info", "Version of the program; always 1.", ("version",)
+    ),
 }
 _API = {
     "predict_duration": _Spec(
-        Histogram, "kaboost_predict_duration_seconds", "Time of one POST /predict.", (), QUICK
+        Histogram,
+        "kaboost_predict_duration_seconds",
+        "Time of one request to POST /predict.",
+        (),
+        LATENCY_BUCKETS,
     ),
-    "predictions": _Spec(Counter, "kaboost_predictions", "Rows that were answered."),
+    "predictions": _Spec(Counter, "kaboost_predictions", "Rows predicted."),
     "predict_errors": _Spec(
-        Counter, "kaboost_predict_errors", "POST /predict that were refused.", ("status",)
+        Counter, "kaboost_predict_errors", "Requests to POST /predict that failed.", ("status",)
     ),
     "features_ignored": _Spec(
-        Counter, "kaboost_predict_features_ignored", "Unknown features of rows, passed over."
+        Counter, "kaboost_predict_features_ignored", "Unknown features of rows that were ignored."
     ),
     "request_duration": _Spec(
         Histogram,
         "http_server_request_duration_seconds",
         "Time of one HTTP request.",
         ("http_request_method", "http_route", "http_response_status_code"),
-        QUICK,
+        LATENCY_BUCKETS,
     ),
 }
 
@@ -244,66 +274,66 @@ def _make(specs: Mapping[str, _Spec], registry: CollectorRegistry) -> dict[str, 
 
 _LOSS = "Progressive loss over about the last thousand events."
 _ERROR = "Progressive error over about the last thousand events."
-_PREFIX = "Progressive loss of the first so many weak learners together."
-_EDGE = "Edge of a weak learner over guessing nothing."
-_CALIBRATION = "Mean gap between probabilities and what happened, over 15 bins, decayed."
-_COVERAGE = "Share of labels inside their prediction interval, of about the last thousand."
+_PREFIX = "Progressive loss of the sum of the first so many weak learners."
+_EDGE = "Edge of a weak learner: 1 is perfect, 0 is no better than predicting zero."
+_CALIBRATION = "Mean gap between predicted probability and observed fraction, over 15 bins."
+_COVERAGE = "Share of labels inside their interval, over about the last thousand events."
 _RELIABILITY = {
-    "said": "Mean probability of the events in one of 15 bins of probability.",
-    "happened": "Share of positive events among them.",
+    "predicted": "Mean predicted probability of the events in one of 15 bins of probability.",
+    "observed": "Fraction of positive events in the bin.",
 }
 
 
-def _loss(now: _Figures) -> Metric:
+def _loss(figures: _Figures) -> Metric:
     help_ = "Loss of each prediction before its event was learned, weighted by importance."
     family = SummaryMetricFamily("kaboost_progressive_loss", help_, labels=["predictor"])
-    for predictor, total in zip(PREDICTORS, now.loss_sum, strict=True):
-        count: Any = now.weight_sum  # weights need not be whole
+    for predictor, total in zip(PREDICTORS, figures.loss_sum, strict=True):
+        count: Any = figures.weight_sum  # a float, while the library declares int
         family.add_metric([predictor], count, float(total))
     return family
 
 
 def _by_predictor(name: str, help_: str, values: Vec) -> Metric:
     family = GaugeMetricFamily(name, help_, labels=["predictor"])
-    for predictor, value in _known(PREDICTORS, values):
+    for predictor, value in _finite(PREDICTORS, values):
         family.add_metric([predictor], value)
     return family
 
 
-def _spread(name: str, help_: str, label: str, values: Vec, *, first: int) -> Metric:
-    """Give some of many figures; those of several structures (K, N) with the structure's number."""
+def _sample_evenly(name: str, help_: str, label: str, values: Vec, *, first: int) -> Metric:
+    """Export at most MAX_SERIES of many figures; (K, N) figures carry the structure's number."""
     family = GaugeMetricFamily(name, help_, labels=[label, *["structure"] * (values.ndim - 1)])
     count = values.shape[-1]
-    last = max(0, count - 1)  # a model that is no booster has none
-    chosen = np.unique(np.linspace(0, last, SHOWN).round().astype(int))[:count]
+    last = max(0, count - 1)  # none for a model that is no booster
+    chosen = np.unique(np.linspace(0, last, MAX_SERIES).round().astype(int))[:count]
     for k, row in enumerate(np.atleast_2d(values), 1):
-        for place, value in _known(chosen, row[chosen]):
-            family.add_metric([str(place + first), str(k)][: values.ndim], value)
+        for index, value in _finite(chosen, row[chosen]):
+            family.add_metric([str(index + first), str(k)][: values.ndim], value)
     return family
 
 
-def _reliable(now: Reliability) -> Iterator[Metric]:
-    """Give what was said and what happened in every bin that holds something; and the error."""
+def _reliability(bins: Reliability) -> Iterator[Metric]:
+    """Export the calibration error and the non-empty bins of the reliability diagram."""
     error = GaugeMetricFamily("kaboost_calibration_error", _CALIBRATION)
-    for value in [now.error] if np.isfinite(now.error) else []:
+    for value in [bins.error] if np.isfinite(bins.error) else []:
         error.add_metric([], value)
     yield error
-    filled = np.flatnonzero(now.weight > 0.0)
-    for what, sums in (("said", now.predicted), ("happened", now.observed)):
+    weight, predicted, observed = bins
+    for what, sums in (("predicted", predicted), ("observed", observed)):
         name = f"kaboost_reliability_{what}"
         family = GaugeMetricFamily(name, _RELIABILITY[what], labels=["bin"])
-        for b in filled:
-            family.add_metric([str(b + 1)], float(sums[b] / now.weight[b]))
+        for b in np.flatnonzero(weight > 0.0):
+            family.add_metric([str(b + 1)], float(sums[b] / weight[b]))
         yield family
 
 
-def _covered(coverage: Vec) -> Metric:
+def _coverage(coverage: Vec) -> Metric:
     family = GaugeMetricFamily("kaboost_interval_coverage", _COVERAGE, labels=["level"])
-    for level, value in _known(LEVELS, coverage):
+    for level, value in _finite(LEVELS, coverage):
         family.add_metric([str(level)], value)
     return family
 
 
-def _known(keys: Iterable[Any], values: Vec) -> Iterator[tuple[Any, float]]:
-    """Leave out what no event has told yet."""
+def _finite(keys: Iterable[Any], values: Vec) -> Iterator[tuple[Any, float]]:
+    """Leave out figures that are not known yet."""
     return ((key, float(v)) for key, v in zip(keys, values, strict=True) if np.isfinite(v))

@@ -16,7 +16,7 @@ from kaboost.models.evaluation.baselines import progressive_validation
 from kaboost.service import cli
 from kaboost.service.config.settings import Settings
 from kaboost.service.metrics import api_metrics, learner_metrics
-from kaboost.service.processes.roles import create_api
+from kaboost.service.processes.api_server import create_api
 from tests.specs import LINEAR
 
 ROOT = Path(__file__).resolve().parent.parent

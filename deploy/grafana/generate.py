@@ -1,4 +1,4 @@
-"""Write the dashboards as Grafana reads them: `python -m deploy.grafana.generate`."""
+"""Generate the dashboards for Grafana: `python -m deploy.grafana.generate`."""
 
 import json
 from pathlib import Path
@@ -19,19 +19,19 @@ FOLDER = Path(__file__).parent / "dashboards"
 
 
 def build(word: str, rows: Rows) -> Dashboard:
-    """Put one dashboard together: `kaboost-<word>` is its fixed uid."""
-    made = Dashboard(f"Kaboost {word.capitalize()}").uid(f"kaboost-{word}").tags(["kaboost"])
-    made.readonly().time("now-1h", "now").refresh("15s").tooltip(DashboardCursorSync.CROSSHAIR)
-    made.with_variable(_instance()).link(_others())
+    """Build one dashboard; its fixed uid is `kaboost-<word>`."""
+    board = Dashboard(f"Kaboost {word.capitalize()}").uid(f"kaboost-{word}").tags(["kaboost"])
+    board.readonly().time("now-1h", "now").refresh("15s").tooltip(DashboardCursorSync.CROSSHAIR)
+    board.with_variable(_instance()).link(_others())
     for title, panels in rows.items():
-        made.with_row(Row(title))
+        board.with_row(Row(title))
         for panel in panels:
-            made.with_panel(panel)
-    return made
+            board.with_panel(panel)
+    return board
 
 
 def render(board: Dashboard) -> str:
-    """Spell a dashboard as the file that is committed; panels are numbered in their order."""
+    """Render a dashboard as the committed file; panels are numbered in order."""
     tree = json.loads(JSONEncoder(sort_keys=True).encode(board.build()))
     for number, panel in enumerate(tree["panels"], 1):
         panel["id"] = number
@@ -39,13 +39,13 @@ def render(board: Dashboard) -> str:
 
 
 def files() -> dict[Path, str]:
-    """Give every file with what stands in it."""
+    """Return the content of every file."""
     boards: dict[str, Rows] = {"overview": overview.ROWS, "learning": learning.ROWS}
     return {FOLDER / f"{word}.json": render(build(word, rows)) for word, rows in boards.items()}
 
 
 def _instance() -> QueryVariable:
-    """Let the reader choose whose figures are shown."""
+    """Add the selector of the instance."""
     variable = QueryVariable("instance").label("Instance").datasource(SOURCE)
     variable.query('label_values(up{job="kaboost"}, instance)')
     return variable.refresh(VariableRefresh.ON_TIME_RANGE_CHANGED).sort(
@@ -54,7 +54,7 @@ def _instance() -> QueryVariable:
 
 
 def _others() -> DashboardLink:
-    """Lead from each dashboard to the other."""
+    """Link each dashboard to the other."""
     link = DashboardLink("Kaboost").type(DashboardLinkType.DASHBOARDS).tags(["kaboost"])
     return link.include_vars(True).keep_time(True)
 

@@ -1,41 +1,40 @@
-"""Overview: is the model better than the baselines, is it fresh, is it fast?"""
+"""Overview dashboard: is the model better than the baselines, is it fresh, is it fast?"""
 
 from deploy.grafana.panels import About, Query, Rows, lines, number
-from deploy.grafana.queries import mean_loss, ours, quantile, rate
+from deploy.grafana.queries import mean_loss, of_instance, quantile, rate
 
 AT_A_GLANCE = [
     number(
         About(
             "Loss against the better baseline",
             "percentunit",
-            "Loss of the model over about the last thousand events, as a share of that of the "
-            "better of prior and last label. From 100 % on the model is not worth running.",
+            "Loss of the model over about the last thousand events, relative to the better of the "
+            "baselines prior and last label. At 100 % or more the model is useless.",
         ),
-        ours("kaboost:progressive_loss:to_baseline"),
+        of_instance("kaboost:progressive_loss:to_baseline"),
         red_from=1.0,
     ),
     number(
         About(
             "Age of the snapshot",
             "s",
-            "Seconds since the model that answers was published. Without new events nothing is "
-            "published.",
+            "Time since the served model was published. Without new events nothing is published.",
         ),
-        ours("kaboost:snapshot_age_seconds"),
+        of_instance("kaboost:snapshot_age_seconds"),
         red_from=120.0,
     ),
     number(
         About(
-            "Slowest prediction in a hundred",
+            "Prediction latency, p99",
             "s",
             "99th percentile of POST /predict over 5 minutes, measured in the service.",
         ),
-        ours("kaboost:predict_duration_seconds:p99_5m"),
+        of_instance("kaboost:predict_duration_seconds:p99_5m"),
         red_from=0.05,
     ),
     number(
-        About("Events learned", "cps", "Events a second that taught the model, over 5 minutes."),
-        ours("kaboost:events_learned:rate5m"),
+        About("Events learned", "cps", "Events learned a second, over 5 minutes."),
+        of_instance("kaboost:events_learned:rate5m"),
     ),
 ]
 BETTER = [
@@ -46,13 +45,13 @@ BETTER = [
             "Mean progressive loss: every event is predicted before it is learned. Log-loss in "
             "nats, or half the squared error. The model should be the lowest line.",
         ),
-        Query(ours("kaboost:progressive_loss:ratio10m"), "{{predictor}}"),
+        Query(of_instance("kaboost:progressive_loss:ratio10m"), "{{predictor}}"),
     ),
     lines(
         About(
             "Loss, all events",
             "none",
-            "The same over all events since the model began, restarts included.",
+            "The same over all events since the model was created, restarts included.",
         ),
         Query(mean_loss(), "{{predictor}}"),
     ),
@@ -62,7 +61,7 @@ BETTER = [
             "none",
             "Share of wrong labels, or mean absolute error, over about the last thousand events.",
         ),
-        Query(ours("kaboost_progressive_error_window"), "{{predictor}}"),
+        Query(of_instance("kaboost_progressive_error_window"), "{{predictor}}"),
     ),
 ]
 FRESH = [
@@ -71,23 +70,23 @@ FRESH = [
             "From event to snapshot",
             "s",
             "From the time of a record to the snapshot that holds it, for the oldest record of "
-            "each snapshot: how old the news is when predictions begin to know it.",
+            "each snapshot: the delay after which predictions reflect an event.",
         ),
         Query(quantile(0.5, "kaboost_event_to_snapshot_seconds"), "median"),
-        Query(ours("kaboost:event_to_snapshot_seconds:p99_5m"), "99 %, 5 minutes"),
+        Query(of_instance("kaboost:event_to_snapshot_seconds:p99_5m"), "99 %, 5 minutes"),
     ),
     lines(
         About("Lag", "s", "Age of the event that is being learned; 0 when all are read."),
-        Query(ours("kaboost:consumer_lag_seconds"), "lag"),
+        Query(of_instance("kaboost:consumer_lag_seconds"), "lag"),
     ),
     lines(
         About(
             "Snapshot version",
             "none",
-            "Version of the newest snapshot. A flat line while events come means that predictions"
-            " stand still.",
+            "Version of the newest snapshot. A flat line while events arrive means that the "
+            "served model is not updated.",
         ),
-        Query(ours("kaboost:snapshot_version"), "version"),
+        Query(of_instance("kaboost:snapshot_version"), "version"),
     ),
 ]
 FAST = [
@@ -97,24 +96,24 @@ FAST = [
             "s",
             "Median and 99th percentile of POST /predict over 5 minutes, measured in the service.",
         ),
-        Query(ours("kaboost:predict_duration_seconds:p50_5m"), "median"),
-        Query(ours("kaboost:predict_duration_seconds:p99_5m"), "99 %"),
+        Query(of_instance("kaboost:predict_duration_seconds:p50_5m"), "median"),
+        Query(of_instance("kaboost:predict_duration_seconds:p99_5m"), "99 %"),
     ),
     lines(
         About(
             "Predictions",
             "cps",
-            "Rows that were answered and requests that asked for them, a second.",
+            "Rows predicted and requests served, a second.",
         ),
         Query(rate("kaboost_predictions_total"), "rows"),
-        Query(ours("kaboost:predict_requests:rate5m"), "requests, 5 minutes"),
+        Query(of_instance("kaboost:predict_requests:rate5m"), "requests, 5 minutes"),
     ),
     lines(
         About(
-            "Requests by answer",
+            "Requests by status",
             "reqps",
-            "HTTP requests a second of all routes by status code. 4xx: the caller's mistake, 503:"
-            " no model yet.",
+            "HTTP requests a second of all routes by status code. 4xx: client error; 503: no "
+            "model yet.",
         ),
         Query(
             rate("http_server_request_duration_seconds_count", "http_response_status_code"),

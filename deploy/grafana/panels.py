@@ -1,4 +1,4 @@
-"""The kinds of panel that the dashboards are made of, all on one data source and one instance."""
+"""The kinds of panels in the dashboards, all on one data source and one instance."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
@@ -20,17 +20,17 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from deploy.grafana.queries import ours
+from deploy.grafana.queries import of_instance
 
 SOURCE = DataSourceRef(type_val="prometheus", uid="prometheus")  # as provisioning/ names it
 WIDTH = 24  # of the whole grid
 
-Rows = Mapping[str, Sequence[Builder[model.Panel]]]  # titles of rows and what stands in them
+Rows = Mapping[str, Sequence[Builder[model.Panel]]]  # by title of the row
 Kind = TypeVar("Kind", stat.Panel, timeseries.Panel, trend.Panel)
 
 
 class About(NamedTuple):
-    """What a panel says about itself."""
+    """Title, unit and description of a panel."""
 
     title: str
     unit: str
@@ -38,14 +38,14 @@ class About(NamedTuple):
 
 
 class Query(NamedTuple):
-    """One expression, and how the series it gives are called."""
+    """One expression, and the legend of its series."""
 
     expression: str
     legend: str
 
 
 def number(about: About, expression: str, *, red_from: float | None = None) -> stat.Panel:
-    """Show one figure of now with its course behind it, red from a limit on."""
+    """Show the current value over its history, red from a limit on."""
     steps = [Threshold(value=None, color="green")]
     if red_from is not None:
         steps.append(Threshold(value=red_from, color="red"))
@@ -55,7 +55,7 @@ def number(about: About, expression: str, *, red_from: float | None = None) -> s
 
 
 def name(about: About, query: Query) -> stat.Panel:
-    """Show what the labels of a series say that is always 1."""
+    """Show the labels of an info metric, whose value is always 1."""
     panel = _described(stat.Panel(), about).text_mode(BigValueTextMode.NAME)
     panel.graph_mode(BigValueGraphMode.NONE).with_target(_target(query).instant())
     return panel.height(4).span(WIDTH // 4)
@@ -72,14 +72,14 @@ def lines(about: About, *queries: Query) -> timeseries.Panel:
 
 
 def curve(about: About, metric: str, label: str, of_several: str = "max") -> trend.Panel:
-    """Show a metric of now over the numbers that stand in one of its labels; of several structures
-    the largest or smallest.
+    """Plot the current values of a metric over one of its labels, which is a number; of several
+    structures the largest or smallest value.
     """
-    query = Query(f"{of_several} by ({label}) ({ours(metric)})", about.title)
+    query = Query(f"{of_several} by ({label}) ({of_instance(metric)})", about.title)
     conversion = {"targetField": label, "destinationType": "number"}
     steps = {
         "convertFieldType": {"conversions": [conversion], "fields": {}},
-        "sortBy": {"sort": [{"field": label}], "fields": {}},  # as text 10 stands before 2
+        "sortBy": {"sort": [{"field": label}], "fields": {}},  # as text 10 sorts before 2
         "organize": {"excludeByName": {"Time": True}},
     }
     panel = _described(trend.Panel(), about).x_field(label)
@@ -95,5 +95,5 @@ def _described(panel: Kind, about: About) -> Kind:
 
 
 def _target(query: Query) -> prometheus.Dataquery:
-    made = prometheus.Dataquery().expr(query.expression).legend_format(query.legend)
-    return made.datasource(SOURCE).ref_id("A")
+    target = prometheus.Dataquery().expr(query.expression).legend_format(query.legend)
+    return target.datasource(SOURCE).ref_id("A")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Build the image without a Docker engine, start it locked down, and prove that it works: `make image`.
+# Build the image without a Docker engine, start it with minimal rights and test it: `make image`.
 # `make image BASE=...` builds on another base image.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -24,7 +24,7 @@ end() {
 trap end EXIT
 trap 'exit 130' INT TERM
 
-# A store of its own: vfs in the user's own would quarrel with the driver that stands there.
+# A separate store: vfs in the user's store would conflict with the driver used there.
 images() {
     buildah --root "$store" --runroot "$scratch/run" --storage-driver vfs "$@"
 }
@@ -44,7 +44,7 @@ tools() {
     apt-get install -y -qq --no-install-recommends buildah debootstrap util-linux >/dev/null
 }
 
-# Where base images cannot be pulled: the same Debian with its own Python, from Debian's packages.
+# If base images cannot be pulled: the same Debian with Debian's Python, from packages.
 stand_in() {
     echo "kaboost: making a stand-in for $BASE from Debian's packages"
     debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates \
@@ -72,7 +72,7 @@ find_base() {
     BASE=$STAND_IN
 }
 
-# pip in the build reaches the index as it does here; nothing of this stays in the image.
+# pip in the build uses the index of this machine; nothing of this remains in the image.
 build() {
     set -- --build-arg "BASE=$BASE"
     [ ! -f /etc/pip.conf ] || set -- "$@" --secret id=pip,src=/etc/pip.conf
@@ -81,7 +81,7 @@ build() {
         --build-arg PIP_CERT=/run/secrets/certificate
     images bud -q --format docker --isolation chroot "$@" -t "$IMAGE" . >"$scratch/build.log" 2>&1 ||
         { tail -n 40 "$scratch/build.log" >&2; stop "the build failed"; }
-    images rmi --prune >/dev/null 2>&1 || true # what the name meant before
+    images rmi --prune >/dev/null 2>&1 || true # the previous image of this name
 }
 
 tools

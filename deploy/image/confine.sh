@@ -1,8 +1,8 @@
 #!/bin/sh
 # confine.sh ROOT DATA CONFIG UID GID COMMAND...
-# Run a command in an image's root as an orchestrator does: a plain user, no capabilities, the root
-# read-only, and nothing to write to but /data and /tmp. It expects mounts and processes of its own
-# (unshare --mount --pid --fork).
+# Run a command in an image's root as an orchestrator does: as a plain user, without capabilities,
+# with a read-only root; only /data and /tmp are writable. Run it in new mount and process
+# namespaces (unshare --mount --pid --fork).
 set -eu
 root=$1 data=$2 config=$3 uid=$4 gid=$5
 shift 5

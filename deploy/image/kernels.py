@@ -1,7 +1,7 @@
-"""Compile every kernel that learning and serving need, into the cache that the image carries.
+"""Compile every kernel that learning and serving need into the cache of the image.
 
-Run in the build, with NUMBA_CACHE_DIR set. It goes through the service's own parts: what they
-call is what is compiled.
+Run in the build, with NUMBA_CACHE_DIR set. It uses the parts of the service: what they call is
+compiled.
 """
 
 import os
@@ -13,14 +13,14 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from kaboost import BANKS
-from kaboost.models.evaluation.baselines import progressive_validation
 from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.config.settings import Settings
 from kaboost.service.http.follower import Follower
-from kaboost.service.learner.trainer import Room, State
+from kaboost.service.learner.parts import make_parts
+from kaboost.service.learner.trainer import Trainer
 from kaboost.service.metrics import learner_metrics
-from kaboost.service.storage import checkpoints
+from kaboost.service.storage.state import State
 
 SCHEMA = {"number": "number", "category": "category", "boolean": "boolean"}
 TASKS: list[dict[str, Any]] = [
@@ -28,7 +28,7 @@ TASKS: list[dict[str, Any]] = [
     {"kind": "binary"},
     {"kind": "multiclass", "labels": ["a", "b", "c"]},
 ]
-# Every bank as it is by default, and the cheaper step of the linear one.
+# Every bank with its defaults, and the cheaper step of the linear one.
 CHOICES: list[dict[str, Any]] = [
     *({"kind": kind} for kind in BANKS),
     {"kind": "linear", "step": "sgd"},
@@ -36,23 +36,23 @@ CHOICES: list[dict[str, Any]] = [
 
 
 def configurations(folder: Path) -> Iterator[Settings]:
-    """Give every kind of task with every bank that fits, each with folders of its own."""
+    """Yield every kind of task with every bank that fits, each with its own folders."""
     for task in TASKS:
-        for number, bank in enumerate(each for each in CHOICES if fits(each, task)):
-            own = folder / f"{task['kind']}-{number}"
+        for number, bank in enumerate(bank for bank in CHOICES if fits(bank, task)):
+            directory = folder / f"{task['kind']}-{number}"
             yield Settings.model_validate(
                 {
                     "task": task,
                     "features": {"schema": SCHEMA},
                     "model": {"bank": bank},
-                    "snapshots": {"directory": own / "snapshots"},
-                    "checkpoints": {"directory": own / "checkpoints"},
+                    "snapshots": {"directory": directory / "snapshots"},
+                    "checkpoints": {"directory": directory / "checkpoints"},
                 }
             )
 
 
 def fits(bank: dict[str, Any], task: dict[str, Any]) -> bool:
-    """Say whether the default rule takes this bank: some are for other rules."""
+    """Whether the default rule accepts this bank: some are for other rules."""
     try:
         Model(task["kind"], {"bank": bank}, SCHEMA, task.get("labels"))
     except ModelError as err:
@@ -62,28 +62,29 @@ def fits(bank: dict[str, Any], task: dict[str, Any]) -> bool:
 
 
 def warm(settings: Settings) -> None:
-    """Let a first model, then a restored one, learn; let a reader answer from its snapshot."""
+    """Let a new model, then a restored one, learn; serve a prediction from its snapshot."""
     task = settings.task
     first = Model(task.kind, settings.model, settings.features.columns, task.labels)
-    checkpoints.new_run(settings.checkpoints.directory)
-    room = Room(settings, State(first, progressive_validation(first.labels), {0: 0}), metrics())
-    room.publish(cold=True)
-    room.warm()
-    room.checkpoint()
-    restored, _ = checkpoints.restore(settings.checkpoints.directory)
+    parts = make_parts(settings, metrics())
+    parts.stores.checkpoints.start_run()
+    trainer = Trainer(parts, State.initial(first, {0: 0}), restored=False)
+    trainer.publish(cold=True)
+    trainer.warm()
+    trainer.write_checkpoint()
+    restored, _ = parts.stores.checkpoints.restore({})
     assert restored is not None
-    Room(settings, State(restored.model, restored.baselines, restored.offsets), metrics()).warm()
-    served, _ = Follower(settings).look()
+    Trainer(make_parts(settings, metrics()), restored.state, restored=True).warm()
+    served, _ = Follower(settings).refresh()
     assert served is not None
 
 
 def metrics() -> Any:
-    """Make metrics that nobody reads."""
+    """Make metrics that are not exported."""
     return learner_metrics(CollectorRegistry())
 
 
 def main() -> None:
-    """Compile, and say what came of it."""
+    """Compile, and print the number and size of the kernels."""
     cache = Path(os.environ["NUMBA_CACHE_DIR"])
     with tempfile.TemporaryDirectory() as folder:
         for settings in configurations(Path(folder)):

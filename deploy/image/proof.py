@@ -1,4 +1,4 @@
-"""Start the built image locked down, on a real broker, and prove that it does its job.
+"""Start the built image with minimal rights, on a real broker, and test that it works.
 
 Called by build.sh with the image's configuration and its mounted root.
 """
@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 from kaboost.service.demo import producer  # noqa: E402 (the checkout is found first)
 from tests.kafka.broker import Broker, BrokerUnavailable  # noqa: E402
 from tests.kafka.client import create_topic, produce  # noqa: E402
-from tests.service.learning import free_port  # noqa: E402
+from tests.ports import free_port  # noqa: E402
 
 CONFIG = ROOT / "deploy" / "compose" / "kaboost.yaml"
 TOPIC = "kaboost.events.v1"
@@ -36,7 +36,7 @@ PATIENCE = 180.0  # seconds; tests may run beside it
 
 
 class Image(NamedTuple):
-    """What the image says of itself."""
+    """The configuration of the image."""
 
     user: str
     env: dict[str, str]
@@ -71,30 +71,30 @@ class Container(NamedTuple):
         return not subprocess.run(command, capture_output=True, check=False).returncode
 
     def get(self, path: str, port: str = "KABOOST_API__PORT", body: Any = None) -> tuple[int, str]:
-        """Ask it from outside."""
-        line = http.client.HTTPConnection("127.0.0.1", int(self.env[port]), timeout=10)
+        """Send a request from outside."""
+        connection = http.client.HTTPConnection("127.0.0.1", int(self.env[port]), timeout=10)
         text = None if body is None else json.dumps(body)
         headers = {"Content-Type": "application/json"} if text else {}
-        line.request("GET" if text is None else "POST", path, text, headers)
-        answer = line.getresponse()
-        return answer.status, answer.read().decode()
+        connection.request("GET" if text is None else "POST", path, text, headers)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
 
     def end(self) -> int:
-        """Send SIGTERM and give the exit code."""
+        """Send SIGTERM and return the exit code."""
         self.process.terminate()
         return self.shell.wait(PATIENCE)
 
 
 def with_env(env: Mapping[str, str]) -> list[str]:
-    """Spell a command prefix that sets exactly this environment."""
+    """Return a command prefix that sets exactly this environment."""
     return ["env", "-i", *(f"{name}={value}" for name, value in env.items())]
 
 
 @contextmanager
 def started(image: Image, root: Path, bootstrap: str) -> Iterator[Container]:
-    """Run the image's command with a fresh data folder; everything of it is gone afterwards."""
+    """Run the image's command with a new data folder; end and remove everything afterwards."""
     user, group = image.user.split(":")
-    # What numba took from its cache is read from its log; the ports are free ones of this host.
+    # Numba logs what it loads from its cache; the ports are free ones of this host.
     env = image.env | {
         "KABOOST_KAFKA__BOOTSTRAP_SERVERS": bootstrap,
         "KABOOST_API__PORT": str(free_port()),
@@ -129,13 +129,13 @@ class Failed(Exception):
 
 
 def require(holds: object, promise: str) -> None:
-    """Say what held; stop at what did not."""
+    """Fail if a promise does not hold."""
     if not holds:
         raise Failed(promise)
 
 
 def until(found: Callable[[], Any]) -> Any:
-    """Wait until there is something to give."""
+    """Wait until a value is found and return it."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         got = found()
@@ -146,7 +146,7 @@ def until(found: Callable[[], Any]) -> Any:
 
 
 def confined(container: Container) -> str:
-    """It is a plain user without capabilities, and can write to two folders alone."""
+    """It runs as a plain user without capabilities and can write to two folders only."""
     mounts = (Path("/proc") / str(container.process.pid) / "mountinfo").read_text().splitlines()
     writable = {m.split()[4] for m in mounts if "rw" in m.split()[5].split(",")}
     devices = {m for m in writable if m.startswith("/dev/")}  # null and the like
@@ -156,12 +156,12 @@ def confined(container: Container) -> str:
     ids = [set(status[name].split()) for name in ("Uid", "Gid")]
     require([{"10001"}, {"10001"}] == ids, f"user and group 10001, not {ids}")
     caps = {int(status[name], 16) for name in ("CapPrm", "CapEff", "CapBnd")}
-    require({0} == caps and status["NoNewPrivs"] == "1", "no capabilities, and no way to any")
+    require({0} == caps and status["NoNewPrivs"] == "1", "no capabilities, and none to be gained")
     return "user 10001, no capabilities, root read-only; writable: /data /tmp"
 
 
-def answers(container: Container) -> bool:
-    """Ask the readiness endpoint."""
+def is_ready(container: Container) -> bool:
+    """Request the readiness endpoint."""
     require(container.shell.poll() is None, f"it ended with {container.shell.poll()}")
     try:
         return container.get("/healthz/ready")[0] == 200
@@ -170,33 +170,33 @@ def answers(container: Container) -> bool:
 
 
 def ready(container: Container, began: float) -> str:
-    """It becomes ready, and its own health check agrees."""
-    until(lambda: answers(container))
+    """It becomes ready, and its health check passes."""
+    until(lambda: is_ready(container))
     took = time.monotonic() - began
     require(container.healthy(), "the image's health check passes")
     return f"ready in {took:.1f} s, health check passes"
 
 
 def learns(container: Container, bootstrap: str) -> str:
-    """It learns what comes, and predicts from it."""
+    """It learns events from the topic and predicts."""
     rows = list(islice(producer.rows(), EVENTS))
     produce(bootstrap, TOPIC, [producer.event(number, *row) for number, row in enumerate(rows)])
 
     def predicted() -> Any:
         status, text = container.get("/predict", body={"features": rows[0][0]})
-        require(status == 200, f"POST /predict answers 200, not {status}: {text}")
-        answer = json.loads(text)
-        return answer["model"]["events_learned"] == EVENTS and answer
+        require(status == 200, f"POST /predict returns 200, not {status}: {text}")
+        response = json.loads(text)
+        return response["model"]["events_learned"] == EVENTS and response
 
-    answer = until(predicted)
-    shares = answer["probabilities"]
+    response = until(predicted)
+    shares = response["probabilities"]
     require({"DOWN", "UP"} == set(shares) and abs(sum(shares.values()) - 1) < 1e-9, f"{shares}")
-    label, share = answer["prediction"], answer["probability"]
+    label, share = response["prediction"], response["probability"]
     return f"{EVENTS} events learned, POST /predict: {label}, P(UP) = {share:.3f}"
 
 
 def measures(container: Container) -> str:
-    """Both metric ports tell of it."""
+    """Both metrics ports report the events."""
     whole, learner = (
         container.get("/metrics", port)[1].splitlines()
         for port in ("KABOOST_API__PORT", "KABOOST_METRICS__PORT")
@@ -208,7 +208,7 @@ def measures(container: Container) -> str:
 
 
 def carried(container: Container) -> str:
-    """Every kernel came from the image: none was compiled and saved anew."""
+    """Every kernel is loaded from the image: none is compiled at the start."""
     lines = [line for line in container.log.read_text().splitlines() if "[cache] data" in line]
     saved = [line for line in lines if "[cache] data saved" in line]
     require([] == saved, f"no kernel is compiled at the start, but {len(saved)}: {saved[:3]}")
@@ -217,7 +217,7 @@ def carried(container: Container) -> str:
 
 
 def ends(container: Container) -> str:
-    """SIGTERM ends it in order."""
+    """SIGTERM ends it with exit code 0."""
     began = time.monotonic()
     code = container.end()
     require(code == 0, f"exit code 0 after SIGTERM, not {code}")
@@ -225,12 +225,12 @@ def ends(container: Container) -> str:
 
 
 def adds(root: Path, base: Path) -> str:
-    """Beside its own folders it leaves its base as it was: nothing of the build comes along."""
-    own = {"data", "etc/kaboost", "opt/kaboost"}
-    more = {path for path in paths(root) - paths(base) if not path.startswith("opt/kaboost/")}
-    strays = more - own - {"etc/hosts"}  # the tool's own mount point
-    require(not strays, f"only {sorted(own)} are added, not {sorted(strays)}")
-    return "adds to its base: " + " ".join(f"/{path}" for path in sorted(own))
+    """It adds only its folders to the base: nothing of the build remains."""
+    expected = {"data", "etc/kaboost", "opt/kaboost"}
+    added = {path for path in paths(root) - paths(base) if not path.startswith("opt/kaboost/")}
+    others = added - expected - {"etc/hosts"}  # the mount point of the tool
+    require(not others, f"only {sorted(expected)} are added, not {sorted(others)}")
+    return "adds to its base: " + " ".join(f"/{path}" for path in sorted(expected))
 
 
 def paths(root: Path) -> set[str]:
@@ -244,30 +244,30 @@ def paths(root: Path) -> set[str]:
 
 def size(folder: Path) -> int:
     """Add up the bytes of a folder's files."""
-    told = subprocess.run(["du", "-sb", str(folder)], capture_output=True, check=True, text=True)
-    return int(told.stdout.split()[0])
+    done = subprocess.run(["du", "-sb", str(folder)], capture_output=True, check=True, text=True)
+    return int(done.stdout.split()[0])
 
 
-def prove(given: argparse.Namespace, bootstrap: str) -> Iterator[str]:
-    """Say one line for each promise, in the order of a container's life."""
-    image = Image.read(given.image)
+def prove(args: argparse.Namespace, bootstrap: str) -> Iterator[str]:
+    """Yield one line for each promise, in the order of a container's life."""
+    image = Image.read(args.image)
     create_topic(bootstrap, name=TOPIC)
     began = time.monotonic()
-    with started(image, given.root, bootstrap) as container:
+    with started(image, args.root, bootstrap) as container:
         yield ready(container, began)
         yield confined(container)
         yield learns(container, bootstrap)
         yield measures(container)
         yield ends(container)
         yield carried(container)
-    yield adds(given.root, given.base)
-    bare, whole = size(given.base), size(given.root)
+    yield adds(args.root, args.base)
+    bare, whole = size(args.base), size(args.root)
     require(whole - bare < LIMIT, f"under {LIMIT / 1e6:.0f} MB, not {(whole - bare) / 1e6:.0f}")
     yield f"size: {(whole - bare) / 1e6:.0f} MB without the base ({bare / 1e6:.0f} MB)"
 
 
 def main() -> int:
-    """Prove it; 1 when a promise did not hold."""
+    """Test the image; 1 if a promise did not hold."""
     parser = argparse.ArgumentParser(prog="proof.py", description=__doc__)
     parser.add_argument("--image", type=Path, required=True, help="what buildah inspect wrote")
     parser.add_argument("--root", type=Path, required=True, help="the image's root, mounted")
@@ -278,7 +278,7 @@ def main() -> int:
         for line in prove(parser.parse_args(), broker.bootstrap):
             print("  ok ", line, flush=True)
     except (Failed, BrokerUnavailable) as err:
-        print(f"kaboost: the image does not hold: {err}", file=sys.stderr)
+        print(f"kaboost: the image fails its test: {err}", file=sys.stderr)
         return 1
     finally:
         broker.close()

@@ -1,4 +1,4 @@
-"""From what pydantic found wrong to sentences with key, value, origin and remedy."""
+"""Describe pydantic's validation errors with key, value, origin and remedy."""
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -8,7 +8,7 @@ from pydantic_core import ErrorDetails
 
 from kaboost.service.config.sources import Leaf, Merged, env_name
 
-# What pydantic finds, where its own words speak of Python.
+# By pydantic's error type, where its own message uses Python's terms.
 WORDS = {
     "missing": "missing",
     "int_type": "should be a whole number",
@@ -19,23 +19,23 @@ WORDS = {
     "bool_type": "should be true or false",
     "bool_parsing": "should be true or false",
     "string_type": "should be text (in quotes)",
-    "string_too_short": "is empty; give at least one character",
+    "string_too_short": "is empty; write at least one character",
     "path_type": "should be text (in quotes)",
     "list_type": 'should be a list: [a, b] in the file or a flag, ["a", "b"] in a variable',
     "dict_type": 'should be a mapping: {a: b} in the file or a flag, {"a": "b"} in a variable',
-    "too_short": "is empty; give at least one entry",
+    "too_short": "is empty; write at least one entry",
 }
 
-SHORT = {("features",): "auto"}  # sections that one word may stand for
+SHORTHANDS = {("features",): "auto"}  # sections that one word can replace
 
 
-def advise(
+def describe_errors(
     err: ValidationError,
     settings: type[BaseModel],
     merged: Merged,
-    hidden: Callable[[Leaf], bool],
+    is_hidden: Callable[[Leaf], bool],
 ) -> str:
-    """Write one line for each fault, each key once."""
+    """Write one line for each key with its faults."""
     known = names(settings)
     lines: dict[Leaf, list[str]] = {}
     for fault in err.errors(include_url=False):
@@ -43,9 +43,9 @@ def advise(
         origin = _origin(merged, path)
         head = ".".join(path)
         if origin and not _is_section(fault):
-            head += f" = {'**********' if hidden(path) else repr(fault['input'])}"
+            head += f" = {'**********' if is_hidden(path) else repr(fault['input'])}"
         head += f" ({origin})" if origin else ""
-        reason = _reason(fault, path, known, given=bool(origin))
+        reason = _reason(fault, path, known, is_set=bool(origin))
         lines.setdefault(path, [head]).append(reason)
     return "\n".join(
         f"{head}: {' or '.join(dict.fromkeys(reasons)).replace(' or should be ', ' or ')}"
@@ -55,49 +55,50 @@ def advise(
 
 def names(settings: type[BaseModel]) -> dict[Leaf, str]:
     """List every setting and section with its description."""
-    found: dict[Leaf, str] = {}
+    descriptions: dict[Leaf, str] = {}
     for name, field in settings.model_fields.items():
         key = field.alias or name
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
-            found[(key,)] = inner.__doc__ or ""
-            found |= {(key, *below): text for below, text in names(inner).items()}
+            descriptions[(key,)] = inner.__doc__ or ""
+            descriptions |= {(key, *below): text for below, text in names(inner).items()}
         else:
-            found[(key,)] = field.description or ""
-    return found
+            descriptions[(key,)] = field.description or ""
+    return descriptions
 
 
 def _path(fault: ErrorDetails, merged: Merged, known: Mapping[Leaf, str]) -> Leaf:
-    """Cut off what pydantic adds to a location: union members, list positions, [key]."""
+    """Remove what pydantic adds to a location: union members, list indices, [key]."""
     loc = tuple(str(part) for part in fault["loc"])
     if fault["type"] in ("extra_forbidden", "missing"):
         return loc
-    whole = (loc[:n] for n in range(len(loc), 0, -1))
-    return next((path for path in whole if path in merged.leaves or path in known), loc)
+    prefixes = (loc[:n] for n in range(len(loc), 0, -1))
+    return next((path for path in prefixes if path in merged.leaves or path in known), loc)
 
 
 def _origin(merged: Merged, path: Leaf) -> str:
-    """Say where the value, or all that is below it, was given; empty where nothing was."""
-    found = [text for leaf, text in merged.origins.items() if leaf[: len(path)] == path]
-    return ", ".join(dict.fromkeys(found))
+    """Return where the value or those below it were set; empty if nowhere."""
+    origins = [text for leaf, text in merged.origins.items() if leaf[: len(path)] == path]
+    return ", ".join(dict.fromkeys(origins))
 
 
-def _reason(fault: ErrorDetails, path: Leaf, known: Mapping[Leaf, str], *, given: bool) -> str:
+def _reason(fault: ErrorDetails, path: Leaf, known: Mapping[Leaf, str], *, is_set: bool) -> str:
     if fault["type"] == "extra_forbidden":
         return f"unknown key; {_nearest(path, known)}"
     if _is_section(fault):
         below = [leaf[-1] for leaf in known if leaf[:-1] == path]
-        found = "empty" if fault["input"] is None else "one value"
-        word = f"give {SHORT[path]}, or " if path in SHORT else ""
-        return f"{found} where a section belongs; {word}write below it any of {', '.join(below)}"
+        actual = "empty" if fault["input"] is None else "one value"
+        word = f"write {SHORTHANDS[path]}, or " if path in SHORTHANDS else ""
+        return f"{actual} where a section belongs; {word}write below it any of {', '.join(below)}"
     reason = WORDS.get(fault["type"], fault["msg"])
     for opening in ("Value error, ", "Input ", "String ", f"{'.'.join(path)}: "):
         reason = reason.removeprefix(opening)
-    whole = any(leaf[:-1] == path for leaf in known)  # of a section some key is at fault
-    if not given and not whole:
-        reason += f"; write it into the configuration file or set {env_name(path)}"
-    about = known.get(path, "")
-    return reason + ("" if reason.endswith("?") else ".") * bool(about) + f" {about}".rstrip()
+    is_section = any(leaf[:-1] == path for leaf in known)
+    if not is_set and not is_section:
+        reason += f"; set it in the configuration file or set {env_name(path)}"
+    if description := known.get(path, ""):
+        reason += f"{'' if reason.endswith('?') else '.'} {description}"
+    return reason
 
 
 def _is_section(fault: ErrorDetails) -> bool:
@@ -110,6 +111,6 @@ def _nearest(path: Leaf, known: Mapping[Leaf, str]) -> str:
     if near:
         return f"did you mean {'.'.join((*path[:-1], near[0]))}?"
     if path[:-1] == ("features",):
-        return f"kinds of features stand below schema: did you mean features.schema.{path[-1]}?"
+        return f"kinds of features belong below schema: did you mean features.schema.{path[-1]}?"
     elsewhere = [".".join(leaf) for leaf in known if leaf[-1] == path[-1]]
-    return f"did you mean {elsewhere[0]}?" if elsewhere else f"known are {', '.join(siblings)}"
+    return f"did you mean {elsewhere[0]}?" if elsewhere else f"known keys: {', '.join(siblings)}"

@@ -1,4 +1,4 @@
-"""The layers of a configuration (file, secrets, environment, flags), merged leaf by leaf."""
+"""Read the sources of the configuration (file, secrets, environment, flags) and merge them."""
 
 import os
 import re
@@ -21,8 +21,10 @@ from kaboost.service.errors import ConfigError
 
 PREFIX = "KABOOST_"
 SECRETS_DIR = "KABOOST_SECRETS_DIR"
-# Other names of ours, and those that Kubernetes and Docker make for a service called kaboost.
-_OURS = re.compile(r"KABOOST_(CONFIG|SECRETS_DIR|TEST_\w+)=")
+EXTRA = ("kafka", "extra")
+KEYS_WITH_UNDERSCORE = ("log_level",)  # of librdkafka; its others can only be set from C
+# Variables that are no settings, and those of Kubernetes and Docker for a service named kaboost.
+_OTHER = re.compile(r"KABOOST_(CONFIG|SECRETS_DIR|TEST_\w+)=")
 _LINKS = re.compile(
     r"_SERVICE_(HOST|PORT\w*)=|_PORT_\d+_(TCP|UDP|SCTP)\w*=|_PORT=(tcp|udp|sctp)://"
 )
@@ -30,15 +32,15 @@ _LINKS = re.compile(
 Leaf = tuple[str, ...]
 
 
-class Layer(NamedTuple):
-    """One source of values; `origin` says in words where a leaf of it stands."""
+class Source(NamedTuple):
+    """The values of one source; `origin` describes where a leaf was set."""
 
     leaves: dict[Leaf, Any]
     origin: Callable[[Leaf], str]
 
 
 class Merged(NamedTuple):
-    """What all layers say together, and where each leaf came from."""
+    """The merged values of all sources, and the origin of every leaf."""
 
     leaves: dict[Leaf, Any]
     origins: dict[Leaf, str]
@@ -55,36 +57,37 @@ class Merged(NamedTuple):
 
 
 def read(settings: type[BaseSettings], path: Path | None, flags: Mapping[str, object]) -> Merged:
-    """Merge the layers, weakest first: file, secrets directory, environment, flags."""
-    layers = [] if path is None else [_file(path)]
+    """Merge the sources, the weakest first: file, secrets directory, environment, flags."""
+    sources = [] if path is None else [_file(path)]
     secrets = os.environ.get(SECRETS_DIR)
     if secrets:
-        layers.append(_secrets(settings, Path(secrets)))
-    layers += [_environment(settings), _flags(flags)]
-    return merge(layers)
+        sources.append(_secrets(settings, Path(secrets)))
+    sources += [_environment(settings), _flags(flags)]
+    return merge(sources)
 
 
-def merge(layers: list[Layer]) -> Merged:
-    """Let every leaf of a later layer replace what it meets in the earlier ones.
+def merge(sources: list[Source]) -> Merged:
+    """Let every leaf of a later source replace that of the earlier ones.
 
-    A leaf keeps the place of the first layer that has it: the order of features is the model's.
+    A leaf keeps the position of the first source that has it: the order of features matters.
     """
     merged = Merged({}, {})
-    for layer in layers:
-        for path, value in layer.leaves.items():
+    for source in sources:
+        for path, value in source.leaves.items():
             if path not in merged.leaves:
-                _make_way(merged, path)
+                _remove_overlapping(merged, path)
             merged.leaves[path] = value
-            merged.origins[path] = layer.origin(path)
+            merged.origins[path] = source.origin(path)
     return merged
 
 
-def _make_way(merged: Merged, path: Leaf) -> None:
+def _remove_overlapping(merged: Merged, path: Leaf) -> None:
+    """Remove leaves above or below a path that is now set."""
     for other in list(merged.leaves):
         if other[: len(path)] == path or path[: len(other)] == other:
             value, origin = merged.leaves.pop(other), merged.origins.pop(other)
             if len(other) < len(path) and other[0] == "model" and isinstance(value, str):
-                # `bank: nets` means {kind: nets}: setting bank.n above it keeps the kind.
+                # `bank: nets` means {kind: nets}: setting bank.n over it keeps the kind.
                 merged.leaves[(*other, "kind")] = value
                 merged.origins[(*other, "kind")] = origin
 
@@ -94,7 +97,7 @@ def flatten(tree: Mapping[Any, Any], above: Leaf = ()) -> Iterator[tuple[Leaf, A
     for key, value in tree.items():
         if not isinstance(key, str):
             place = ".".join(above) or "the configuration"
-            raise ConfigError(f"{place}: the key {key!r} is not a word, put it in quotes")
+            raise ConfigError(f"{place}: the key {key!r} is not text, put it in quotes")
         path = (*above, key)
         if isinstance(value, Mapping) and value:
             yield from flatten(value, path)
@@ -103,21 +106,21 @@ def flatten(tree: Mapping[Any, Any], above: Leaf = ()) -> Iterator[tuple[Leaf, A
 
 
 def env_name(path: Leaf) -> str:
-    """Name the environment variable of a setting."""
+    """Return the name of the environment variable of a setting."""
     return PREFIX + re.sub(r"[.-]", "_", "__".join(path)).upper()
 
 
 def scalar(text: str) -> Any:
-    """Read one value as YAML would."""
+    """Parse one value as YAML."""
     return yaml.load(text, Loader)
 
 
-def _file(path: Path) -> Layer:
+def _file(path: Path) -> Source:
     try:
         tree = yaml.load(path.read_text(encoding="utf-8"), Loader)
     except OSError as err:
         raise ConfigError(
-            f"configuration file {path} cannot be read ({err.strerror}): give another with --config"
+            f"configuration file {path} cannot be read ({err.strerror}): name another with --config"
         ) from err
     except UnicodeDecodeError as err:
         raise ConfigError(f"configuration file {path} is not UTF-8: save it as UTF-8") from err
@@ -127,16 +130,16 @@ def _file(path: Path) -> Layer:
         raise ConfigError(
             f"configuration file {path}: write sections (kafka:, task:), not {tree!r}"
         )
-    return Layer(_dotted_extra(flatten(tree or {})), lambda _: f"file {path}")
+    return Source(_dotted_extra(flatten(tree or {})), lambda _: f"file {path}")
 
 
 def _where(err: yaml.YAMLError) -> str:
-    """Say what and where without the line itself: it may hold a secret."""
+    """Describe the problem and its line number, but not the line: it may hold a secret."""
     mark, problem = getattr(err, "problem_mark", None), getattr(err, "problem", None)
     return f"{problem or 'unreadable'}" + (f" in line {mark.line + 1}" if mark else "")
 
 
-def _environment(settings: type[BaseSettings]) -> Layer:
+def _environment(settings: type[BaseSettings]) -> Source:
     _refuse_unknown(settings)
     leaves = _from_strings(EnvSettingsSource(settings), "environment variable", str.upper)
 
@@ -145,10 +148,10 @@ def _environment(settings: type[BaseSettings]) -> Layer:
         upper = {name.upper(): name for name in os.environ}
         return f"env {next((upper[name] for name in above if name in upper), above[0])}"
 
-    return Layer(leaves, origin)
+    return Source(leaves, origin)
 
 
-def _secrets(settings: type[BaseSettings], directory: Path) -> Layer:
+def _secrets(settings: type[BaseSettings], directory: Path) -> Source:
     try:
         source = NestedSecretsSettingsSource(
             SecretsSettingsSource(settings),
@@ -159,30 +162,30 @@ def _secrets(settings: type[BaseSettings], directory: Path) -> Layer:
         )
     except (SettingsError, OSError, UnicodeDecodeError) as err:
         raise ConfigError(f"{SECRETS_DIR} = {directory}: {err}; name a directory of files") from err
-    return Layer(_from_strings(source, "secrets file", str), lambda _: f"secret in {directory}")
+    return Source(_from_strings(source, "secrets file", str), lambda _: f"secret in {directory}")
 
 
-def _flags(flags: Mapping[str, object]) -> Layer:
+def _flags(flags: Mapping[str, object]) -> Source:
     leaves: dict[Leaf, Any] = {}
     for name, value in flags.items():
         path = tuple(name.split("."))
         plain = isinstance(value, str) and (path[0] == "model" or value[:1] in ("[", "{"))
         value = scalar(str(value)) if plain else value
         leaves |= flatten(value, path) if isinstance(value, Mapping) else {path: value}
-    return Layer(_dotted_extra(leaves.items()), lambda _: "flag")
+    return Source(_dotted_extra(leaves.items()), lambda _: "flag")
 
 
 def _from_strings(
-    source: EnvSettingsSource, what: str, spell: Callable[[str], str]
+    source: EnvSettingsSource, what: str, casing: Callable[[str], str]
 ) -> dict[Leaf, Any]:
     try:
         leaves = _dotted_extra(flatten(source()))
     except SettingsError as err:
         raise ConfigError(
-            f"{what} {spell(_unreadable(source, err))} is not JSON: write a list as "
+            f"{what} {casing(_unreadable(source, err))} is not JSON: write a list as "
             '["a", "b"], a mapping as {"a": "b"}, with the quotes'
         ) from err
-    # Only the model has no declared types: its numbers are told from words as YAML does it.
+    # The model alone has no declared types: its values are parsed as YAML.
     return {
         path: scalar(value) if path[0] == "model" and isinstance(value, str) else value
         for path, value in leaves.items()
@@ -190,24 +193,26 @@ def _from_strings(
 
 
 def _unreadable(source: EnvSettingsSource, err: SettingsError) -> str:
-    """Find whose value it was: pydantic names its own class and the section, JSON the text."""
+    """Find the variable with that value: pydantic's error names only its class and the section."""
     text = getattr(err.__cause__, "doc", None)
     return next((name for name, value in source.env_vars.items() if value == text), str(err))
 
 
 def _dotted_extra(leaves: Iterable[tuple[Leaf, Any]]) -> dict[Leaf, Any]:
-    """Spell librdkafka's keys with dots: no shell can put them into an environment name."""
-    extra = ("kafka", "extra")
+    """Write librdkafka's keys with dots, which environment variables cannot contain."""
     return {
-        (*extra, ".".join(path[2:]).replace("_", "."))
-        if path[:2] == extra and path[2:]
-        else path: value
+        (*EXTRA, _librdkafka_key(path[2:])) if path[:2] == EXTRA and path[2:] else path: value
         for path, value in leaves
     }
 
 
+def _librdkafka_key(path: Leaf) -> str:
+    key = ".".join(path)
+    return key if key in KEYS_WITH_UNDERSCORE else key.replace("_", ".")
+
+
 def _refuse_unknown(settings: type[BaseSettings]) -> None:
-    """Refuse names that set nothing; below a known section the settings class finds them."""
+    """Refuse unknown names; below a known section the settings class does."""
     known = [env_name((name,)) for name in settings.model_fields]
     for name, value in os.environ.items():
         entry = f"{name.upper()}={value}"
@@ -215,13 +220,13 @@ def _refuse_unknown(settings: type[BaseSettings]) -> None:
         if (
             not entry.startswith(PREFIX)
             or head in known
-            or _OURS.match(entry)
+            or _OTHER.match(entry)
             or _LINKS.search(entry)
         ):
             continue
         near = get_close_matches(entry[len(PREFIX) : len(name)], _names(settings), n=1, cutoff=0.5)
-        advice = f"did you mean {PREFIX}{near[0]}?" if near else "see docs/settings.md, or unset it"
-        raise ConfigError(f"environment variable {name} is not a setting: {advice}")
+        hint = f"did you mean {PREFIX}{near[0]}?" if near else "see docs/settings.md, or unset it"
+        raise ConfigError(f"environment variable {name} is not a setting: {hint}")
 
 
 def _names(settings: type[BaseSettings]) -> list[str]:

@@ -1,11 +1,11 @@
-"""YAML as people read it: the plain values of YAML 1.2, and no key twice."""
+"""A YAML loader with the plain values of YAML 1.2 that refuses duplicate keys."""
 
 import re
 from typing import Any
 
 import yaml
 
-# In YAML 1.1, PyYAML's own, `no` and `on` are booleans, 12:30 is 750 and 1e-3 is a word.
+# In YAML 1.1, which PyYAML reads, `no` and `on` are booleans, 12:30 is 750 and 1e-3 is text.
 _PLAIN = (
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
@@ -19,17 +19,17 @@ _PLAIN = (
 
 
 class Loader(yaml.SafeLoader):
-    """Read mappings, lists and plain values; refuse a key that stands twice."""
+    """Load mappings, lists and plain values; refuse duplicate keys."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  (PyYAML's own name for the table)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Build one mapping; of two equal keys the first value would be lost without a word."""
+        """Build one mapping; PyYAML would silently drop the first of two equal keys."""
         seen: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if key in seen:
-                problem = f"the key {key!r} stands twice"
+                problem = f"the key {key!r} occurs twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)

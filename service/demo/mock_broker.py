@@ -1,7 +1,7 @@
-"""librdkafka's mock cluster in a process of its own: a broker for the demo, without Java.
+"""librdkafka's mock cluster in its own process: a broker for the demo, without Java.
 
-It keeps the newest 5 MiB of a partition, makes a topic of four partitions when one is asked for,
-knows no transactions and no compaction, and forgets everything at its end. It is not Kafka.
+It keeps the newest 5 MiB of a partition, creates a topic with four partitions when a client asks
+for one, has neither transactions nor compaction, and stores nothing on disk. It is not Kafka.
 """
 
 import signal
@@ -15,19 +15,19 @@ from confluent_kafka import Producer
 
 from kaboost.service.errors import BrokerError
 
-TIED = "--tied"  # end with standard input as well
+WITH_PARENT = "--with-parent"  # also end at the end of standard input
 
 
 @contextmanager
 def running(environment: Mapping[str, str]) -> Iterator[str]:
-    """Run a mock cluster beside this process; gives its address."""
+    """Run a mock cluster as a child process and yield its address."""
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "kaboost.service.demo.mock_broker", TIED],
-        stdin=subprocess.PIPE,  # the lifeline: closed when this process is gone
+        [sys.executable, "-P", "-m", "kaboost.service.demo.mock_broker", WITH_PARENT],
+        stdin=subprocess.PIPE,  # closes when this process ends: the child then ends too
         stdout=subprocess.PIPE,
         text=True,
         env=environment,
-        start_new_session=True,  # Ctrl-C must not take it before its clients
+        start_new_session=True,  # Ctrl-C must not end it before its clients
     )
     with process:
         assert process.stdout is not None
@@ -38,19 +38,19 @@ def running(environment: Mapping[str, str]) -> Iterator[str]:
         process.terminate()
 
 
-def host(*, tied: bool) -> None:
-    """Host the cluster, say its address, and stay until SIGINT, SIGTERM or, tied, end of input."""
+def host_cluster(*, with_parent: bool) -> None:
+    """Host the cluster and print its address; stop at SIGINT, SIGTERM or the end of the parent."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
     cluster = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "mock:1", "log_level": 2})
     broker = next(iter(cluster.list_topics(timeout=10).brokers.values()))
     print(f"{broker.host}:{broker.port}", flush=True)
-    if tied:
+    if with_parent:
         sys.stdin.read()
         return
     while True:
-        time.sleep(1)  # not for ever: a signal just before a sleep is only heard after it
+        time.sleep(1)  # short: a signal that arrives just before a sleep is handled after it
 
 
 if __name__ == "__main__":
-    host(tied=TIED in sys.argv[1:])
+    host_cluster(with_parent=WITH_PARENT in sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Stream a CSV file as labelled events onto a topic, at a pace, in the order of the file."""
+"""Stream a CSV file to a topic as labelled events, in the order of the file, at a given rate."""
 
 import argparse
 import csv
@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from itertools import cycle, takewhile
 from pathlib import Path
 
@@ -15,15 +16,15 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kaboost.service.errors import BrokerError, ConfigError, Exit
 
-ELEC2 = Path(__file__).resolve().parent.parent / "data" / "elec2.csv.gz"
-BURST = 0.02  # seconds between two bursts: short enough to look even, long enough to rest
+ELEC2 = Path(str(files("kaboost.data") / "elec2.csv.gz"))
+BURST_SECONDS = 0.02  # between two bursts of events: sleeping after each event costs too much CPU
 Row = dict[str, float]
 
 
 def rows(path: Path = ELEC2) -> Iterator[tuple[Row, str]]:
     """Read the features and the label (the last column) of every row."""
     if not path.is_file():
-        raise ConfigError(f"{path} is not there: run this from a checkout, or name a file")
+        raise ConfigError(f"{path} does not exist: name a CSV file with --file")
     with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open() as file:
         reader = csv.reader(file)
         *names, _ = next(reader)
@@ -55,7 +56,7 @@ class Stream:
         )
 
     def send(self, value: bytes) -> None:
-        """Hand one event over; waits while the queue is full."""
+        """Queue one event; wait while the queue is full."""
         while True:
             try:
                 self._producer.produce(
@@ -66,14 +67,14 @@ class Stream:
                 self._producer.poll(0.1)
 
     def poll(self) -> None:
-        """Take the broker's answers so far."""
+        """Handle the acknowledgements so far."""
         self._producer.poll(0)
 
     def finish(self, timeout: float) -> None:
         """Wait until every event is acknowledged."""
         left = self._producer.flush(timeout)
         if left or self.failed:
-            reason = self.failed[0] if self.failed else f"no answer in {timeout:.0f} s"
+            reason = self.failed[0] if self.failed else f"no acknowledgement in {timeout:.0f} s"
             raise BrokerError(f"{left + len(self.failed)} events were not written: {reason}")
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
@@ -83,23 +84,23 @@ class Stream:
             self.failed.append(error.str())
 
 
-def stream(to: Stream, events: Iterator[bytes], rate: float) -> int:
-    """Send the events at `rate` a second; returns how many were written."""
+def stream(target: Stream, events: Iterator[bytes], rate: float) -> int:
+    """Send the events at `rate` a second; return how many were written."""
     begin = time.monotonic()
     for sent, value in enumerate(events, 1):
-        to.send(value)
-        if to.failed:
+        target.send(value)
+        if target.failed:
             break
         ahead = sent / rate - (time.monotonic() - begin)
-        if ahead > BURST:
-            to.poll()
+        if ahead > BURST_SECONDS:
+            target.poll()
             time.sleep(ahead)
-    to.finish(30.0)
-    return to.delivered
+    target.finish(30.0)
+    return target.delivered
 
 
-def pace(text: str) -> float:
-    """Read a rate: without one above 0 no event would ever be due."""
+def positive_rate(text: str) -> float:
+    """Parse a rate, which must be above 0."""
     rate = float(text)
     if not rate > 0:
         raise ValueError
@@ -114,29 +115,29 @@ def options() -> argparse.Namespace:
     parser.add_argument("--bootstrap-servers", default="127.0.0.1:9092")
     parser.add_argument("--topic", default="kaboost.events.v1")
     parser.add_argument("--partition", type=int, default=0)
-    parser.add_argument("--rate", type=pace, default=1000.0, help="events a second, above 0")
+    parser.add_argument(
+        "--rate", type=positive_rate, default=1000.0, help="events a second, above 0"
+    )
     parser.add_argument("--file", type=Path, default=ELEC2, help="CSV, the label last; .gz or not")
-    again = "again from the first row when the last is sent, until told to stop; kept in memory"
-    parser.add_argument("--forever", action="store_true", help=again)
+    forever = "start over after the last row, until a signal; rows are kept in memory"
+    parser.add_argument("--forever", action="store_true", help=forever)
     return parser.parse_args()
 
 
 def main() -> int:
-    """Stream one file, until its end or a signal; what was sent by then is waited for."""
-    given, told = options(), list[int]()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, lambda number, _: told.append(number))
+    """Stream one file until its end or a signal, then wait for the acknowledgements."""
+    args, signals = options(), list[int]()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _: signals.append(received))
     try:
-        target = Stream(
-            {"bootstrap.servers": given.bootstrap_servers}, given.topic, given.partition
-        )
-        read = cycle(rows(given.file)) if given.forever else rows(given.file)
-        events = (event(number, *row) for number, row in enumerate(read))
-        print(stream(target, takewhile(lambda _: not told, events), given.rate), "events written")
+        target = Stream({"bootstrap.servers": args.bootstrap_servers}, args.topic, args.partition)
+        source = cycle(rows(args.file)) if args.forever else rows(args.file)
+        events = (event(number, *row) for number, row in enumerate(source))
+        print(stream(target, takewhile(lambda _: not signals, events), args.rate), "events written")
     except (BrokerError, ConfigError, KafkaException) as err:
         print(f"kaboost producer: {err}", file=sys.stderr)
         return Exit.USAGE if isinstance(err, ConfigError) else Exit.BROKER
-    return Exit.INTERRUPTED if signal.SIGINT in told else Exit.DONE
+    return Exit.INTERRUPTED if signal.SIGINT in signals else Exit.DONE
 
 
 if __name__ == "__main__":

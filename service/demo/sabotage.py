@@ -1,17 +1,19 @@
-"""What `kaboost demo --sabotage` does: alter the position that the learner restarts from."""
+"""`kaboost demo --sabotage`: alter the offsets that the learner restarts from."""
 
 from pathlib import Path
 
-from kaboost.service.storage import checkpoints, files
+from kaboost.service.storage import files
+from kaboost.service.storage.checkpoints import FolderCheckpointStore
 
-REWOUND = 250  # events
+REWOUND_EVENTS = 250
 
 
 def rewind(directory: Path) -> None:
-    """Set the newest checkpoint's positions back: its state will learn some events twice."""
-    newest = next(checkpoints.listing(directory))
+    """Move the offsets of the newest checkpoint back, so that some events are learned twice."""
+    newest = next(FolderCheckpointStore(directory).paths())
     header, arrays = files.read(newest)
     header["offsets"] = {
-        partition: max(0, offset - REWOUND) for partition, offset in header["offsets"].items()
+        partition: max(0, offset - REWOUND_EVENTS)
+        for partition, offset in header["offsets"].items()
     }
     files.write(newest, arrays, header)

@@ -1,4 +1,4 @@
-"""Applications that ask for predictions all the time: one connection, fifty requests a second."""
+"""A client that requests predictions all the time: one connection, up to 50 requests a second."""
 
 import http.client
 import json
@@ -7,12 +7,12 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-PAUSE = 0.02  # seconds between two requests
-TIMEOUT = 2.0
+PAUSE_SECONDS = 0.02  # between two requests
+TIMEOUT_SECONDS = 2.0
 
 
-class Glance(NamedTuple):
-    """The traffic at one moment."""
+class TrafficStatus(NamedTuple):
+    """The requests so far and the newest prediction."""
 
     answered: int
     failed: int
@@ -21,45 +21,45 @@ class Glance(NamedTuple):
 
 
 class Traffic(threading.Thread):
-    """Ask `POST /predict` for the rows in turn and keep count of what came back."""
+    """Send the rows to `POST /predict` in turn and record the responses."""
 
     def __init__(self, port: int, rows: Sequence[dict[str, float]]) -> None:
         super().__init__(daemon=True)
-        self.moments: list[float] = []  # when each good answer came
+        self.times: list[float] = []  # of the successful responses
         self.failures: list[str] = []
-        self.versions: list[int] = []  # of the snapshots that answered, each once, in order
-        self.learned = 0  # events behind the newest answer
+        self.versions: list[int] = []  # of the snapshots that served, each once, in order
+        self.learned = 0  # events in the snapshot of the newest response
         self._probability = 0.0
         self._port, self._rows = port, rows
-        self._over = threading.Event()
-        self._line = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
+        self._stop = threading.Event()
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
 
     def run(self) -> None:
-        while not self._over.wait(PAUSE):
-            row = self._rows[len(self.moments) % len(self._rows)]
+        while not self._stop.wait(PAUSE_SECONDS):
+            row = self._rows[len(self.times) % len(self._rows)]
             try:
-                self._ask(json.dumps({"features": row}))
+                self._request(json.dumps({"features": row}))
             except (OSError, http.client.HTTPException, ValueError, KeyError) as err:
                 self.failures.append(f"{type(err).__name__}: {err}")
-                self._line.close()  # the next request opens it again
+                self._connection.close()  # the next request reopens it
 
     def finish(self) -> None:
-        """Ask no more."""
-        self._over.set()
-        self.join(2 * TIMEOUT)
+        """Stop sending requests."""
+        self._stop.set()
+        self.join(2 * TIMEOUT_SECONDS)
 
-    def glance(self) -> Glance:
-        """Say how it goes."""
+    def status(self) -> TrafficStatus:
+        """Summarise the requests so far."""
         version = self.versions[-1] if self.versions else 0
-        return Glance(len(self.moments), len(self.failures), version, self._probability)
+        return TrafficStatus(len(self.times), len(self.failures), version, self._probability)
 
     def between(self, begin: float, end: float) -> int:
-        """Count the good answers of a stretch of time."""
-        return sum(begin < moment < end for moment in self.moments)
+        """Count the successful responses between two times."""
+        return sum(begin < time_ < end for time_ in self.times)
 
-    def _ask(self, body: str) -> None:
-        self._line.request("POST", "/predict", body, {"Content-Type": "application/json"})
-        response = self._line.getresponse()
+    def _request(self, body: str) -> None:
+        self._connection.request("POST", "/predict", body, {"Content-Type": "application/json"})
+        response = self._connection.getresponse()
         answer = json.loads(response.read())
         if response.status != 200:
             raise ValueError(f"status {response.status}: {answer.get('detail', '')}")
@@ -68,4 +68,4 @@ class Traffic(threading.Thread):
             self.versions.append(version)
         self.learned = int(answer["model"]["events_learned"])
         self._probability = float(answer["probability"])
-        self.moments.append(time.monotonic())
+        self.times.append(time.monotonic())

@@ -1,3 +1,3 @@
-"""From bytes to typed columns: takes records, gives a table, labels, weights and faults. The
-learner and the HTTP API import it.
+"""Decode events: take the bytes of records, give columns, labels, weights and faults. The learner
+and the HTTP API import it; a new event format is one file here with the methods of `Decoder`.
 """

@@ -1,4 +1,4 @@
-"""Say what is wrong with an event: the slow look at what the typed decode refused."""
+"""Diagnose an event: the slow check of what the typed decoder refused."""
 
 import json
 import math
@@ -29,22 +29,22 @@ CODES = (
     "feature_type",
     "not_finite",
 )
-LIMIT = 1e308  # numbers beyond it are as good as infinite: the sum of two of them is
-EPOCH_MS = (-62_135_596_800_000, 253_402_300_799_999)  # the years 1 to 9999, as RFC 3339 has them
-INT_DIGITS = 4300  # of an integer that Python and msgspec still read
-SHOWN = 60  # characters of a faulty value that a message quotes
-MESSAGE = 300  # characters of a message: it stands in a header, the whole value in the dead letter
+LIMIT = 1e308  # of a number's magnitude: the sum of two larger ones is infinite
+EPOCH_MS = (-62_135_596_800_000, 253_402_300_799_999)  # the years 1 to 9999, the range of RFC 3339
+MAX_INT_DIGITS = 4300  # of an integer that Python and msgspec still read
+QUOTED_CHARS = 60  # of a faulty value in a message
+MESSAGE = 300  # characters of a message: it becomes a header; the dead letter has the whole value
 REMEDY = "leave it out, or set features.unknown: ignore"
 UNKNOWN = f"not in features.schema; {REMEDY}"
-DECLARE = "{}: if that is wrong, declare features.schema.{} and begin anew with --cold-start"
-MOST_COMPARED = 100  # names that an unknown one is compared with: that takes a millisecond or three
-HALF = re.compile(r"\\u[dD][89aAbB]")  # how a surrogate pair begins
+DECLARE_KIND = "{}: if that is wrong, declare features.schema.{} and start again with --cold-start"
+MAX_COMPARED = 100  # known names that an unknown one is compared with: takes about 2 ms
+HIGH_SURROGATE = re.compile(r"\\u[dD][89aAbB]")  # the first half of a surrogate pair
 
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong, at a key of the event or at a feature."""
+    """One fault, at a key of the event or at a feature."""
 
     code: str
     where: str
@@ -52,20 +52,20 @@ class Fault(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What an event must keep to."""
+    """What an event must satisfy."""
 
     schema: Mapping[str, str]  # feature to kind
     labels: Labels
     ignore_unknown: bool
     max_bytes: int
-    inferred: Collection[str] = ()  # features whose kinds nobody told
+    inferred: Collection[str] = ()  # features whose kinds were not declared
 
 
-class Beyond(float):
-    """Infinity, for a number that no float holds: with its digits, since JSON has no infinity."""
+class HugeNumber(float):
+    """Infinity, for a number beyond the range of a float; keeps the digits as sent."""
 
     def __new__(cls, digits: str) -> Self:
-        """Keep what was sent."""
+        """Make plus or minus infinity, by the sign of the digits."""
         self = super().__new__(cls, -math.inf if digits.startswith("-") else math.inf)
         self.digits = digits
         return self
@@ -74,22 +74,22 @@ class Beyond(float):
 
 
 class _Object(tuple[tuple[str, object], ...]):
-    """A JSON object with repeated keys kept: the typed decode looks at every one of them too."""
+    """A JSON object with repeated keys kept: the typed decoder checks all of them too."""
 
 
-def explain(value: bytes | None, rules: Rules) -> EventError:
-    """Make an error of the first fault of a record's value, by the order of `CODES`."""
-    found = list(faults(value, rules))
-    if not found:
-        return EventError("json", "cannot be read, and no rule of an event says why")
-    code, where, detail = min(found, key=lambda fault: CODES.index(fault.code))
+def diagnose(value: bytes | None, rules: Rules) -> EventError:
+    """Return the error of a value's first fault, in the order of `CODES`."""
+    all_faults = list(faults(value, rules))
+    if not all_faults:
+        return EventError("json", "cannot be decoded, and breaks no rule of an event")
+    code, where, detail = min(all_faults, key=lambda fault: CODES.index(fault.code))
     if code == "feature_unknown":
         detail = unknown(where, tuple(rules.schema))
     return EventError(code, shorten(f"{where}: {detail}" if where else detail, MESSAGE))
 
 
 def faults(value: bytes | None, rules: Rules) -> Iterator[Fault]:
-    """List what is wrong with a record's value; with broken JSON nothing else is looked for."""
+    """List the faults of a record's value; of broken JSON only that."""
     if value is None:
         yield Fault("null_value", "", "the record has no value; send the event as its value")
     elif len(value) > rules.max_bytes:
@@ -107,11 +107,11 @@ def faults(value: bytes | None, rules: Rules) -> Iterator[Fault]:
 
 
 def feature_faults(features: Iterable[tuple[str, object]], rules: Rules) -> Iterator[Fault]:
-    """List what is wrong with features, in the order they came."""
+    """List the faults of features, in the order of the event."""
     for name, value in features:
         kind = rules.schema.get(name)
         if kind is not None:
-            why = DECLARE.format(INFERRED, name) if name in rules.inferred else ""
+            why = DECLARE_KIND.format(INFERRED, name) if name in rules.inferred else ""
             yield from _value_faults(name, kind, value, why)
         elif not rules.ignore_unknown:
             yield Fault("feature_unknown", name, UNKNOWN)
@@ -119,69 +119,70 @@ def feature_faults(features: Iterable[tuple[str, object]], rules: Rules) -> Iter
 
 @lru_cache(maxsize=100)  # the same name is wrong in event after event
 def unknown(name: str, known: tuple[str, ...]) -> str:
-    """Say that a feature is not known, and which one may be meant where names are few: this is for
-    one fault of an event or a request, to compare names takes a thousand times what a fault does.
+    """Word the fault of an unknown feature; of a small schema, name the most similar feature.
+
+    Comparing names takes a thousand times what a fault does: word one of an event or a request.
     """
-    few = len(known) <= MOST_COMPARED and len(name) <= SHOWN
+    few = len(known) <= MAX_COMPARED and len(name) <= QUOTED_CHARS
     near = get_close_matches(name, known, n=1, cutoff=0.7) if few else []
     return f"not in features.schema; did you mean {near[0]}? Else {REMEDY}" if near else UNKNOWN
 
 
 def show(value: object) -> str:
-    """Show a value as JSON, cut short."""
+    """Return a value as JSON, cut short."""
     if isinstance(value, _Object | Mapping):
         return "an object"
     if isinstance(value, list):
         return "an array"
-    if isinstance(value, Beyond):
+    if isinstance(value, HugeNumber):
         return shorten(value.digits)
-    return shorten(json.dumps(value, ensure_ascii=False, default=repr), SHOWN)
+    return shorten(json.dumps(value, ensure_ascii=False, default=repr), QUOTED_CHARS)
 
 
-def shorten(text: str, length: int = SHOWN) -> str:
+def shorten(text: str, length: int = QUOTED_CHARS) -> str:
     """Cut a text short."""
     return text if len(text) <= length else f"{text[:length]}..."
 
 
 def parse(value: bytes) -> object:
-    """Read JSON with repeated keys kept, by the very grammar of the typed decode."""
+    """Parse JSON with repeated keys kept, by the grammar of the typed decoder."""
     text = str(value, "utf-8")
     keep_to_grammar(text)
     return json.loads(text, object_pairs_hook=_Object, parse_int=read_int, parse_float=read_float)
 
 
 def keep_to_grammar(text: str) -> None:
-    """Raise what the typed decode has against a text: NaN, lone surrogates, something trailing."""
+    """Raise for what the typed decoder refuses: NaN, lone surrogates, trailing characters."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except msgspec.DecodeError as err:
         constants = _constants(text)
-        if constants:  # "invalid character", it says
+        if constants:  # msgspec's message is only "invalid character"
             raise msgspec.DecodeError(f"{constants[0]} is none; send null for missing") from err
-        if HALF.search(text) and constants is not None:  # "truncated", it says
+        if HIGH_SURROGATE.search(text) and constants is not None:  # and here "truncated"
             raise msgspec.DecodeError("half of a surrogate pair in a string") from err
         raise
 
 
 def _constants(text: str) -> list[str] | None:
-    """Return what stands in a text, NaN or Infinity, that else is JSON; None where it is not."""
-    found: list[str] = []
+    """List NaN and Infinity in a text that is JSON otherwise; None where it is not."""
+    constants: list[str] = []
     try:
-        json.loads(text, parse_constant=found.append)
+        json.loads(text, parse_constant=constants.append)
     except ValueError:
         return None
-    return found
+    return constants
 
 
 def read_int(digits: str) -> int | float:
-    """Read an integer; where Python refuses so many digits it is only too large."""
-    return int(digits) if len(digits) <= INT_DIGITS else Beyond(digits)
+    """Parse an integer; one of more digits than Python accepts becomes infinite."""
+    return int(digits) if len(digits) <= MAX_INT_DIGITS else HugeNumber(digits)
 
 
 def read_float(digits: str) -> float:
-    """Read a number; where no float holds it, keep the digits."""
+    """Parse a number; one beyond the range of a float becomes infinite and keeps its digits."""
     value = float(digits)
-    return value if math.isfinite(value) else Beyond(digits)
+    return value if math.isfinite(value) else HugeNumber(digits)
 
 
 def _event_faults(event: object, rules: Rules) -> Iterator[Fault]:
@@ -195,7 +196,7 @@ def _event_faults(event: object, rules: Rules) -> Iterator[Fault]:
     for key, value in event:
         if key in _CHECKS:
             yield from _CHECKS[key](value, rules)
-    if "label" in keys:  # of a repeated one the last counts, as for the typed decode
+    if "label" in keys:  # of a repeated key the last counts, as in the typed decoder
         yield from _class_faults(dict(event)["label"], rules)
 
 

@@ -1,1 +1,1 @@
-"""The HTTP API: takes requests, gives answers from the newest snapshot. `processes` imports it."""
+"""The HTTP API: serves predictions and reports from the newest snapshot. `processes` imports it."""

@@ -1,4 +1,4 @@
-"""Reads a request's body within its limits: type, bytes and time."""
+"""Read a request's body within its limits: media type, bytes and time."""
 
 import asyncio
 from collections.abc import Coroutine, Generator
@@ -14,29 +14,29 @@ from kaboost.service.config.settings import Api
 async def read_body(scope: Scope, receive: Receive, limits: Api) -> bytearray:
     """Return the whole body, or raise 408, 413 or 415.
 
-    1. Check what the headers say.
-    2. Take what is there: mostly all of it, and a timer takes longer than that (5 µs).
-    3. Wait for the rest, as long as the limit allows.
+    1. Check the headers.
+    2. Read what has arrived: usually all of it, and then no timer is needed (5 µs).
+    3. Wait for the rest, at most `api.timeout_seconds`.
     """
     for name, value in scope["headers"]:
         if name in CHECKS:
             CHECKS[name](value, limits)
-    reading = _collect(receive, limits.max_body_bytes)
+    reader = _collect(receive, limits.max_body_bytes)
     try:
-        awaited = reading.send(None)
+        future = reader.send(None)
     except StopIteration as done:
-        whole: bytearray = done.value
-        return whole
+        body: bytearray = done.value
+        return body
     try:
         async with asyncio.timeout(limits.timeout_seconds):
-            return await _Begun(reading, awaited)
+            return await _ResumedCoroutine(reader, future)
     except TimeoutError as err:
         detail = f"the body took longer than api.timeout_seconds, {limits.timeout_seconds:g}"
         raise HTTPException(408, detail, {"connection": "close"}) from err
 
 
 def check_type(kind: bytes, _limits: Api) -> None:
-    """Take JSON in UTF-8; a request that names no type is taken at its word."""
+    """Accept JSON in UTF-8, or a request without a Content-Type."""
     if kind == b"application/json":
         return
     media, _sep, parameters = kind.lower().partition(b";")
@@ -47,15 +47,15 @@ def check_type(kind: bytes, _limits: Api) -> None:
 
 
 def check_encoding(encoding: bytes, _limits: Api) -> None:
-    """Take the body as it is, not packed."""
+    """Accept only an uncompressed body."""
     if encoding.lower() != b"identity":
         shown = encoding.decode("latin-1")
         raise HTTPException(415, f"Content-Encoding {shown!r}: send the body uncompressed")
 
 
 def check_length(length: bytes, limits: Api) -> None:
-    """Refuse a body that says by itself that it is too large."""
-    if int(length) > limits.max_body_bytes:  # the server has read it as a number before
+    """Refuse a body whose Content-Length exceeds the limit."""
+    if int(length) > limits.max_body_bytes:  # the server has parsed it before
         raise too_large(limits.max_body_bytes)
 
 
@@ -67,27 +67,27 @@ CHECKS = {
 
 
 def too_large(limit: int) -> HTTPException:
-    """Word the refusal of a body that is too large."""
+    """Make the error for a body that is too large."""
     detail = f"the body is larger than api.max_body_bytes, {limit:,}: send it in parts"
     return HTTPException(413, detail, {"connection": "close"})
 
 
-class _Begun(Generator[Any, Any, bytearray]):
-    """The rest of a coroutine that was begun by hand and waits for `awaited`, to await it."""
+class _ResumedCoroutine(Generator[Any, Any, bytearray]):
+    """Awaits the rest of a coroutine that was started by hand and waits for `future`."""
 
-    def __init__(self, coroutine: Coroutine[Any, Any, bytearray], awaited: object) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, bytearray], future: object) -> None:
         self._coroutine = coroutine
-        self._awaited = [awaited]
+        self._first = [future]
 
     def __await__(self) -> Generator[Any, Any, bytearray]:
         return self
 
     def send(self, value: Any) -> Any:
-        """Hand on what it waits for, first of all that which it named before."""
-        return self._awaited.pop() if self._awaited else self._coroutine.send(value)
+        """Yield the future that it already waits for, then resume it."""
+        return self._first.pop() if self._first else self._coroutine.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Let it hear of a timeout as well."""
+        """Pass an error, such as a timeout, to the coroutine."""
         return self._coroutine.throw(*error)
 
 

@@ -1,4 +1,4 @@
-"""Follows the newest snapshot and the learner's signs of life: what requests are answered from."""
+"""Follow the newest snapshot and the learner's heartbeat: what requests are served from."""
 
 import asyncio
 import logging
@@ -9,152 +9,165 @@ from typing import NamedTuple
 from kaboost.models.features.onehot import Table
 from kaboost.models.features.rows import tabulate
 from kaboost.service.config.settings import Kafka, Settings
-from kaboost.service.events.decoder import Decoder
-from kaboost.service.http.newest_version import Versions
-from kaboost.service.http.predict import Door, Stamp
-from kaboost.service.storage import snapshots
-from kaboost.service.storage.snapshots import Snapshot
+from kaboost.service.events.json import JsonDecoder
+from kaboost.service.http.newest_version import WorkerVersions
+from kaboost.service.http.predict import PredictCodec, Stamp
+from kaboost.service.storage.snapshots import FolderSnapshotStore, Snapshot
+from kaboost.service.storage.stores import SnapshotStore
 
-EVERY = 0.1  # seconds between two looks
-PATIENCE = 3.0  # seconds of looks that fail before answers are stale
-ALIVE = 3.0  # the learner gives a sign every second: one so recent outdoes what a status says
+POLL_SECONDS = 0.1
+FAILING_SECONDS = 3.0  # of failed polls before predictions count as stale
+ALIVE_SECONDS = 3.0  # the learner beats every second: a recent heartbeat overrides its status file
 
 log = logging.getLogger(__name__)
 
 
-class Learner(NamedTuple):
-    """What is known of the learner from outside."""
+class LearnerStatus(NamedTuple):
+    """What other processes know about the learner."""
 
     state: str = "unknown"
-    age: float | None = None  # seconds since its last sign of life
+    age: float | None = None  # seconds since its last heartbeat
     exit_code: int | None = None
     reason: str = ""
 
     @property
     def stopped(self) -> bool:
-        """Whether it is down and nobody starts it again."""
-        return self.state == "stopped" and not self.beats
+        """Whether it is down and will not be restarted."""
+        return self.state == "stopped" and not self.is_alive
 
     @property
-    def beats(self) -> bool:
-        """Whether it gave a sign just now."""
-        return self.age is not None and self.age <= ALIVE
+    def is_alive(self) -> bool:
+        """Whether its last heartbeat is recent."""
+        return self.age is not None and self.age <= ALIVE_SECONDS
 
 
 class Served(NamedTuple):
-    """One version and all it takes to answer from it; a request reads it once."""
+    """One snapshot version and what is needed to serve it; a request reads it once."""
 
     snapshot: Snapshot
-    door: Door
+    codec: PredictCodec
     stamp: Stamp
 
 
 class Follower:
-    """Holds what is served; it is swapped between two requests, never under one."""
+    """Hold the served snapshot; it is swapped between requests, never during one."""
 
-    nothing = "no snapshot is loaded yet"  # while there is nothing to answer from
+    no_model_message = "no snapshot is loaded yet"
 
-    def __init__(self, settings: Settings, versions: Versions | None = None) -> None:
+    def __init__(self, settings: Settings, versions: WorkerVersions | None = None) -> None:
         self.served: Served | None = None
-        self.learner = Learner()
-        self.trouble = ""  # why nothing newer is found, once that has lasted
-        self.awaited = awaited(settings.kafka)
-        self._versions = versions or Versions()
-        self._missed = 0  # a version of another worker's that was looked for in vain
-        self._looking = threading.Lock()
+        self.learner = LearnerStatus()
+        self.problem = ""  # why no newer snapshot can be read, after FAILING_SECONDS
+        self.waiting_for = learner_prerequisites(settings.kafka)
+        self._versions = versions or WorkerVersions()
+        self._missed = 0  # newest version of another worker that could not be read here
+        self._lock = threading.Lock()
+        self._catching_up: asyncio.Future[None] | None = None
         self._failing_since: float | None = None
         self._settings = settings
-        self._directory = settings.snapshots.directory
+        self._snapshots: SnapshotStore = FolderSnapshotStore(settings.snapshots.directory)
         self._unusable: set[int] = set()
 
     async def follow(self) -> None:
-        """Look for news until cancelled; files are read and kernels warmed off the loop."""
+        """Poll until cancelled; files are read and kernels warmed in a thread."""
         while True:
-            await asyncio.to_thread(self._attempt)
-            await asyncio.sleep(EVERY)
+            await asyncio.to_thread(self._poll)
+            await asyncio.sleep(POLL_SECONDS)
 
     def current(self) -> Served | None:
-        """Give what to answer from: no older than what another worker has answered from.
+        """Return what to serve from; it reads no file."""
+        return self.served
 
-        Each worker looks by itself: a caller of two would see the version step back, or one of
-        them, begun a moment ago, say that there is none.
+    async def catch_up(self) -> None:
+        """Read, in a thread, a version that another worker already serves.
+
+        Workers poll independently: without this a client of two workers could see the version
+        decrease, or a worker that has just started report that there is no model.
         """
-        served, newest = self.served, self._versions.newest
-        above = served.snapshot.version if served else 0
-        if newest > max(above, self._missed):
-            self._attempt()
-            served = self.served
-            if served is None or newest > served.snapshot.version:
-                self._missed = newest
-        return served
+        while self._is_behind():
+            if self._catching_up is None or self._catching_up.done():
+                self._catching_up = asyncio.ensure_future(asyncio.to_thread(self._read_announced))
+            await asyncio.shield(self._catching_up)  # shared: one client's end cancels no other's
 
-    def look(self) -> tuple[Served | None, Learner]:
-        """Find what to serve from now on, and how the learner is."""
-        with self._looking:
-            served, self.learner = self.served, self._find_learner()
-            above = served.snapshot.version if served else 0
-            found = snapshots.newest(self._directory, above, self._unusable)
-            if found:
-                served = self._adopt(found) or served
+    def refresh(self) -> tuple[Served | None, LearnerStatus]:
+        """Read the newest snapshot and the learner's status."""
+        with self._lock:
+            served, self.learner = self.served, self._read_status()
+            version = served.snapshot.version if served else 0
+            newer = self._snapshots.newest(version, self._unusable)
+            if newer:
+                served = self._adopt(newer) or served
             if served:
                 self._versions.announce(served.snapshot.version)
                 served = served._replace(stamp=self._stamp(served.snapshot, self.learner))
             self.served = served
             return served, self.learner
 
-    def _attempt(self) -> None:
+    def _is_behind(self) -> bool:
+        version = self.served.snapshot.version if self.served else 0
+        return self._versions.newest > max(version, self._missed)
+
+    def _read_announced(self) -> None:
+        newest = self._versions.newest
+        self._poll()
+        if self.served is None or newest > self.served.snapshot.version:
+            self._missed = newest
+
+    def _poll(self) -> None:
         try:
-            self.look()
-        except Exception as err:  # the door for the folder: whatever stands there, we go on
-            self._fail(err)
+            self.refresh()
+        except Exception as err:  # boundary: no content of the folder may stop serving
+            self._record_failure(err)
         else:
             if self._failing_since is not None:
-                self._failing_since, self.trouble = None, ""
+                self._failing_since, self.problem = None, ""
                 log.info("snapshots followed again")
 
-    def _fail(self, err: Exception) -> None:
-        """Log the first failure of a row; one that lasts makes answers stale."""
+    def _record_failure(self, err: Exception) -> None:
+        """Log the first failure in a row; failing for longer makes predictions stale."""
         now = time.monotonic()
         if self._failing_since is None:
             self._failing_since = now
             log.error("snapshots not followed", exc_info=err)
-        if now - self._failing_since >= PATIENCE:
-            self.trouble = f"newer snapshots cannot be looked for: {err!r}; the log says where"
-            with self._looking:
+        if now - self._failing_since >= FAILING_SECONDS:
+            self.problem = f"newer snapshots cannot be read: {err!r}; the log has the traceback"
+            with self._lock:
                 if self.served:
                     stamp = self._stamp(self.served.snapshot, self.learner)
                     self.served = self.served._replace(stamp=stamp)
 
-    def _find_learner(self) -> Learner:
-        age = snapshots.learner_age(self._directory)
-        status = snapshots.read_status(self._directory)
-        return Learner(age=age) if status is None else Learner(status.state, age, *status[1:])
+    def _read_status(self) -> LearnerStatus:
+        age = self._snapshots.learner_age()
+        status = self._snapshots.read_status()
+        if status is None:
+            return LearnerStatus(age=age)
+        return LearnerStatus(status.state, age, *status[1:])
 
-    def _adopt(self, found: Snapshot) -> Served | None:
-        """Make a snapshot ready to answer: its first prediction is not a caller's."""
+    def _adopt(self, snapshot: Snapshot) -> Served | None:
+        """Prepare a snapshot for serving; a first prediction compiles before a client asks."""
         try:
-            served = Served(found, self._door(found), self._stamp(found, self.learner))
-            found.model.predictions(found.model.predict(empty(found, rows=1)))
-            if self.served is None and found.model.explicable:
-                found.model.explain(empty(found, rows=1))
-        except Exception:  # the door for files: whatever one does to us, we serve the one before
-            self._unusable.add(found.version)
-            log.exception("snapshot not served", extra={"version": found.version})
+            served = Served(snapshot, self._codec(snapshot), self._stamp(snapshot, self.learner))
+            snapshot.model.predictions(snapshot.model.predict(missing_rows(snapshot, rows=1)))
+            if self.served is None and snapshot.model.explicable:
+                snapshot.model.explain(missing_rows(snapshot, rows=1))
+        except Exception:  # boundary: an unusable file must not stop serving the one before
+            self._unusable.add(snapshot.version)
+            log.exception("snapshot not served", extra={"version": snapshot.version})
             return None
-        # The first is news; after it a version a second would bury everything else.
+        # Only the first is worth a line: with a version a second all others would bury the log.
         level = logging.INFO if self.served is None else logging.DEBUG
-        log.log(level, "snapshot served", extra={"version": found.version})
+        log.log(level, "snapshot served", extra={"version": snapshot.version})
         return served
 
-    def _door(self, found: Snapshot) -> Door:
-        """Take the door there is, unless another schema came with a new model."""
-        model, old = found.model, self.served
-        if old and found.header["model"] == old.snapshot.header["model"]:
-            return old.door
-        decoder = Decoder(model.encoder.schema, model.labels, self._settings.features.unknown)
-        return Door(decoder, model.labels, self._settings.api.max_rows)
+    def _codec(self, snapshot: Snapshot) -> PredictCodec:
+        """Keep the codec unless the new snapshot has another schema."""
+        model, previous = snapshot.model, self.served
+        if previous and snapshot.header["model"] == previous.snapshot.header["model"]:
+            return previous.codec
+        decoder = JsonDecoder(model.encoder.schema, model.labels, self._settings.features.unknown)
+        return PredictCodec(decoder, model.labels, self._settings.api.max_rows)
 
-    def _stamp(self, snapshot: Snapshot, learner: Learner) -> Stamp:
+    def _stamp(self, snapshot: Snapshot, learner: LearnerStatus) -> Stamp:
         limit = self._settings.api.stale_after_seconds
         silent = learner.age is None or learner.age > limit
         header = snapshot.header
@@ -164,16 +177,16 @@ class Follower:
             events_learned=header["events_learned"],
             snapshot_time=header["created"],
             cold_start=header["cold_start"],
-            stale=learner.stopped or silent or bool(self.trouble),
+            stale=learner.stopped or silent or bool(self.problem),
         )
 
 
-def awaited(kafka: Kafka) -> str:
-    """Say what a learner must have done before it has anything to publish."""
+def learner_prerequisites(kafka: Kafka) -> str:
+    """Describe what a learner must have done before it can publish."""
     topics = f"topic {kafka.topic} and the one for dead letters"
     return f"reached the broker at {kafka.bootstrap_servers} and found {topics}"
 
 
-def empty(snapshot: Snapshot, rows: int) -> Table:
-    """Make rows of nothing but missing values."""
+def missing_rows(snapshot: Snapshot, rows: int) -> Table:
+    """Make rows in which every value is missing."""
     return tabulate(snapshot.model.encoder.kinds, [{}] * rows)

@@ -1,4 +1,4 @@
-"""All metrics as one text for Prometheus: those of every API worker, and the learner's own."""
+"""`GET /metrics`: the metrics of every API worker and of the learner as one exposition."""
 
 import http.client
 import logging
@@ -15,61 +15,64 @@ from prometheus_client.registry import Collector
 from kaboost.service.metrics import program_version
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-PATIENCE = 2.0  # seconds for the learner's port; a learner that is down shows by its missing lines
+TIMEOUT_SECONDS = (
+    2.0  # seconds for the learner's port; a learner that is down shows by its missing lines
+)
 
 log = logging.getLogger(__name__)
-# The learner is our neighbour: a proxy of the environment has no business between us.
+# Ignore proxy settings of the environment: the learner runs on this machine.
 _open = build_opener(ProxyHandler({})).open
 
 
-class Build(Collector):
-    """Which program answers: said once, where a gauge of every worker would say it of each."""
+class BuildInfo(Collector):
+    """The version once, where a gauge of every worker would repeat it."""
 
     def collect(self) -> Iterator[Metric]:
-        """Give the one figure."""
+        """Yield the one gauge."""
         family = GaugeMetricFamily(
-            "kaboost_build_info", "Which program; always 1.", labels=["version"]
+            "kaboost_build_info", "Version of the program; always 1.", labels=["version"]
         )
         family.add_metric([program_version()], 1.0)
         yield family
 
 
 def expose(registry: CollectorRegistry, learner: str | None) -> bytes:
-    """Write the metrics of all workers, then what the learner's own port has besides."""
+    """Write the metrics of all workers, then those of the learner's port."""
     build = CollectorRegistry()
-    build.register(Build())
-    text = "".join(generate_latest(each).decode() for each in (build, _everyone(registry)))
-    return merge(text, fetch(learner) if learner else "").encode()
+    build.register(BuildInfo())
+    registries = (build, _all_workers(registry))
+    text = "".join(generate_latest(part).decode() for part in registries)
+    return merge_families(text, fetch(learner) if learner else "").encode()
 
 
 def fetch(url: str) -> str:
-    """Ask the learner's own port; empty while it does not answer."""
+    """Read the learner's metrics; empty while it does not respond."""
     try:
-        with _open(url, timeout=PATIENCE) as answer:
-            return str(answer.read(), "utf-8")
+        with _open(url, timeout=TIMEOUT_SECONDS) as response:
+            return str(response.read(), "utf-8")
     except (URLError, OSError, http.client.HTTPException) as err:
         log.debug("learner metrics missing", extra={"reason": str(err)})
         return ""
 
 
-def merge(ours: str, theirs: str) -> str:
-    """Join two expositions; a family may stand in a text only once, so ours goes first."""
-    return "".join((families(theirs) | families(ours)).values())
+def merge_families(first: str, second: str) -> str:
+    """Join two expositions; a family may occur only once, and the first one counts."""
+    return "".join((split_families(second) | split_families(first)).values())
 
 
-def families(text: str) -> dict[str, str]:
-    """Cut an exposition into its metric families."""
-    found: dict[str, str] = {}
+def split_families(text: str) -> dict[str, str]:
+    """Split an exposition into its metric families."""
+    families: dict[str, str] = {}
     name = ""
     for line in text.splitlines(keepends=True):
         if line.startswith("# "):
             name = line.split(" ", 3)[2].strip()
-        found[name] = found.get(name, "") + line
-    return found
+        families[name] = families.get(name, "") + line
+    return families
 
 
-def _everyone(registry: CollectorRegistry) -> CollectorRegistry:
-    """Collect from the files that all workers write, where there are several processes."""
+def _all_workers(registry: CollectorRegistry) -> CollectorRegistry:
+    """Collect from the files of all workers, if there are several processes."""
     if not os.path.isdir(os.environ.get("PROMETHEUS_MULTIPROC_DIR", "")):
         return registry
     shared = CollectorRegistry()

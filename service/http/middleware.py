@@ -1,4 +1,4 @@
-"""The middleware around every request: how long it took, its id, and no exception past it."""
+"""The middleware around every request: its duration, its id, unhandled errors, a short way in."""
 
 import logging
 from time import perf_counter
@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kaboost.service.http.problems import problem
 from kaboost.service.metrics import ApiMetrics
 
+PREDICT = "/predict"
 METHODS = frozenset(
     ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT")
 )
@@ -16,8 +17,8 @@ METHODS = frozenset(
 log = logging.getLogger(__name__)
 
 
-class Observed:
-    """Plain ASGI: the framework's own kind of middleware took a request from 36 to 216 µs."""
+class MetricsMiddleware:
+    """Measure every request, as plain ASGI: the framework's base class took 180 µs a request."""
 
     def __init__(self, app: ASGIApp, metrics: ApiMetrics, paths: frozenset[str]) -> None:
         self._app = app
@@ -26,27 +27,27 @@ class Observed:
         self._series: dict[tuple[str, str, int], Any] = {}  # bounded by METHODS, paths and statuses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request through, and see what is sent in answer."""
+        """Pass a request on and record its response."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         started = perf_counter()
         status = 0
 
-        async def watched(message: Message) -> None:
+        async def send_and_record(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] += echo(scope)
+                message["headers"] += request_id_headers(scope)
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
-        except Exception as error:  # the door of the HTTP framework
+            await self._app(scope, receive, send_and_record)
+        except Exception as error:  # boundary: every request gets a response
             log.exception("request failed", extra={"path": scope["path"]})
             if not status:
-                await problem(error, scope["path"])(scope, receive, watched)
+                await problem(error, scope["path"])(scope, receive, send_and_record)
         finally:
-            if status:  # none was sent to a caller who went away
+            if status:  # no response is sent to a client that disconnected
                 self._record(scope, status, perf_counter() - started)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
@@ -57,10 +58,29 @@ class Observed:
             series = self._metrics.request_duration.labels(*map(str, key))
             self._series[key] = series
         series.observe(seconds)
-        if status >= 400 and path == "/predict":
+        if status >= 400 and path == PREDICT:
             self._metrics.predict_errors.labels(str(status)).inc()
 
 
-def echo(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """Return the caller's X-Request-ID, so that both logs can be laid side by side."""
+class PredictShortcut:
+    """Pass `POST /predict` around the framework's routing and layers: a tenth of their time.
+
+    HEAD, which the framework does not know, is treated as GET; the server sends no body.
+    """
+
+    def __init__(self, app: ASGIApp, predict: ASGIApp) -> None:
+        self._app = app
+        self._predict = predict
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Choose the application of one request."""
+        is_http = scope["type"] == "http"
+        shortcut = is_http and scope["path"] == PREDICT and scope["method"] == "POST"
+        if is_http and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await (self._predict if shortcut else self._app)(scope, receive, send)
+
+
+def request_id_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
+    """Return the client's X-Request-ID, so that the logs of both sides can be joined."""
     return [(b"x-request-id", value) for name, value in scope["headers"] if name == b"x-request-id"]

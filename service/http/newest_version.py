@@ -1,4 +1,4 @@
-"""The newest version that any worker answers from: for a caller of several it only grows."""
+"""Monotonic reads over workers: the newest snapshot version that any of them serves."""
 
 import mmap
 import os
@@ -6,31 +6,33 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SLOT = 8  # bytes
+SLOT_BYTES = 8  # bytes
 
 
-class Versions:
-    """A slot for each worker, in memory that all of them see; each writes to its own alone."""
+class WorkerVersions:
+    """Shared memory with one slot a worker; a worker writes only to its slot."""
 
     def __init__(self, descriptor: int = -1, slot: int = 0) -> None:
-        size = SLOT if descriptor == -1 else os.fstat(descriptor).st_size
+        size = SLOT_BYTES if descriptor == -1 else os.fstat(descriptor).st_size
         self._slots = memoryview(mmap.mmap(descriptor, size)).cast("Q")
         self._slot = slot
 
     @property
     def newest(self) -> int:
-        """The highest version that was announced."""
+        """The highest version announced by any worker."""
         return max(self._slots)
 
     def announce(self, version: int) -> None:
-        """Tell the others before the first answer from a version; a slot only grows."""
+        """Publish a version before the first response from it; a slot only grows."""
         self._slots[self._slot] = max(version, self._slots[self._slot])
 
 
 @contextmanager
-def shared(workers: int) -> Iterator[int]:
-    """Keep a descriptor of the slots for workers to inherit."""
+def version_slots(workers: int) -> Iterator[int]:
+    """Yield a file descriptor of the slots that worker processes inherit."""
     with tempfile.TemporaryFile() as file:
-        file.write(bytes(SLOT * workers))  # not a hole: a full disk must show here, not on a write
+        file.write(
+            bytes(SLOT_BYTES * workers)
+        )  # no sparse file: a full disk must fail here, not at a write
         file.flush()
         yield file.fileno()

@@ -1,4 +1,4 @@
-"""The OpenAPI document; `/predict` is described from the very types that decode it."""
+"""The OpenAPI document; `/predict` is described from the types that decode and encode it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,16 +10,17 @@ from fastapi.openapi.utils import get_openapi
 from kaboost.models.features.labels import Labels, labels
 from kaboost.models.features.schema import Schema, parse_schema
 from kaboost.service.config.settings import Settings
-from kaboost.service.events.decoder import Decoder
+from kaboost.service.events.json import JsonDecoder
 from kaboost.service.http.follower import Served
+from kaboost.service.http.middleware import PREDICT
 from kaboost.service.http.predict import (
-    LEAST,
-    MOST,
-    Answer,
-    Answers,
-    Door,
+    MAX_LEVEL,
+    MIN_LEVEL,
+    BatchPredictResponse,
     Interval,
+    PredictCodec,
     Prediction,
+    PredictResponse,
     Stamp,
 )
 from kaboost.service.http.problems import MEDIA_TYPE, Problem
@@ -27,9 +28,9 @@ from kaboost.service.http.problems import MEDIA_TYPE, Problem
 REF = "#/components/schemas/"
 INTERVAL = {
     "type": ["number", "null"],
-    "minimum": LEAST,
-    "maximum": MOST,
-    "description": "Ask for intervals that hold this share of labels.",
+    "minimum": MIN_LEVEL,
+    "maximum": MAX_LEVEL,
+    "description": "Request prediction intervals of this level, the share of labels inside.",
 }
 EXAMPLES: dict[str, Any] = {
     "number": 1.5,
@@ -44,16 +45,16 @@ REFUSALS = {
     413: "The body is too large, or has too many rows.",
     415: "The body is not application/json in UTF-8.",
     422: "The body does not fit: every fault is listed with its JSON pointer.",
-    503: "There is no snapshot to answer from yet.",
+    503: "There is no snapshot to serve yet.",
 }
-EXPLAIN = "Whether answers say why; of the bank reboosted_trees only."
+EXPLAIN = "Request explanations; only with bank reboosted_trees."
 TEXT: dict[int | str, dict[str, Any]] = {
     200: {"description": "Prometheus' text format.", "content": {"text/plain": {}}}
 }
 
 
 def refusal(status: int) -> dict[str, Any]:
-    """Describe one problem answer."""
+    """Describe one problem response."""
     return {
         "description": REFUSALS[status],
         "content": {MEDIA_TYPE: {"schema": {"$ref": f"{REF}Problem"}}},
@@ -61,114 +62,130 @@ def refusal(status: int) -> dict[str, Any]:
 
 
 NOT_READY: dict[int | str, dict[str, Any]] = {503: refusal(503)}
-NO_IMPORTANCE = NOT_READY | {
-    422: refusal(422) | {"description": "The bank that answers has no trees to ask."}
-}
+NO_IMPORTANCE = NOT_READY | {422: refusal(422) | {"description": "The served bank has no trees."}}
 
 
 def install(app: FastAPI, settings: Settings, current: Callable[[], Served | None]) -> None:
-    """Serve this document instead of the framework's own; its features are those of the model that
-    answers, `current`, of which some may have been inferred.
+    """Replace the framework's document; its features are those of the served model, `current`,
+    some of which may have been inferred.
     """
     configured = parse_schema(settings.features.columns)
     described: dict[str, Schema] = {}
 
     def document() -> dict[str, Any]:
         served = current()
-        told = served.snapshot.model.encoder.schema if served else configured
-        if app.openapi_schema is None or described["of"] != told:
-            described["of"], app.openapi_schema = told, describe(app, settings, told)
+        schema = served.snapshot.model.encoder.schema if served else configured
+        if app.openapi_schema is None or described["schema"] != schema:
+            described["schema"], app.openapi_schema = schema, describe(app, settings, schema)
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]
 
 
-def describe(app: FastAPI, settings: Settings, told: Schema) -> dict[str, Any]:
-    """Write the whole document for these features and the configured labels."""
+def describe(app: FastAPI, settings: Settings, schema: Schema) -> dict[str, Any]:
+    """Build the document for these features and the configured labels."""
     document = get_openapi(
         title=app.title,
         version=app.version,
-        summary="Predictions from a booster that learns from Kafka while it answers",
+        summary="Predictions from a boosted model that learns from Kafka while it serves",
         routes=app.routes,
     )
-    known = labels(settings.task.kind, settings.task.labels)
-    decoder = Decoder(told, known, settings.features.unknown)
-    schemas = components(Door(decoder, known, settings.api.max_rows), settings)
+    classes = labels(settings.task.kind, settings.task.labels)
+    decoder = JsonDecoder(schema, classes, settings.features.unknown)
+    schemas = components(PredictCodec(decoder, classes, settings.api.max_rows), settings)
     document["components"] = {"schemas": schemas | document["components"]["schemas"]}
-    document["paths"] = {"/predict": {"post": predict(settings, told, known)}} | document["paths"]
+    document["paths"] = {PREDICT: {"post": predict(settings, schema, classes)}} | document["paths"]
     return document
 
 
-def components(door: Door, settings: Settings) -> dict[str, Any]:
-    """Make the schemas of the types that decode requests and encode answers."""
+def components(codec: PredictCodec, settings: Settings) -> dict[str, Any]:
+    """Make the schemas of the types that decode requests and encode responses."""
     _, schemas = msgspec.json.schema_components(
-        [door.Row, Answer, Answers, Problem], ref_template=REF + "{name}"
+        [codec.Row, PredictResponse, BatchPredictResponse, Problem], ref_template=REF + "{name}"
     )
-    for told in schemas["Features"]["properties"].values():
-        told["default"] = None  # what decodes an absent number says nan, which JSON does not know
+    for feature in schemas["Features"]["properties"].values():
+        feature["default"] = None  # the decoder's default of a number is NaN, which JSON has not
     rows = {"anyOf": [{"$ref": f"{REF}Row"}, {"$ref": f"{REF}Features"}]}
     instances = {"type": "array", "items": rows, "maxItems": settings.api.max_rows}
     explain = {"type": "boolean", "default": False, "description": EXPLAIN}
-    schemas["Rows"] = {
-        "title": "Rows",
+    schemas["BatchPredictRequest"] = {
+        "title": "BatchPredictRequest",
         "type": "object",
         "properties": {"instances": instances, "explain": explain},
         "required": ["instances"],
     }
-    asked = {"explain": explain}
+    options = {"explain": explain}
     if settings.task.kind == "regression":
-        asked["interval"] = schemas["Rows"]["properties"]["interval"] = INTERVAL
+        options["interval"] = INTERVAL
+        schemas["BatchPredictRequest"]["properties"]["interval"] = INTERVAL
     row = {"$ref": f"{REF}Row"}
-    schemas["Asked"] = {"title": "Asked", "allOf": [row], "properties": asked}
+    schemas["PredictRequest"] = {
+        "title": "PredictRequest",
+        "allOf": [row],
+        "properties": options,
+    }
     return schemas
 
 
-def predict(settings: Settings, told: Schema, known: Labels) -> dict[str, Any]:
+def predict(settings: Settings, schema: Schema, classes: Labels) -> dict[str, Any]:
     """Describe `POST /predict`."""
-    body = {"anyOf": [{"$ref": f"{REF}Asked"}, {"$ref": f"{REF}Rows"}]}
-    answer = {"anyOf": [{"$ref": f"{REF}Answer"}, {"$ref": f"{REF}Answers"}]}
+    body = _any_of("PredictRequest", "BatchPredictRequest")
+    response = _any_of("PredictResponse", "BatchPredictResponse")
     refusals = {str(status): refusal(status) for status in REFUSALS}
     return {
         "summary": "Predict",
         "operationId": "predict",
-        "description": "Answer one row (`features`) or many (`instances`) from one snapshot.",
-        "requestBody": {"required": True, "content": _json(body, requests(settings, told))},
+        "description": "Predict one row (`features`) or many (`instances`) from one snapshot.",
+        "requestBody": {"required": True, "content": _json(body, requests(settings, schema))},
         "responses": {
-            "200": {"description": "The predictions.", "content": _json(answer, answers(known))},
+            "200": {
+                "description": "The predictions.",
+                "content": _json(response, responses(classes)),
+            },
             **refusals,
         },
     }
 
 
-def requests(settings: Settings, told: Schema) -> dict[str, Any]:
+def requests(settings: Settings, schema: Schema) -> dict[str, Any]:
     """Make example bodies that fit the features."""
-    row = {name: EXAMPLES[kind] for name, kind in told.kinds.items()}
+    row = {name: EXAMPLES[kind] for name, kind in schema.kinds.items()}
     missing = dict.fromkeys(row)
-    made: dict[str, Any] = {
+    examples: dict[str, Any] = {
         "one row": {"features": row, "id": "a1"},
         "many rows": {"instances": [row, {}]},
         "many rows with ids": {"instances": [{"features": row, "id": "a1"}, {"features": missing}]},
     }
     if settings.task.kind == "regression":
-        made["one row and its interval"] = {"features": row, "interval": 0.9}
-    return made
+        examples["one row and its interval"] = {"features": row, "interval": 0.9}
+    return examples
 
 
-def answers(known: Labels) -> dict[str, Any]:
-    """Make example answers as the task words them."""
+def responses(classes: Labels) -> dict[str, Any]:
+    """Make example responses of the task."""
     stamp = Stamp("kaboost", 412, 45_312, "2026-11-20T10:00:00Z", cold_start=False, stale=False)
-    said: dict[str, Any] = {"prediction": 1.58, "score": 1.58}
-    if not known.classes:
-        said["interval"] = Interval(0.9, 0.71, 2.64)
-    if known.classes:
-        rest = 0.17 / (len(known.classes) - 1)
-        shares = dict.fromkeys(map(known.text, known.classes), rest)
-        shares[known.text(known.classes[-1])] = 0.83
-        said |= {"prediction": known.classes[-1], "probability": 0.83, "probabilities": shares}
+    prediction: dict[str, Any] = {"prediction": 1.58, "score": 1.58}
+    if not classes.classes:
+        prediction["interval"] = Interval(0.9, 0.71, 2.64)
+    else:
+        rest = 0.17 / (len(classes.classes) - 1)
+        shares = dict.fromkeys(map(classes.text, classes.classes), rest)
+        shares[classes.text(classes.classes[-1])] = 0.83
+        prediction |= {
+            "prediction": classes.classes[-1],
+            "probability": 0.83,
+            "probabilities": shares,
+        }
     return {
-        "one row": msgspec.to_builtins(Answer(**said, id="a1", model=stamp)),
-        "many rows": msgspec.to_builtins(Answers([Prediction(**said)] * 2, stamp)),
+        "one row": msgspec.to_builtins(PredictResponse(**prediction, id="a1", model=stamp)),
+        "many rows": msgspec.to_builtins(
+            BatchPredictResponse([Prediction(**prediction)] * 2, stamp)
+        ),
     }
+
+
+def _any_of(*names: str) -> dict[str, Any]:
+    return {"anyOf": [{"$ref": REF + name} for name in names]}
 
 
 def _json(schema: dict[str, Any], examples: dict[str, Any]) -> dict[str, Any]:

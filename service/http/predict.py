@@ -1,4 +1,4 @@
-"""The stops of one `POST /predict`: bytes to rows, rows to scores, scores to an answer."""
+"""The codec of `POST /predict`: request bytes to rows, rows to scores, scores to response bytes."""
 
 import json
 import math
@@ -14,8 +14,8 @@ from kaboost.models.explain.interface import REFUSAL
 from kaboost.models.features.labels import Labels
 from kaboost.models.features.onehot import Table
 from kaboost.models.model import Model
+from kaboost.models.types import Mat
 from kaboost.service.errors import NotReady, RequestError
-from kaboost.service.events.decoder import Decoder
 from kaboost.service.events.diagnosis import (
     MESSAGE,
     UNKNOWN,
@@ -26,20 +26,21 @@ from kaboost.service.events.diagnosis import (
     show,
     unknown,
 )
+from kaboost.service.events.json import JsonDecoder
 
-EMPTY = 'the body is empty: send JSON, such as {"features": {"age": 31}}'
-TOO_DEEP = "nested too deeply to be read"
-LEAST, MOST = LEVELS[0], LEVELS[-1]
-NO_LEVEL = f"where a level from {LEAST} to {MOST} belongs, such as 0.9"
-CLASSES = "a classification has no intervals, its probabilities say how sure it is; leave it out"
-NO_ID = "where a string or null belongs; quote it"
-MOST_NAMED = 20  # of the features that were passed over
-REPEATED = "a key comes twice, and one of its values does not fit: send it once"
-EITHER = "send either features, for one row, or instances, for many"
+EMPTY_BODY = 'the body is empty: send JSON, such as {"features": {"age": 31}}'
+TOO_DEEP = "nested too deeply to be parsed"
+MIN_LEVEL, MAX_LEVEL = LEVELS[0], LEVELS[-1]
+LEVEL_RANGE = f"where a level from {MIN_LEVEL} to {MAX_LEVEL} belongs, such as 0.9"
+NO_INTERVALS = "a classification has no intervals, only probabilities; leave it out"
+ID_TYPE = "where a string or null belongs; quote it"
+MAX_NAMED = 20  # ignored features listed in a response
+REPEATED_KEY = "a key occurs twice, and one of its values does not fit: send it once"
+ONE_OF_BOTH = "send either features, for one row, or instances, for many"
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """Which model answered, and how fresh it is."""
+    """Which model version predicted, and how fresh it is."""
 
     name: str
     version: int
@@ -50,7 +51,7 @@ class Stamp(msgspec.Struct, frozen=True):
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """Where labels lie that often: null is no bound, before enough events were learned."""
+    """A prediction interval; a bound is null until enough events were learned."""
 
     level: float
     low: float | None
@@ -58,7 +59,7 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Why a score is what it is: base, contributions, label lags and mixing add up to it."""
+    """A score as a sum: base, contributions, label lags and mixing add up to it."""
 
     score: float
     base: float
@@ -69,8 +70,8 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class Prediction(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What the model says of one row; probabilities of a classification only, and null for a loss
-    that has none; explanations when asked for, those of every class where there are several.
+    """The prediction of one row: probabilities for a classification (null for a loss that has
+    none), explanations if requested (of every class of several).
     """
 
     prediction: bool | int | float | str
@@ -83,15 +84,15 @@ class Prediction(msgspec.Struct, kw_only=True, omit_defaults=True):
     explanations: dict[str, Explanation] | UnsetType = UNSET
 
 
-class Answer(Prediction, kw_only=True, omit_defaults=True):
-    """The answer to one row; `ignored` are names of features that the schema does not know."""
+class PredictResponse(Prediction, kw_only=True, omit_defaults=True):
+    """The response to one row; `ignored` lists features that the schema does not know."""
 
     model: Stamp
     ignored: list[str] | UnsetType = UNSET
 
 
-class Answers(msgspec.Struct, omit_defaults=True):
-    """The answer to many rows, in their order; `ignored` are such names in any of them."""
+class BatchPredictResponse(msgspec.Struct, omit_defaults=True):
+    """The response to many rows, in their order; `ignored` lists the unknown features of all."""
 
     predictions: list[Prediction]
     model: Stamp
@@ -104,42 +105,42 @@ class Rows(NamedTuple):
     features: list[Any]  # structs of the decoder's FeatureType
     ids: list[str | None]
     single: bool
-    ignored: list[str]  # names of features that the schema does not know, once for every row
-    level: float | None  # of the intervals that are asked for
-    explain: bool  # whether answers say why
+    ignored: list[str]  # features that the schema does not know, once for every row
+    level: float | None  # of the requested intervals
+    explain: bool  # whether explanations are requested
 
 
-Level = Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
+Level = Annotated[float, msgspec.Meta(ge=MIN_LEVEL, le=MAX_LEVEL)]
 
 
 class _Head(msgspec.Struct):
-    """An instance before it is known in which of its two forms it came."""
+    """An instance whose form, wrapped or bare, is not known yet."""
 
     features: msgspec.Raw | UnsetType = UNSET
 
 
 class _Names(msgspec.Struct):
-    """A row of which only the features' names matter."""
+    """A row, decoded for the names of its features only."""
 
     features: dict[str, msgspec.Raw]
 
 
 class _Object(dict[str, object]):
-    """A JSON object that tells of a repeated key all values, where a dict has the last."""
+    """A JSON object that keeps all values of a repeated key, where a dict keeps the last."""
 
     def __init__(self, pairs: list[tuple[str, object]]) -> None:
         super().__init__(pairs)
         self._pairs = pairs
 
     def items(self) -> Any:
-        """Return the pairs as they came."""
+        """Return the pairs in order, repeated keys included."""
         return self._pairs
 
 
-class Door:
-    """Translates for one schema and its labels; the types are built once."""
+class PredictCodec:
+    """Decode requests and encode responses for one schema and its labels."""
 
-    def __init__(self, decoder: Decoder, labels: Labels, max_rows: int) -> None:
+    def __init__(self, decoder: JsonDecoder, labels: Labels, max_rows: int) -> None:
         features: Any = decoder.FeatureType
         row: Any = msgspec.defstruct("Row", [("features", features), ("id", str | None, None)])
         body: Any = msgspec.defstruct(
@@ -160,19 +161,19 @@ class Door:
         self._max_rows = max_rows
         self._classes = labels.classes
         self._texts = [labels.text(label) for label in labels.classes]
-        self._body = msgspec.json.Decoder(body).decode
-        self._head = msgspec.json.Decoder(_Head).decode
-        self._wrapped = msgspec.json.Decoder(row).decode
-        self._plain = msgspec.json.Decoder(features).decode
-        self._names = msgspec.json.Decoder(_Names).decode
-        self._bare = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+        self._decode_body = msgspec.json.Decoder(body).decode
+        self._decode_head = msgspec.json.Decoder(_Head).decode
+        self._decode_row = msgspec.json.Decoder(row).decode
+        self._decode_features = msgspec.json.Decoder(features).decode
+        self._decode_names = msgspec.json.Decoder(_Names).decode
+        self._decode_bare = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
     def read(self, body: bytes | bytearray) -> Rows:
-        """Return the rows of a body, or raise all that is wrong with it at once."""
+        """Decode the rows of a body, or raise all its faults at once."""
         try:
-            # msgspec does not look into strings that it skips: `str` finds broken UTF-8 there too.
+            # msgspec does not validate strings that it skips: `str` finds invalid UTF-8 there too.
             text = str(body, "utf-8")
-            request = self._body(text)
+            request = self._decode_body(text)
             if (request.features is UNSET) is (request.instances is UNSET):
                 self._refuse(body)
             level = request.interval
@@ -186,60 +187,63 @@ class Door:
             self._refuse(body, err)
         except (msgspec.DecodeError, UnicodeDecodeError) as err:
             if body.strip() and isinstance(err, msgspec.DecodeError):
-                _parse(body)  # knows better of surrogates
-            raise HTTPException(400, f"not JSON: {err}" if body.strip() else EMPTY) from err
+                _parse(body)  # has the better message for surrogates
+            raise HTTPException(400, f"not JSON: {err}" if body.strip() else EMPTY_BODY) from err
         except RecursionError as err:
             raise HTTPException(400, TOO_DEEP) from err
 
-    def answer(self, rows: Rows, model: Model, stamp: Stamp) -> bytes:
-        """Predict the rows and write the answer."""
-        table = self._decoder.tabulate_features(rows.features)
-        found = model.predict(table)
-        values, scores = model.predictions(found), found.tolist()
-        if not all(math.isfinite(sum(row)) for row in scores):
-            raise NotReady(f"version {stamp.version} predicts what is no number: it has diverged")
-        if self._classes:
-            chosen = model.classify(values).tolist()
-            said = list(map(self._classify, values.tolist(), chosen, scores))
-            if not model.has_probabilities:
-                said = [{**each, "probability": None, "probabilities": None} for each in said]
-        else:
-            said = [
-                {"prediction": value, "score": row[0]}
-                for value, row in zip(values.tolist(), scores, strict=True)
-            ]
+    def respond(self, rows: Rows, model: Model, stamp: Stamp) -> bytes:
+        """Predict the rows and encode the response."""
+        table = self._decoder.tabulate(rows.features)
+        scores = model.predict(table)
+        values = model.predictions(scores)
+        if not all(math.isfinite(sum(row)) for row in scores.tolist()):
+            raise NotReady(f"version {stamp.version} predicts no finite numbers: it has diverged")
+        predictions = self._predictions(model, values, scores)
         if rows.level is not None:
-            found = model.intervals_around(values, rows.level).tolist()
-            for each, ends in zip(said, found, strict=True):
-                each["interval"] = Interval(rows.level, *map(_finite, ends))
-        for each, name in zip(said, rows.ids, strict=True):
-            if name is not None:
-                each["id"] = name
+            bounds = model.intervals_around(values, rows.level).tolist()
+            for prediction, ends in zip(predictions, bounds, strict=True):
+                prediction["interval"] = Interval(rows.level, *map(_finite, ends))
+        for prediction, id_ in zip(predictions, rows.ids, strict=True):
+            if id_ is not None:
+                prediction["id"] = id_
         if rows.explain:
-            self._explain(said, model, table)
-        unknown = sorted(set(rows.ignored))[:MOST_NAMED] if rows.ignored else UNSET
-        if rows.single:
-            return msgspec.json.encode(Answer(**said[0], model=stamp, ignored=unknown))
-        return msgspec.json.encode(Answers([Prediction(**each) for each in said], stamp, unknown))
+            self._explain(predictions, model, table)
+        return _encode(predictions, rows, stamp)
 
-    def _explain(self, said: list[dict[str, Any]], model: Model, table: Table) -> None:
-        """Say with every prediction why; of several classes those of all, and the predicted one."""
+    def _predictions(self, model: Model, values: Mat, scores: Mat) -> list[dict[str, Any]]:
+        if not self._classes:
+            return [
+                {"prediction": value, "score": score}
+                for value, (score,) in zip(values.tolist(), scores.tolist(), strict=True)
+            ]
+        chosen = model.classify(values).tolist()
+        made = list(map(self._classify, values.tolist(), chosen, scores.tolist()))
+        if not model.has_probabilities:
+            made = [{**one, "probability": None, "probabilities": None} for one in made]
+        return made
+
+    def _explain(self, predictions: list[dict[str, Any]], model: Model, table: Table) -> None:
+        """Add explanations: of the predicted class, and of all classes if there are several."""
         if not model.explicable:
             raise RequestError([("#/explain", REFUSAL)])
-        for each, found in zip(said, model.explain(table), strict=True):
-            reasons = [Explanation(**reason._asdict()) for reason in found]
-            each["explanation"] = reasons[0]
-            if len(reasons) > 1:
-                each["explanation"] = reasons[self._classes.index(each["prediction"])]
-                each["explanations"] = dict(zip(self._texts, reasons, strict=True))
+        for prediction, scores in zip(predictions, model.explain(table), strict=True):
+            explanations = [Explanation(**score._asdict()) for score in scores]
+            prediction["explanation"] = explanations[0]
+            if len(explanations) > 1:
+                chosen = self._classes.index(prediction["prediction"])
+                prediction["explanation"] = explanations[chosen]
+                prediction["explanations"] = dict(zip(self._texts, explanations, strict=True))
 
-    def _classify(self, shares: list[float], chosen: int, scores: list[float]) -> dict[str, Any]:
-        """Word one prediction; a binary task is asked for its positive class, the second."""
+    def _classify(
+        self, probabilities: list[float], chosen: int, scores: list[float]
+    ) -> dict[str, Any]:
+        """Describe one prediction; a binary one by the probability of the positive class."""
         binary = len(scores) == 1
         return {
             "prediction": self._classes[chosen],
-            "probability": shares[1 if binary else chosen],
-            "probabilities": dict(zip(self._texts, shares, strict=True)),
+            "probability": probabilities[1 if binary else chosen],
+            "probabilities": dict(zip(self._texts, probabilities, strict=True)),
             "score": scores[0 if binary else chosen],
         }
 
@@ -256,37 +260,40 @@ class Door:
         return Rows(features, ids, False, ignored, level, explain)
 
     def _row(self, raw: msgspec.Raw) -> Any:
-        """Read `{"features": {...}, "id"}`, or bare features: one of them may have that name."""
-        return self._wrapped(raw) if self._is_wrapped(raw) else self.Row(self._plain(raw))
+        """Decode `{"features": {...}, "id"}`, or bare features, one of which may be so named."""
+        if self._is_wrapped(raw):
+            return self._decode_row(raw)
+        return self.Row(self._decode_features(raw))
 
     def _is_wrapped(self, row: msgspec.Raw | str) -> bool:
-        inner = self._head(row).features
+        inner = self._decode_head(row).features
         return inner is not UNSET and memoryview(inner)[0] == ord("{")
 
     def _ignored(self, row: msgspec.Raw | str) -> list[str]:
-        """Name what is passed over in a row; where that is refused, nothing has come so far."""
+        """List the ignored features of a row; a strict schema has refused them before."""
         if self._known is None:
             return []
-        features = self._names(row).features if self._is_wrapped(row) else self._bare(row)
+        wrapped = self._is_wrapped(row)
+        features = self._decode_names(row).features if wrapped else self._decode_bare(row)
         return list(features.keys() - self._known)
 
     def _refuse(
         self, body: bytes | bytearray, err: msgspec.ValidationError | None = None
     ) -> NoReturn:
-        """Look again, slowly, and raise every fault with its place."""
+        """Parse again, slowly, and raise every fault with its JSON pointer."""
         request = _parse(body)
-        # Of features every value of a repeated key is seen, as msgspec does; elsewhere the last.
-        found = list(self._faults(request)) or [("#", f"{REPEATED} ({err})")]
-        first = next((k for k, (_, detail) in enumerate(found) if detail == UNKNOWN), None)
+        # In features every value of a repeated key is checked, as msgspec does; elsewhere the last.
+        faults = list(self._faults(request)) or [("#", f"{REPEATED_KEY} ({err})")]
+        first = next((k for k, (_, detail) in enumerate(faults) if detail == UNKNOWN), None)
         if first is not None:
-            pointer = found[first][0]
+            pointer = faults[first][0]
             name = pointer.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
-            found[first] = (pointer, unknown(name, self._features))
-        raise RequestError(found) from err
+            faults[first] = (pointer, unknown(name, self._features))
+        raise RequestError(faults) from err
 
     def _faults(self, request: object) -> Iterator[tuple[str, str]]:
         if not isinstance(request, dict):
-            yield "#", f"{show(request)} where an object belongs: {EITHER}"
+            yield "#", f"{show(request)} where an object belongs: {ONE_OF_BOTH}"
             return
         if ("features" in request) is ("instances" in request):
             yield "#", _either(request)
@@ -297,14 +304,14 @@ class Door:
             yield from self._row_faults(request, "#")
             return
         if not isinstance(name := request.get("id"), str | None):
-            yield "#/id", f"{show(name)} {NO_ID}"
+            yield "#/id", f"{show(name)} {ID_TYPE}"
         if not isinstance(instances := request.get("instances", []), list):
-            yield "#/instances", f"{show(instances)} where an array of rows belongs; {EITHER}"
+            yield "#/instances", f"{show(instances)} where an array of rows belongs; {ONE_OF_BOTH}"
         else:
             self._count(len(instances))
             for index, row in enumerate(instances):
                 wrapped = isinstance(row, dict) and isinstance(row.get("features"), dict)
-                find = self._row_faults if wrapped else self._decoder.faults
+                find = self._row_faults if wrapped else self._decoder.diagnose
                 yield from find(row, f"#/instances/{index}")
 
     def _level_faults(self, level: object) -> Iterator[tuple[str, str]]:
@@ -312,24 +319,32 @@ class Door:
             return
         number = isinstance(level, int | float) and not isinstance(level, bool)
         if self._classes:
-            yield "#/interval", CLASSES
-        elif not (number and LEAST <= level <= MOST):  # type: ignore[operator] # a number
-            yield "#/interval", f"{show(level)} {NO_LEVEL}"
+            yield "#/interval", NO_INTERVALS
+        elif not (number and MIN_LEVEL <= level <= MAX_LEVEL):  # type: ignore[operator] # a number
+            yield "#/interval", f"{show(level)} {LEVEL_RANGE}"
 
     def _row_faults(self, row: dict[str, object], pointer: str) -> Iterator[tuple[str, str]]:
-        yield from self._decoder.faults(row["features"], f"{pointer}/features")
+        yield from self._decoder.diagnose(row["features"], f"{pointer}/features")
         if not isinstance(name := row.get("id"), str | None):
-            yield f"{pointer}/id", f"{show(name)} {NO_ID}"
+            yield f"{pointer}/id", f"{show(name)} {ID_TYPE}"
+
+
+def _encode(predictions: list[dict[str, Any]], rows: Rows, stamp: Stamp) -> bytes:
+    ignored = sorted(set(rows.ignored))[:MAX_NAMED] if rows.ignored else UNSET
+    if rows.single:
+        return msgspec.json.encode(PredictResponse(**predictions[0], model=stamp, ignored=ignored))
+    many = [Prediction(**prediction) for prediction in predictions]
+    return msgspec.json.encode(BatchPredictResponse(many, stamp, ignored))
 
 
 def _either(request: dict[str, object]) -> str:
-    """Ask for one of both, and name what came instead."""
-    sent = shorten(", ".join(list(request)[:MOST_NAMED]), MESSAGE)
-    return f"{EITHER}; what came is {sent}" if sent else EITHER
+    """Ask for one of both, and list the keys that were sent instead."""
+    sent = shorten(", ".join(list(request)[:MAX_NAMED]), MESSAGE)
+    return f"{ONE_OF_BOTH}; received {sent}" if sent else ONE_OF_BOTH
 
 
 def _parse(body: bytes | bytearray) -> object:
-    """Read JSON as plain values; numbers beyond a float are infinite, for whoever judges them."""
+    """Parse JSON to plain values; numbers beyond a float become infinite and are faults later."""
     text = str(body, "utf-8")
     try:
         keep_to_grammar(text)

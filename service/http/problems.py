@@ -1,4 +1,4 @@
-"""What went wrong with a request, as RFC 9457 documents (`application/problem+json`)."""
+"""Errors of requests as RFC 9457 documents (`application/problem+json`)."""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -11,9 +11,9 @@ from kaboost.service.errors import NotReady, RequestError
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = 1  # seconds
-MOST_FAULTS = 1_000  # of one document; a body of 8 MiB can hold millions
+MAX_FAULTS = 1_000  # listed in one document; a body of 8 MiB can hold millions
 
-# Part of the public surface: a caller may switch on `type`.
+# Public: a client may switch on `type`.
 TYPES = {
     400: "urn:kaboost:problem:not-json",
     404: "urn:kaboost:problem:no-such-path",
@@ -25,9 +25,9 @@ TYPES = {
     500: "urn:kaboost:problem:bug",
     503: "urn:kaboost:problem:no-model",
 }
-# Where the framework says no more than the title.
+# Where the framework's own detail only repeats the title.
 DETAILS = {
-    404: "there is no such path; /docs lists those there are",
+    404: "there is no such path; /docs lists all paths",
 }
 
 
@@ -39,7 +39,7 @@ class Fault(msgspec.Struct):
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
-    """The answer to a request that cannot be served."""
+    """The response to a request that cannot be served."""
 
     type: str
     title: str
@@ -50,17 +50,17 @@ class Problem(msgspec.Struct, omit_defaults=True):
 
 
 def problem(error: Exception, path: str) -> Response:
-    """Turn an error into its answer."""
+    """Make the response to an error."""
     match error:
         case RequestError():
-            return respond(422, _count(error.errors), path, faults=error.errors)
+            return respond(422, _summary(error.errors), path, faults=error.errors)
         case NotReady():
             return respond(503, str(error), path, headers={"retry-after": str(RETRY_AFTER)})
         case HTTPException():
             detail = DETAILS.get(error.status_code, error.detail)
             return respond(error.status_code, detail, path, headers=error.headers)
         case _:
-            return respond(500, "a bug of ours: the log has the details", path)
+            return respond(500, "internal error, a bug in Kaboost: the log has the details", path)
 
 
 def respond(
@@ -78,20 +78,20 @@ def respond(
         status=status,
         detail=detail,
         instance=path,
-        errors=[Fault(*fault) for fault in faults[:MOST_FAULTS]],
+        errors=[Fault(*fault) for fault in faults[:MAX_FAULTS]],
     )
     return Response(msgspec.json.encode(document), status, headers, MEDIA_TYPE)
 
 
-def _count(faults: Sequence[tuple[str, str]]) -> str:
+def _summary(faults: Sequence[tuple[str, str]]) -> str:
     if len(faults) == 1:
         return f"{faults[0][0]}: {faults[0][1]}"
-    listed = "" if len(faults) <= MOST_FAULTS else f", the first {MOST_FAULTS} are listed"
+    listed = "" if len(faults) <= MAX_FAULTS else f", the first {MAX_FAULTS} are listed"
     return f"{len(faults)} faults{listed}"
 
 
 def install(app: FastAPI) -> None:
-    """Let every error of the framework's own routes answer as a problem, too."""
+    """Make every error of the framework's routes a problem document, too."""
 
     async def handler(request: Request, error: Exception) -> Response:
         return problem(error, request.url.path)

@@ -1,4 +1,4 @@
-"""What `GET /model` and `GET /healthz/ready` say."""
+"""The reports of `GET /model`, `GET /model/importance` and `GET /healthz/ready`."""
 
 import math
 from collections.abc import Iterable
@@ -12,37 +12,41 @@ from kaboost.models.explain.interface import REFUSAL
 from kaboost.models.types import Mat, Vec
 from kaboost.models.verbs import diagnostics
 from kaboost.service.errors import RequestError
-from kaboost.service.http.follower import Learner, Served
+from kaboost.service.http.follower import LearnerStatus, Served
 
-Number = float | None  # null where nothing was seen yet
+Number = float | None  # null where nothing was observed yet
 
 
 class Losses(BaseModel):
     """Progressive validation of one predictor: each event is predicted before it is learned."""
 
-    loss: Number = Field(description="Mean over all events: log-loss in nats, or half the square.")
+    loss: Number = Field(
+        description="Mean over all events: log-loss in nats, or half the squared error."
+    )
     error: Number = Field(description="Share of wrong classes, or mean absolute difference.")
     recent_loss: Number = Field(description="The loss of about the last thousand events.")
     recent_error: Number = Field(description="The error of about the last thousand events.")
 
 
 class Bin(BaseModel):
-    """Events whose probability fell into one of 15 equal bins, decayed by .9999 an event."""
+    """Events whose predicted probability is in one of 15 equal bins; decayed by .9999 an event."""
 
-    weight: float = Field(description="How many events, weighted by importance.")
-    said: float = Field(description="Their mean probability.")
-    happened: float = Field(description="The share of positive ones among them.")
+    weight: float = Field(description="Number of events, weighted by importance.")
+    mean_predicted: float = Field(description="Their mean predicted probability.")
+    observed_fraction: float = Field(description="The fraction of positive events among them.")
 
 
 class Coverage(BaseModel):
-    """How many labels of late the intervals of one level held."""
+    """The share of recent labels inside the intervals of one level."""
 
-    level: float = Field(description="What was promised.")
-    coverage: Number = Field(description="Of about the last thousand, weighted by importance.")
+    level: float = Field(description="The nominal coverage.")
+    coverage: Number = Field(
+        description="Over about the last thousand events, weighted by importance."
+    )
 
 
 class ModelReport(BaseModel):
-    """The model that answers now."""
+    """The model that is served now."""
 
     model_config = ConfigDict(protected_namespaces=())
 
@@ -54,13 +58,15 @@ class ModelReport(BaseModel):
     stale: bool = Field(description="Whether the learner is silent or stopped.")
     task: str
     labels: list[bool | int | float | str] = Field(description="Empty for regression.")
-    specification: dict[str, Any] = Field(description="Rule, bank, loss, seed, all defaults shown.")
+    specification: dict[str, Any] = Field(
+        description="Rule, bank, loss and seed, with all defaults."
+    )
     features: dict[str, str] = Field(description="Every feature and its kind.")
     inferred: list[str] = Field(
         description="Features whose kinds were inferred from their first values, in order."
     )
     offsets: dict[str, int] = Field(description="The next offset of every partition.")
-    progressive: dict[str, Losses] = Field(description="The model beside its two baselines.")
+    progressive: dict[str, Losses] = Field(description="The model and its two baselines.")
     prefix_losses: list[Number | list[Number]] = Field(
         description="Mean loss of the first 0, 1, ..., n learners; a list for each structure of "
         "reboosted trees."
@@ -69,33 +75,33 @@ class ModelReport(BaseModel):
         description="Edge of every weak learner; a list for each structure of reboosted trees."
     )
     calibration_error: Number = Field(
-        description="Mean gap between probabilities and what happened, over the bins below; null "
-        "where there are no two classes."
+        description="Mean gap between predicted probability and observed fraction over the bins "
+        "below; null unless there are two classes."
     )
     reliability: list[Bin] = Field(
-        description="Of two classes: events by their probability, in the bins that hold some."
+        description="For two classes: the non-empty bins of the reliability diagram."
     )
     intervals: list[Coverage] = Field(
-        description="Of a regression: share of labels inside, by level; empty for classes."
+        description="For a regression: share of labels inside, by level; empty for classes."
     )
     latent: dict[str, list[Number | list[Number]]] | None = Field(
-        description="Of rule latent: how the spaces correlate, and how much each one says."
+        description="For rule latent: correlations of the spaces, and their weights."
     )
 
 
 class Importance(BaseModel):
-    """How much one feature or label lag matters by and large."""
+    """The importance of one feature or label lag."""
 
     name: str
     kind: str = Field(description="feature or label lag")
-    share: float = Field(description="Of the variance that all cuts of the trees explain.")
+    share: float = Field(description="Of the variance that all splits of the trees explain.")
     recent_label_part: Number = Field(
-        description="Of a category's share: what comes by the mean label of its values of late."
+        description="Of a category's share: the part that splits on its target encoding contribute."
     )
 
 
 class ImportanceReport(BaseModel):
-    """What matters to the model that answers now, in falling order."""
+    """The importances of the served model, in falling order."""
 
     version: int = Field(description="Of the snapshot; it only grows.")
     events_learned: int
@@ -104,33 +110,34 @@ class ImportanceReport(BaseModel):
 
 
 class LearnerReport(BaseModel):
-    """What is known of the learner."""
+    """What the API knows about the learner."""
 
     state: str = Field(description="unknown, running, restarting or stopped")
-    seconds_since_sign: Number = Field(description="Since its last sign of life, one a second.")
-    exit_code: int | None = Field(description="How it ended, when it did.")
-    reason: str = Field(description="Why, in a sentence.")
+    seconds_since_sign: Number = Field(description="Since its last heartbeat, one a second.")
+    exit_code: int | None = Field(description="Of its end, if it has ended.")
+    reason: str = Field(description="Why it is in this state.")
 
 
 class Readiness(BaseModel):
-    """Whether predictions are answered, and how fresh they are."""
+    """Whether predictions are served, and how fresh they are."""
 
     status: str = "ready"
     version: int
     stale: bool
-    reason: str = Field(description="Why newer snapshots are not found; empty if they would be.")
+    reason: str = Field(description="Why newer snapshots cannot be read; empty if they can.")
     learner: LearnerReport
 
 
 def report_model(served: Served) -> ModelReport:
-    """Describe what is served."""
+    """Describe the served model."""
     snapshot, stamp = served.snapshot, served.stamp
-    model, seen = snapshot.model, snapshot.baselines
-    measures = (seen.mean_loss, seen.mean_error, seen.window_loss, seen.window_error)
+    model, scores = snapshot.model, snapshot.validation
+    measures = (scores.mean_loss, scores.mean_error, scores.window_loss, scores.window_error)
     losses = [
         Losses(**dict(zip(Losses.model_fields, numbers(row), strict=True)))
         for row in zip(*measures, strict=True)
     ]
+    progress, state = model.booster.progress, diagnostics(model.booster.rule)
     return ModelReport(
         name=stamp.name,
         version=stamp.version,
@@ -145,17 +152,20 @@ def report_model(served: Served) -> ModelReport:
         inferred=model.encoder.schema.inferred,
         offsets=snapshot.header["offsets"],
         progressive=dict(zip(PREDICTORS, losses, strict=True)),
-        prefix_losses=nested(model.booster.progress.prefix_losses),
-        edges=nested(model.booster.progress.edges),
-        calibration_error=numbers([seen.reliability.error])[0],
+        prefix_losses=nested(progress.prefix_losses),
+        edges=nested(progress.edges),
+        calibration_error=numbers([scores.reliability.error])[0],
         reliability=[
-            Bin(weight=weight, said=said / weight, happened=happened / weight)
-            for weight, said, happened in zip(*seen.reliability, strict=True)
+            Bin(
+                weight=weight,
+                mean_predicted=predicted / weight,
+                observed_fraction=observed / weight,
+            )
+            for weight, predicted, observed in zip(*scores.reliability, strict=True)
             if weight > 0.0
         ],
         intervals=[] if model.intervals is None else coverages(model.intervals.coverage),
-        latent={name: nested(shown) for name, shown in diagnostics(model.booster.rule).items()}
-        or None,
+        latent={name: nested(values) for name, values in state.items()} or None,
     )
 
 
@@ -166,7 +176,7 @@ def coverages(shares: Vec) -> list[Coverage]:
 
 
 def report_importance(served: Served) -> ImportanceReport:
-    """Tell what matters to the model that is served, or why that cannot be told."""
+    """List the importances of the served model, or raise why it has none."""
     model, stamp = served.snapshot.model, served.stamp
     if not model.explicable:
         raise RequestError([("#", REFUSAL)])
@@ -174,14 +184,14 @@ def report_importance(served: Served) -> ImportanceReport:
         version=stamp.version,
         events_learned=stamp.events_learned,
         snapshot_time=stamp.snapshot_time,
-        importance=[Importance(**share._asdict()) for share in model.importance()],
+        importance=[Importance(**one._asdict()) for one in model.importance()],
     )
 
 
-def report_learner(learner: Learner) -> LearnerReport:
-    """Describe the learner; one that gives signs outdoes what an old status says of it."""
-    if learner.beats and learner.state != "restarting":
-        learner = Learner("running", learner.age)
+def report_learner(learner: LearnerStatus) -> LearnerReport:
+    """Describe the learner; a recent heartbeat overrides an old status file."""
+    if learner.is_alive and learner.state != "restarting":
+        learner = LearnerStatus("running", learner.age)
     return LearnerReport(
         state=learner.state,
         seconds_since_sign=learner.age,
@@ -196,5 +206,5 @@ def nested(values: Mat) -> list[Number | list[Number]]:
 
 
 def numbers(values: Iterable[float]) -> list[float | None]:
-    """List numbers as JSON has them: what is not finite is null."""
+    """List numbers for JSON: null where they are not finite."""
     return [float(value) if math.isfinite(value) else None for value in values]

@@ -1,4 +1,4 @@
-"""The HTTP door: every route, answered from the newest snapshot without asking the learner."""
+"""The HTTP application: every route, served from the newest snapshot without asking the learner."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import NotReady, RequestError
@@ -22,7 +22,7 @@ from kaboost.service.http import openapi, problems
 from kaboost.service.http.body import read_body
 from kaboost.service.http.follower import Follower, Served
 from kaboost.service.http.metrics_page import CONTENT_TYPE, expose
-from kaboost.service.http.middleware import Observed
+from kaboost.service.http.middleware import PREDICT, MetricsMiddleware, PredictShortcut
 from kaboost.service.http.predict import Rows
 from kaboost.service.http.reports import (
     ImportanceReport,
@@ -34,23 +34,22 @@ from kaboost.service.http.reports import (
 )
 from kaboost.service.metrics import ApiMetrics
 
-PREDICT = "/predict"
-LARGE = 65_536  # bytes of a body that takes milliseconds: a thread hop of 0.1 ms is little to it
+LARGE_BODY_BYTES = 65_536  # takes milliseconds to decode: a thread hop of 0.1 ms hardly matters
 WEB = Path(__file__).parent / "web"
 
 
 class Parts(NamedTuple):
-    """What the routes answer from."""
+    """What the routes need."""
 
     settings: Settings
     follower: Follower
     metrics: ApiMetrics
     registry: CollectorRegistry
-    learner_metrics: str | None = None  # the address of the learner's own port, to merge it
+    learner_metrics: str | None = None  # URL of the learner's metrics, to merge them
 
 
 class Predict:
-    """`POST /predict` as plain ASGI: what a framework route adds would double its time."""
+    """`POST /predict` as plain ASGI: a route of the framework would double its time."""
 
     def __init__(self, parts: Parts) -> None:
         self._follower = parts.follower
@@ -58,16 +57,17 @@ class Predict:
         self._metrics = parts.metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request: a small one on the loop, a large one or its reasons beside it."""
+        """Serve one request: on the event loop, or in a thread if it is large or explains."""
         started = perf_counter()
         try:
             body = await read_body(scope, receive, self._limits)
-            if len(body) > LARGE:
-                response = await asyncio.to_thread(lambda: self._answer(*self._read(body)))
+            served = await current(self._follower)  # once: a request never mixes two versions
+            if len(body) > LARGE_BODY_BYTES:
+                response = await asyncio.to_thread(self._read_and_respond, served, body)
             else:
-                served, rows = self._read(body)
-                answer = partial(self._answer, served, rows)
-                response = await asyncio.to_thread(answer) if rows.explain else answer()
+                rows = served.codec.read(body)
+                respond = partial(self._respond, served, rows)
+                response = await asyncio.to_thread(respond) if rows.explain else respond()
         except (HTTPException, RequestError, NotReady) as error:
             response = problems.problem(error, scope["path"])
         except ClientDisconnect:
@@ -75,37 +75,18 @@ class Predict:
         await response(scope, receive, send)
         self._metrics.predict_duration.observe(perf_counter() - started)
 
-    def _read(self, body: bytearray) -> tuple[Served, Rows]:
-        served = current(self._follower)  # read once: a swap in between cannot mix two versions
-        return served, served.door.read(body)
+    def _read_and_respond(self, served: Served, body: bytearray) -> Response:
+        return self._respond(served, served.codec.read(body))
 
-    def _answer(self, served: Served, rows: Rows) -> Response:
-        answer = served.door.answer(rows, served.snapshot.model, served.stamp)
+    def _respond(self, served: Served, rows: Rows) -> Response:
+        body = served.codec.respond(rows, served.snapshot.model, served.stamp)
         self._metrics.predictions.inc(len(rows.features))
         self._metrics.features_ignored.inc(len(rows.ignored))
-        return Response(answer, media_type="application/json")
-
-
-class FastLane:
-    """Takes `POST /predict` past routing and the framework's own layers: a tenth of its time.
-
-    HEAD goes the way of GET, which the framework does not know; the server sends no body.
-    """
-
-    def __init__(self, app: ASGIApp, predict: ASGIApp) -> None:
-        self._app = app
-        self._predict = predict
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Choose the way of one request."""
-        fast = scope["type"] == "http" and scope["path"] == PREDICT and scope["method"] == "POST"
-        if scope["type"] == "http" and scope["method"] == "HEAD":
-            scope = {**scope, "method": "GET"}
-        await (self._predict if fast else self._app)(scope, receive, send)
+        return Response(body, media_type="application/json")
 
 
 def build(parts: Parts) -> FastAPI:
-    """Make the application of these parts."""
+    """Build the application."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -125,51 +106,60 @@ def build(parts: Parts) -> FastAPI:
     )
     predict = Predict(parts)
     app.router.routes.append(Route(PREDICT, predict, methods=["POST"]))
-    add_state(app, parts)
+    add_model_routes(app, parts)
+    add_operation_routes(app, parts)
     add_pages(app)
     paths = frozenset(str(getattr(route, "path", "")) for route in app.routes)
-    app.add_middleware(FastLane, predict=predict)
-    app.add_middleware(Observed, metrics=parts.metrics, paths=paths)
+    app.add_middleware(PredictShortcut, predict=predict)
+    app.add_middleware(MetricsMiddleware, metrics=parts.metrics, paths=paths)
     problems.install(app)
-    app.add_exception_handler(405, wrong_method)
+    app.add_exception_handler(405, method_not_allowed)
     openapi.install(app, parts.settings, parts.follower.current)
     return app
 
 
-def add_state(app: FastAPI, parts: Parts) -> None:
-    """Add the routes that say how we are."""
+def add_model_routes(app: FastAPI, parts: Parts) -> None:
+    """Add the routes that describe the served model."""
 
     @app.get("/model", responses=openapi.NOT_READY)
     async def model() -> ModelReport:
-        """Describe the model that answers: specification, features, losses, offsets."""
-        return report_model(current(parts.follower))
+        """Describe the served model: specification, features, losses, offsets."""
+        return report_model(await current(parts.follower))
 
     @app.get("/model/importance", responses=openapi.NO_IMPORTANCE)
-    def importance() -> ImportanceReport:
-        """Tell how much every feature matters to the model that answers."""
-        return report_importance(current(parts.follower))
+    async def importance() -> ImportanceReport:
+        """List how much every feature contributes to the served model."""
+        return await asyncio.to_thread(report_importance, await current(parts.follower))
+
+
+def add_operation_routes(app: FastAPI, parts: Parts) -> None:
+    """Add the routes for probes and monitoring."""
 
     @app.get("/healthz/live")
     async def live() -> dict[str, str]:
-        """Say that the process answers."""
+        """Report that the process responds."""
         return {"status": "alive"}
 
     @app.get("/healthz/ready", responses=openapi.NOT_READY)
     async def ready() -> Readiness:
-        """Say whether predictions are answered; the body tells how the learner is."""
-        stamp, trouble = current(parts.follower).stamp, parts.follower.trouble
-        learner = report_learner(parts.follower.learner)
-        return Readiness(version=stamp.version, stale=stamp.stale, reason=trouble, learner=learner)
+        """Report whether predictions are served, and the state of the learner."""
+        served = await current(parts.follower)
+        return Readiness(
+            version=served.stamp.version,
+            stale=served.stamp.stale,
+            reason=parts.follower.problem,
+            learner=report_learner(parts.follower.learner),
+        )
 
     @app.get("/metrics", response_class=Response, responses=openapi.TEXT)
     def metrics() -> Response:
-        """Give the metrics of all workers, and under `serve` the learner's."""
+        """Return the metrics of all workers, and under `serve` the learner's."""
         text = expose(parts.registry, parts.learner_metrics)
         return Response(text, media_type=CONTENT_TYPE)
 
 
 def add_pages(app: FastAPI) -> None:
-    """Add the pages for people; they load nothing from anywhere else."""
+    """Add the HTML pages; they load nothing from other hosts."""
 
     def page(path: str, name: str) -> None:
         async def serve() -> FileResponse:
@@ -181,26 +171,32 @@ def add_pages(app: FastAPI) -> None:
     page("/docs", "docs.html")
 
 
-async def wrong_method(request: Request, error: Exception) -> Response:
-    """Name what the path takes, and HEAD where the framework allows GET: `FastLane` lets it in."""
-    named = getattr(error, "headers", None) or {}
-    allowed = set(named.get("Allow", "").split(", "))
-    right = sorted(allowed | {"HEAD"} if "GET" in allowed else allowed)
-    told = f"the path does not take {request.method}, but {' and '.join(right)}"
-    refused = HTTPException(405, told, headers={"allow": ", ".join(right)})
+async def method_not_allowed(request: Request, error: Exception) -> Response:
+    """List the allowed methods: HEAD too where the framework allows GET (`PredictShortcut`)."""
+    headers = getattr(error, "headers", None) or {}
+    methods = set(headers.get("Allow", "").split(", "))
+    allowed = sorted(methods | {"HEAD"} if "GET" in methods else methods)
+    detail = f"the path does not allow {request.method}, but {' and '.join(allowed)}"
+    refused = HTTPException(405, detail, headers={"allow": ", ".join(allowed)})
     return problems.problem(refused, request.url.path)
 
 
-def current(follower: Follower) -> Served:
-    """Return what is served now, or say why nothing is."""
+async def current(follower: Follower) -> Served:
+    """Return what is served now, or raise why nothing is."""
+    await follower.catch_up()
     served = follower.current()
     if served is None:
-        learner = report_learner(follower.learner)
-        why = [follower.nothing]
-        if learner.state != "unknown":
-            reason = f": {learner.reason}" if learner.reason else ""
-            why.append(f"the learner is {learner.state}{reason}")
-        if follower.awaited and learner.state in ("running", "restarting"):
-            why.append(f"it publishes once it has {follower.awaited}, see its log")
-        raise NotReady("; ".join([*why, *filter(None, [follower.trouble])]))
+        raise NotReady(not_ready_reason(follower))
     return served
+
+
+def not_ready_reason(follower: Follower) -> str:
+    """Explain why no model is served yet."""
+    learner = report_learner(follower.learner)
+    reasons = [follower.no_model_message]
+    if learner.state != "unknown":
+        reason = f": {learner.reason}" if learner.reason else ""
+        reasons.append(f"the learner is {learner.state}{reason}")
+    if follower.waiting_for and learner.state in ("running", "restarting"):
+        reasons.append(f"it publishes once it has {follower.waiting_for}, see its log")
+    return "; ".join([*reasons, *filter(None, [follower.problem])])

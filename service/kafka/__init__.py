@@ -1,3 +1,3 @@
-"""The Kafka clients: takes settings, gives records in order and writes dead letters. The learner
-imports it.
+"""The Kafka clients: take settings, give records in order, write dead letters. The learner imports
+it.
 """

@@ -1,4 +1,4 @@
-"""Write what cannot be an event to the dead-letter topic, as it came, at least once."""
+"""Write records that are no events to the dead-letter topic, unchanged and at least once."""
 
 import logging
 import time
@@ -12,14 +12,15 @@ from prometheus_client import Counter
 
 from kaboost.service.errors import EventError
 
-FULL = 8 * 1024 * 1024  # bytes on their way at which learning waits for them
+MAX_PENDING_BYTES = 8 * 1024 * 1024  # not confirmed; beyond it learning waits
 RETRY_SECONDS = 1.0
-# Not idempotent on purpose: twice is allowed, and an idempotent producer can fail for good.
-OURS = {
+HEADER_BYTES = 2_000  # of one dead letter, at most
+# Not idempotent on purpose: duplicates are allowed, and an idempotent producer can fail for good.
+REQUIRED_CONFIG = {
     "acks": "all",
     "linger.ms": 5,
-    "message.timeout.ms": 0,  # a dead letter is never given up
-    "message.max.bytes": 1_000_000_000,  # the topic decides
+    "message.timeout.ms": 0,  # a dead letter never expires
+    "message.max.bytes": 1_000_000_000,  # the topic's limit applies
     # The source's batch may have been compressed: what was small there must be small here.
     "compression.type": "zstd",
 }
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class Letter(NamedTuple):
-    """One dead letter on its way."""
+    """One dead letter that is not confirmed."""
 
     key: bytes | None
     value: bytes | None
@@ -40,52 +41,55 @@ class Letter(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes that it takes, with its headers."""
-        return len(self.key or b"") + len(self.value or b"") + 2_000
+        """Its bytes, headers included."""
+        return len(self.key or b"") + len(self.value or b"") + HEADER_BYTES
 
 
 class DeadLetters:
-    """Dead letters that the broker has not confirmed yet, and the producer that carries them."""
+    """The dead letters that the broker has not confirmed yet, and their producer."""
 
     def __init__(
-        self, client: Mapping[str, str], topic: str, patience: float, written: Counter
+        self, client: Mapping[str, str], topic: str, timeout: float, written: Counter
     ) -> None:
         self._topic = topic
-        self._patience = patience
+        self._timeout = timeout
         self._written = written
         self._producer = Producer(
-            {"log_level": 2, **client, **OURS}
-        )  # errors come with the letters
-        self._waiting: dict[int, Letter] = {}  # by number, the oldest first
+            {"log_level": 2, **client, **REQUIRED_CONFIG}
+        )  # errors come with the confirmations
+        self._pending: dict[int, Letter] = {}  # by number, the oldest first
         self._failed: list[int] = []
-        self._bytes = 0
+        self._pending_bytes = 0
         self._sent = 0
         self._retry_at = 0.0
-        self._trouble = False
+        self._failing = False
 
     @property
     def outstanding(self) -> int:
-        """How many are not confirmed."""
-        return len(self._waiting)
+        """How many dead letters are not confirmed."""
+        return len(self._pending)
 
     @property
     def stuck(self) -> bool:
-        """Whether the topic cannot be written: one has waited too long, or too many do."""
-        if not self._waiting:
+        """Whether the topic cannot be written: one waits too long, or too many wait."""
+        if not self._pending:
             return False
-        oldest = next(iter(self._waiting.values()))
-        return self._bytes > FULL or time.monotonic() - oldest.since > self._patience
+        oldest = next(iter(self._pending.values()))
+        return (
+            self._pending_bytes > MAX_PENDING_BYTES
+            or time.monotonic() - oldest.since > self._timeout
+        )
 
     def send(self, message: Message, error: EventError) -> None:
-        """Hand one record over, with the reason; `outstanding` tells when it has arrived."""
+        """Send one record with the reason; `outstanding` counts it until it is confirmed."""
         letter = write(message, error)
         self._sent += 1
-        self._waiting[self._sent] = letter
-        self._bytes += letter.size
+        self._pending[self._sent] = letter
+        self._pending_bytes += letter.size
         self._produce(self._sent)
 
     def poll(self, timeout: float = 0.0) -> None:
-        """Take the broker's answers; send again what failed."""
+        """Process confirmations; send failed letters again."""
         self._producer.poll(timeout)
         if self._failed and time.monotonic() >= self._retry_at:
             failed, self._failed = self._failed, []
@@ -94,19 +98,19 @@ class DeadLetters:
                 self._produce(number)
 
     def confirm(self, timeout: float) -> bool:
-        """Wait until all are confirmed; false when the time is up first."""
+        """Wait until all are confirmed; return false if that takes too long."""
         deadline = time.monotonic() + timeout
-        while self._waiting and time.monotonic() < deadline:
+        while self._pending and time.monotonic() < deadline:
             self.poll(0.05)
-        return not self._waiting
+        return not self._pending
 
     def close(self) -> None:
-        """Give up what is not confirmed: no checkpoint has passed it, it will come again."""
+        """Drop what is not confirmed: no checkpoint has passed it, so it will be sent again."""
         self._producer.purge()
         self._producer.poll(0)
 
     def _produce(self, number: int) -> None:
-        letter = self._waiting[number]
+        letter = self._pending[number]
         try:
             self._producer.produce(
                 self._topic,
@@ -121,35 +125,35 @@ class DeadLetters:
     def _delivered(self, number: int, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             self._failed.append(number)
-            self._say(error)
+            self._log_failure(error)
             return
-        letter = self._waiting.pop(number)
-        self._bytes -= letter.size
+        letter = self._pending.pop(number)
+        self._pending_bytes -= letter.size
         self._written.labels(letter.reason).inc()
-        self._trouble = False
+        self._failing = False
 
-    def _say(self, error: KafkaError) -> None:
-        """Log the beginning of a trouble, not every letter of it."""
-        if not self._trouble:
-            self._trouble = True
-            told = {"topic": self._topic, "reason": error.str(), "waiting": len(self._waiting)}
-            log.error("dead letters cannot be written, they are tried again", extra=told)
+    def _log_failure(self, error: KafkaError) -> None:
+        """Log the first failure of a row."""
+        if not self._failing:
+            self._failing = True
+            fields = {"topic": self._topic, "reason": error.str(), "waiting": len(self._pending)}
+            log.error("dead letters cannot be written, they are tried again", extra=fields)
 
 
 def write(message: Message, error: EventError) -> Letter:
-    """Make the dead letter of a record: key, value, headers unchanged, and where and why."""
+    """Make the dead letter of a record: its content unchanged, plus origin and reason."""
     now = datetime.now(UTC)
     where = f"{message.topic()}[{message.partition()}]@{message.offset()}"
-    told = {
+    origin = {
         "__connect.errors.topic": message.topic(),
         "__connect.errors.partition": message.partition(),
         "__connect.errors.offset": message.offset(),
         "__connect.errors.stage": "VALUE_CONVERTER",
-        "__connect.errors.class.name": "kaboost.service.events.decoder.Decoder",
+        "__connect.errors.class.name": "kaboost.service.events.json.JsonDecoder",
         "__connect.errors.exception.class.name": "kaboost.service.errors.EventError",
         "__connect.errors.exception.message": f"{where}: {error.message}",
         "kaboost.error.code": error.code,
         "kaboost.failed_at": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     }
-    headers: Headers = [*(message.headers() or ()), *((k, str(v)) for k, v in told.items())]
+    headers: Headers = [*(message.headers() or ()), *((k, str(v)) for k, v in origin.items())]
     return Letter(message.key(), message.value(), headers, error.code, time.monotonic())

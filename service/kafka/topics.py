@@ -1,4 +1,4 @@
-"""What must be before learning begins: the events' topic is there, the dead letters' as well."""
+"""The topics that must exist before learning begins: the events' and the dead letters'."""
 
 import logging
 import time
@@ -16,26 +16,27 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # it does expo
 from kaboost.service.config.settings import Kafka
 from kaboost.service.errors import BrokerError
 
-ASK = 1.0  # seconds for one question while waiting
-ADMIN = 15.0  # seconds for one change
-# A dead letter is its record and headers, and compressed by another codec than its record was.
-ROOM = 16 * 1024 * 1024
+REQUEST_SECONDS = 1.0  # for one request while waiting
+ADMIN_SECONDS = 15.0  # for one change
+DEFAULT_RECORD_BYTES = 1_048_588  # the broker's default limit of a record
+# A dead letter is its record and headers, and may be compressed by another codec.
+MIN_LETTER_BYTES = 16 * 1024 * 1024
 
 log = logging.getLogger(__name__)
 
 
 def find(consumer: Consumer, topic: str) -> list[int]:
     """List the topic's partitions; KafkaException where it is missing or the broker is away."""
-    metadata = consumer.list_topics(topic, timeout=ASK).topics[topic]
+    metadata = consumer.list_topics(topic, timeout=REQUEST_SECONDS).topics[topic]
     if metadata.error is not None:
         raise KafkaException(metadata.error)
     return sorted(metadata.partitions)
 
 
 def wait(consumer: Consumer, kafka: Kafka, tick: Callable[[], bool]) -> list[int]:
-    """Wait until the topic is there and list its partitions; none when `tick` says to stop."""
+    """Wait until the topic exists and list its partitions; none when `tick` returns false."""
     began, answered = time.monotonic(), None
-    said = ""
+    logged = ""
     while tick():
         try:
             return find(consumer, kafka.topic)
@@ -54,26 +55,28 @@ def wait(consumer: Consumer, kafka: Kafka, tick: Callable[[], bool]) -> list[int
                 f"no broker at {kafka.bootstrap_servers} after {kafka.broker_timeout:g} s "
                 f"({error.str()}): start it, or correct kafka.bootstrap_servers"
             )
-        if said != error.name():
-            said = error.name()
-            log.warning("waiting for the topic", extra={"topic": kafka.topic, "reason": said})
+        if logged != error.name():
+            logged = error.name()
+            log.warning("waiting for the topic", extra={"topic": kafka.topic, "reason": logged})
         time.sleep(0.2)
     return []
 
 
 def create_dead_letter_topic(kafka: Kafka) -> None:
-    """Create the dead-letter topic where it is missing, for larger records than the source's."""
+    """Create the dead-letter topic if it is missing, for larger records than the source's."""
     admin = AdminClient({"log_level": 2, **kafka.client()})
-    known = admin.list_topics(timeout=ADMIN).topics
+    known = admin.list_topics(timeout=ADMIN_SECONDS).topics
     if kafka.dlq in known:
         return
-    size = str(max(ROOM, 2 * _largest(admin, kafka.topic)))
+    size = str(max(MIN_LETTER_BYTES, 2 * _largest(admin, kafka.topic)))
     log.info("creating the dead-letter topic", extra={"topic": kafka.dlq})
     topic = NewTopic(kafka.dlq, 1, config={"max.message.bytes": size})
     try:
-        admin.create_topics([topic], request_timeout=ADMIN)[kafka.dlq].result(2 * ADMIN)
+        admin.create_topics([topic], request_timeout=ADMIN_SECONDS)[kafka.dlq].result(
+            2 * ADMIN_SECONDS
+        )
     except (KafkaException, FutureTimeout) as err:
-        if not _is_there(err):
+        if not _exists(err):
             raise BrokerError(
                 f"the dead-letter topic {kafka.dlq} cannot be created ({err}): create it by hand, "
                 "or set kafka.create_dlq: false where the broker creates topics by itself"
@@ -82,20 +85,22 @@ def create_dead_letter_topic(kafka: Kafka) -> None:
 
 
 def _largest(admin: AdminClient, topic: str) -> int:
-    """Ask for the largest record of a topic; who may not ask gets the broker's default."""
+    """Return the largest record of a topic; without the right to ask, the broker's default."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
-        found = admin.describe_configs([resource], request_timeout=ADMIN)[resource].result(ADMIN)
+        configs = admin.describe_configs([resource], request_timeout=ADMIN_SECONDS)[
+            resource
+        ].result(ADMIN_SECONDS)
     except (KafkaException, FutureTimeout):
-        return 1_048_588
-    return int(found["max.message.bytes"].value)
+        return DEFAULT_RECORD_BYTES
+    return int(configs["max.message.bytes"].value)
 
 
 def _is_answer(error: KafkaError) -> bool:
-    """Tell an answer of the broker from none: the client's own errors are negative."""
+    """Return whether the broker answered: errors of the client itself are negative."""
     return error.code() > 0 or error.code() == KafkaError._UNKNOWN_TOPIC
 
 
-def _is_there(error: BaseException) -> bool:
-    exists = KafkaError.TOPIC_ALREADY_EXISTS
-    return isinstance(error, KafkaException) and error.args[0].code() == exists
+def _exists(error: BaseException) -> bool:
+    code = KafkaError.TOPIC_ALREADY_EXISTS
+    return isinstance(error, KafkaException) and error.args[0].code() == code

@@ -1,3 +1,3 @@
-"""The learning process: takes decoded batches, moves the model, writes checkpoints and snapshots.
-`processes` imports it.
+"""The learning process: takes records, moves the model, writes checkpoints and snapshots.
+`processes` imports it, and `river`, which brings a trainer and a startup of its own.
 """

@@ -1,4 +1,4 @@
-"""Hands the settings to a child process, secrets and all, through a file that has no name."""
+"""Pass the settings, secrets included, to child processes through an unnamed file."""
 
 import json
 import os
@@ -10,22 +10,22 @@ from kaboost.service.config.settings import Settings
 
 
 @contextmanager
-def handed(settings: Settings) -> Iterator[int]:
-    """Keep a descriptor that children inherit; nobody else can open it and no crash leaves it."""
+def send_settings(settings: Settings) -> Iterator[int]:
+    """Yield a file descriptor to inherit; no other process can open it, no crash leaves a file."""
     with tempfile.TemporaryFile() as file:
-        file.write(json.dumps(spell(settings)).encode())
+        file.write(json.dumps(to_plain(settings)).encode())
         file.flush()
         yield file.fileno()
 
 
-def receive(descriptor: int) -> Settings:
-    """Read what the parent handed over; its position is shared with other children, so leave it."""
+def receive_settings(descriptor: int) -> Settings:
+    """Read the settings from the parent; pread, as children share the position of the file."""
     size = os.fstat(descriptor).st_size
     return Settings(**json.loads(os.pread(descriptor, size, 0)))
 
 
-def spell(settings: Settings) -> dict[str, object]:
-    """Spell the settings out as they stand in a file, secrets revealed."""
+def to_plain(settings: Settings) -> dict[str, object]:
+    """Convert the settings to the plain values of a configuration file, secrets revealed."""
     tree = settings.model_dump(mode="json", by_alias=True)
     tree["kafka"]["extra"] = settings.kafka.client()
     del tree["kafka"]["extra"]["bootstrap.servers"]

@@ -1,3 +1,3 @@
-"""River models as a plug-in: takes the same records, gives a trainer and a follower of a shared
-model. Only the roles that build parts import it.
+"""Serve a River model, which has no arrays and so no files: takes records, and shows the moving
+model to the requests of the same process. A plug-in: only the roles of `processes` import it.
 """

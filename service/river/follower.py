@@ -1,64 +1,68 @@
-"""Answers from the living model itself: what the HTTP door asks where there are no snapshots."""
+"""Serve requests from the shared model, where there are no snapshots to follow."""
 
 from kaboost.models.features.labels import Labels
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
-from kaboost.service.events.decoder import Decoder
-from kaboost.service.http.follower import Follower, Learner, Served
-from kaboost.service.http.predict import Door, Rows, Stamp
-from kaboost.service.river.shared_model import Live
+from kaboost.service.events.json import JsonDecoder
+from kaboost.service.http.follower import Follower, LearnerStatus, Served
+from kaboost.service.http.predict import PredictCodec, Rows, Stamp
+from kaboost.service.river.shared_model import SharedModel
 from kaboost.service.storage.snapshots import Snapshot
 
 
-class LiveDoor(Door):
-    """A door that takes its turn at the model, and says which moment of it has answered."""
+class RiverPredictCodec(PredictCodec):
+    """Predict while the model is locked, and stamp the response with that moment."""
 
-    def __init__(self, decoder: Decoder, labels: Labels, max_rows: int, live: Live) -> None:
+    def __init__(
+        self, decoder: JsonDecoder, labels: Labels, max_rows: int, shared: SharedModel
+    ) -> None:
         super().__init__(decoder, labels, max_rows)
-        self._live = live
+        self._shared = shared
 
-    def answer(self, rows: Rows, model: Model, stamp: Stamp) -> bytes:
-        """Predict the rows and write the answer; nothing is learned in between."""
-        with self._live:
-            found = self._live.snapshot
-            if found is None:
-                return super().answer(rows, model, stamp)
-            return super().answer(rows, found.model, _at(stamp, found))
+    def respond(self, rows: Rows, model: Model, stamp: Stamp) -> bytes:
+        """Predict the rows and encode the response; nothing is learned in between."""
+        with self._shared.lock:
+            snapshot = self._shared.snapshot
+            if snapshot is None:
+                return super().respond(rows, model, stamp)
+            return super().respond(rows, snapshot.model, _at(stamp, snapshot))
 
 
-class LiveFollower(Follower):
-    """Has nothing to follow but the learner's signs of life."""
+class RiverFollower(Follower):
+    """Follow the shared model, and the learner's heartbeats."""
 
-    def __init__(self, settings: Settings, live: Live) -> None:
+    def __init__(self, settings: Settings, shared: SharedModel) -> None:
         super().__init__(settings)
-        self._live = live
-        self.awaited = ""  # what it waits for stands in the progress
-        self._live_door: Door | None = None
+        self._shared = shared
+        self.waiting_for = ""  # the progress describes what it waits for
+        self._river_codec: PredictCodec | None = None
 
     def current(self) -> Served | None:
-        """Give what to answer from, once the topic has been replayed."""
-        self.nothing, self.trouble = self._live.progress, self._live.trouble
-        found = self._live.snapshot
-        if found is None:
+        """Return what to serve, once the topic has been replayed."""
+        self.no_model_message, self.problem = self._shared.progress, self._shared.problem
+        snapshot = self._shared.snapshot
+        if snapshot is None:
             return None
-        if self._live_door is None:
-            self._live_door = self._make_door(found.model)
-        return Served(found, self._live_door, _at(self._stamp(found, self.learner), found))
+        if self._river_codec is None:
+            self._river_codec = self._make_codec(snapshot.model)
+        return Served(
+            snapshot, self._river_codec, _at(self._stamp(snapshot, self.learner), snapshot)
+        )
 
-    def look(self) -> tuple[Served | None, Learner]:
-        """See how the learner is."""
-        self.learner = self._find_learner()
+    def refresh(self) -> tuple[Served | None, LearnerStatus]:
+        """Refresh the learner's status."""
+        self.learner = self._read_status()
         return self.current(), self.learner
 
-    def _make_door(self, model: Model) -> Door:
-        columns, limits = self._settings.features, self._settings.api
-        decoder = Decoder(columns.columns, model.labels, columns.unknown)
-        return LiveDoor(decoder, model.labels, limits.max_rows, self._live)
+    def _make_codec(self, model: Model) -> PredictCodec:
+        features, limits = self._settings.features, self._settings.api
+        decoder = JsonDecoder(features.columns, model.labels, features.unknown)
+        return RiverPredictCodec(decoder, model.labels, limits.max_rows, self._shared)
 
 
-def _at(stamp: Stamp, found: Snapshot) -> Stamp:
-    """Date a stamp to this moment; exact while it is one's turn."""
-    version, learned = Live.now(found)
+def _at(stamp: Stamp, snapshot: Snapshot) -> Stamp:
+    """Date a stamp to now; exact while the model is locked."""
+    version, learned = SharedModel.current(snapshot)
     return Stamp(
         name=stamp.name,
         version=version,

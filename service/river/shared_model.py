@@ -1,4 +1,4 @@
-"""What the learning thread and the answering thread of one process share: a model that moves."""
+"""The moving model that the learning thread and the serving thread of one process share."""
 
 from threading import Lock
 
@@ -8,33 +8,39 @@ from kaboost.service.storage.snapshots import Snapshot
 WAITING = "the model waits for its topic"
 
 
-class Live:
-    """The newest state between two batches, and the turns that both threads take.
+class FairLock:
+    """Give the lock in turns: for one event, or for one request.
 
-    The learning thread swaps `snapshot`, whose model is the living one: version and events are of
-    that moment, `now` tells those of this one.
+    A waiting thread holds `_next`, so that the other cannot take the lock twice before it.
     """
 
     def __init__(self) -> None:
-        self.snapshot: Snapshot | None = None  # None until the topic has been replayed
-        self.progress = WAITING  # of the replay, in a sentence
-        self.trouble = ""  # why what is served is not what the topic holds by now
-        self._next, self._model = Lock(), Lock()
+        self._next, self._lock = Lock(), Lock()
 
     def __enter__(self) -> None:
-        """Have the model to oneself: for one event, or for one request.
-
-        Who waits stands at `next`, so that the other cannot come round twice before it.
-        """
         with self._next:
-            self._model.acquire()
+            self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
-        self._model.release()
+        self._lock.release()
+
+
+class SharedModel:
+    """The newest state between two batches, and the lock on the model in it.
+
+    The learning thread replaces `snapshot`, whose model goes on learning. Version and events in it
+    are those of its publication; `current` returns those of now.
+    """
+
+    def __init__(self) -> None:
+        self.lock = FairLock()
+        self.snapshot: Snapshot | None = None  # None until the topic has been replayed
+        self.progress = WAITING  # of the replay, in a sentence
+        self.problem = ""  # why the model is older than the topic
 
     @staticmethod
-    def now(found: Snapshot) -> tuple[int, int]:
-        """Give version and events learned of this moment; exact while it is one's turn."""
-        assert isinstance(found.model, RiverModel)
-        learned = found.model.events
-        return found.version + learned - int(found.header["events_learned"]), learned
+    def current(snapshot: Snapshot) -> tuple[int, int]:
+        """Return the version and events learned of now; exact while the lock is held."""
+        assert isinstance(snapshot.model, RiverModel)
+        learned = snapshot.model.events
+        return snapshot.version + learned - int(snapshot.header["events_learned"]), learned

@@ -1,4 +1,4 @@
-"""One writer and one reader under snapshots and checkpoints: durable, checked, the last K kept."""
+"""The only writer and reader of files: durable, checked, the newest kept."""
 
 import fcntl
 import mmap
@@ -19,27 +19,27 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def write(path: Path, arrays: Mapping[str, NDArray[Any]], header: dict[str, Any]) -> int:
-    """Write one file that is whole or not there at all; give its size in bytes."""
+    """Write one file that is complete or absent; return its size in bytes."""
     data = pack(arrays, header)
     try:
         for _ in steps(path, data):
             pass
     except OSError as err:
-        with suppress(OSError):  # a disk that takes no write may not let go of one either
+        with suppress(OSError):  # a disk that refuses a write may refuse to remove a file too
             _temporary(path).unlink()
         raise NotWritten(
-            f"{path} cannot be written ({err.strerror}): make room or mend the folder's rights; "
-            "what was written before is untouched"
+            f"{path} cannot be written ({err.strerror}): make room, or correct the folder's "
+            "permissions; what was written before is untouched"
         ) from err
     return len(data)
 
 
 def steps(path: Path, data: bytes) -> Iterator[str]:
-    """Write durably and pause after every step, so that a test can stop at each.
+    """Write durably, and yield after every step so that a test can stop there.
 
     1. The bytes go into a temporary file of the same folder.
     2. fsync: they are on the disk before any name points to them.
-    3. rename: the name points to the old file or to the whole new one, never to a part.
+    3. rename: the name points to the old file or to the complete new one.
     4. fsync of the folder: the name itself survives a power cut.
     """
     with open(_temporary(path), "wb") as file:
@@ -56,7 +56,7 @@ def steps(path: Path, data: bytes) -> Iterator[str]:
 
 
 def read(path: Path, *, mapped: bool = False) -> tuple[dict[str, Any], Arrays]:
-    """Read and check one file; its arrays cannot be written to, mapped ones stay on the disk."""
+    """Read and check one file; its arrays are read-only, and with `mapped` stay on the disk."""
     try:
         with open(path, "rb") as file:
             buffer = _map(file.fileno()) if mapped else file.read()
@@ -68,41 +68,41 @@ def read(path: Path, *, mapped: bool = False) -> tuple[dict[str, Any], Arrays]:
     return header, dict(arrays)
 
 
-def expect(path: Path, header: Mapping[str, Any], kind: str, told: object) -> None:
-    """Refuse a file of ours that was given the name of another."""
-    if header.get("kind") != kind or told != number(path):
-        raise Damaged(f"{path} holds {header.get('kind')} {told}: give it back its own name")
+def expect(path: Path, header: Mapping[str, Any], kind: str, number_inside: object) -> None:
+    """Refuse a file that was renamed to another's name."""
+    if header.get("kind") != kind or number_inside != number(path):
+        raise Damaged(f"{path} holds {header.get('kind')} {number_inside}: rename it back")
 
 
 def newest(directory: Path, prefix: str) -> list[Path]:
-    """List a folder's numbered files, the newest first."""
+    """List the numbered files of a folder, the newest first."""
     return sorted(directory.glob(f"{prefix}-{'[0-9]' * 12}{SUFFIX}"), reverse=True)
 
 
 def numbered(directory: Path, prefix: str, number: int) -> Path:
-    """Name the file of a number."""
+    """Return the path of a numbered file."""
     return directory / f"{prefix}-{number:012d}{SUFFIX}"
 
 
 def number(path: Path) -> int:
-    """Read the number out of a file's name."""
+    """Return the number in a file's name."""
     return int(path.stem.rpartition("-")[2])
 
 
 def prune(directory: Path, prefix: str, keep: int, uncounted: Collection[int] = ()) -> None:
-    """Remove what is older than the newest `keep`, the uncounted among them not counted.
+    """Remove files older than the newest `keep`, not counting the numbers in `uncounted`.
 
-    Readers that still map one keep what they see.
+    A reader that maps a removed file keeps its content.
     """
-    found = newest(directory, prefix)
-    counted = [path for path in found if number(path) not in uncounted]
-    for path in found:
+    paths = newest(directory, prefix)
+    counted = [path for path in paths if number(path) not in uncounted]
+    for path in paths:
         if len(counted) >= keep and path < counted[keep - 1]:
             path.unlink(missing_ok=True)
 
 
 def make(directory: Path) -> Path:
-    """Make a folder, and those above it, whose names survive a power cut."""
+    """Create a folder and its parents durably: the names survive a power cut."""
     if not directory.is_dir():
         make(directory.parent)
         try:
@@ -115,7 +115,7 @@ def make(directory: Path) -> Path:
 
 @contextmanager
 def lock(directory: Path) -> Iterator[None]:
-    """Be the folder's only writer, or refuse; the kernel lets go even of a killed one."""
+    """Be the folder's only writer, or raise Refused; a killed process loses its lock."""
     path = make(directory) / ".lock"
     with ExitStack() as stack:
         try:
@@ -123,7 +123,8 @@ def lock(directory: Path) -> Iterator[None]:
             _take(file, directory)
         except OSError as err:
             raise NotWritten(
-                f"{path} cannot be written ({err.strerror}): make room or mend the folder's rights"
+                f"{path} cannot be written ({err.strerror}): make room, or correct the folder's "
+                "permissions"
             ) from err
         try:
             yield
@@ -132,15 +133,15 @@ def lock(directory: Path) -> Iterator[None]:
 
 
 def _take(file: BinaryIO, directory: Path) -> None:
-    """Hold the lock or refuse; sign it, and clear what the last holder left."""
+    """Take the lock, write the process id into it, and clear what the last holder left."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as err:
         file.seek(0)
         holder = file.read().decode().strip() or "unknown"
         raise Refused(
-            f"{directory} is in use by process {holder}: stop it, or give this learner a "
-            "folder of its own"
+            f"{directory} is in use by process {holder}: stop it, or give this learner "
+            "another folder"
         ) from err
     file.truncate(0)
     file.write(b"%d\n" % os.getpid())
@@ -148,13 +149,13 @@ def _take(file: BinaryIO, directory: Path) -> None:
 
 
 def sweep(directory: Path) -> None:
-    """Remove what a writer left behind when it died in the middle; only the lock's holder may."""
+    """Remove the temporary files of a writer that died; only the lock's holder may."""
     for path in directory.rglob(f".*{SUFFIX}.tmp"):
         path.unlink(missing_ok=True)
 
 
 def sync(descriptor: int) -> None:
-    """Bring a file's bytes onto the disk; macOS needs a word of its own for that."""
+    """Flush a file to the disk; macOS needs a special call for that."""
     full = getattr(fcntl, "F_FULLFSYNC", None)
     if full is None:
         os.fsync(descriptor)
@@ -163,7 +164,7 @@ def sync(descriptor: int) -> None:
 
 
 def sync_folder(directory: Path) -> None:
-    """Bring a folder's names onto the disk."""
+    """Flush the names in a folder to the disk."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -172,7 +173,7 @@ def sync_folder(directory: Path) -> None:
 
 
 def writable(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
-    """Copy arrays so that learning can go on in them."""
+    """Copy arrays into memory that learning can change."""
     return {name: np.array(array, order="C") for name, array in arrays.items()}
 
 

@@ -1,134 +1,137 @@
-"""Publish and follow the newest snapshot: immutable, versioned, mapped read-only by its readers."""
+"""Snapshots in a folder: immutable, versioned, mapped read-only by their readers."""
 
 import json
 import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kaboost.models.evaluation.baselines import ProgressiveValidation, progressive_validation
+from kaboost.models.evaluation.baselines import ProgressiveValidation
 from kaboost.models.model import Model
-from kaboost.models.state.tree import from_arrays, to_arrays
 from kaboost.service.errors import CheckpointError, Incompatible, NotWritten
 from kaboost.service.storage import files
+from kaboost.service.storage.state import State, read_validation
 
-PREFIX = "snapshot"
+KIND = "snapshot"
 log = logging.getLogger(__name__)
 
 
 class Snapshot(NamedTuple):
-    """One published version: all that a prediction needs, and what the model has seen."""
+    """One published version: all that a prediction needs, and the losses so far."""
 
     version: int
     model: Model
     header: dict[str, Any]
-    baselines: ProgressiveValidation
+    validation: ProgressiveValidation
 
 
 class Status(NamedTuple):
-    """What the supervisor says of the learner."""
+    """The state of the learner's process, as its supervisor reports it."""
 
     state: str
     exit_code: int | None
     reason: str
 
 
-def publish(
-    directory: Path,
-    model: Model,
-    header: Mapping[str, Any],
-    keep: int,
-    *,
-    baselines: ProgressiveValidation,
-) -> int:
-    """Write the next version, then forget all but the newest `keep`; give the version."""
-    files.make(directory)
-    version = last(directory) + 1
-    whole = {**header, "kind": PREFIX, "version": version, "model": model.describe()}
-    arrays = {**model.serving_arrays(), **to_arrays(baselines, "validation")}
-    files.write(files.numbered(directory, PREFIX, version), arrays, whole)
-    files.prune(directory, PREFIX, keep)
-    return version
+class FolderSnapshotStore:
+    """Keep the newest snapshots, the learner's heartbeat and its status in one folder."""
 
+    def __init__(self, directory: Path, keep: int = 3) -> None:
+        self._directory = directory
+        self._keep = keep
 
-def last(directory: Path) -> int:
-    """Give the highest version on disk, 0 where there is none."""
-    return next(map(files.number, files.newest(directory, PREFIX)), 0)
+    @property
+    def location(self) -> str:
+        """The folder."""
+        return str(self._directory.resolve())
 
+    def lock(self) -> AbstractContextManager[None]:
+        """Be the folder's only writer, or raise Refused."""
+        return files.lock(self._directory)
 
-def newest(directory: Path, above: int = 0, known: set[int] | None = None) -> Snapshot | None:
-    """Map the newest snapshot above a version; a damaged one is reported, the one before it used.
+    def publish(self, header: Mapping[str, Any], state: State) -> int:
+        """Publish the next version and return it, then remove the oldest."""
+        files.make(self._directory)
+        version, model = self.last_version() + 1, state.model
+        whole = {**header, "kind": KIND, "version": version, "model": model.describe()}
+        path = files.numbered(self._directory, KIND, version)
+        files.write(path, state.serving_arrays(), whole)
+        files.prune(self._directory, KIND, self._keep)
+        return version
 
-    `known` belongs to the follower: damaged versions it has met are neither read nor told again.
-    """
-    bad = set() if known is None else known
-    for path in files.newest(directory, PREFIX):
-        version = files.number(path)
-        if version <= above:
-            return None
-        if version in bad:
-            continue
+    def last_version(self) -> int:
+        """Return the highest version, 0 where there is none."""
+        return next(map(files.number, files.newest(self._directory, KIND)), 0)
+
+    def newest(self, above: int = 0, unusable: set[int] | None = None) -> Snapshot | None:
+        """Map the newest snapshot above a version; report a damaged one and use the one before.
+
+        `unusable` belongs to the caller: its versions are neither read nor reported again.
+        """
+        skipped = set() if unusable is None else unusable
+        for path in files.newest(self._directory, KIND):
+            version = files.number(path)
+            if version <= above:
+                return None
+            if version in skipped:
+                continue
+            try:
+                return load(path)
+            except FileNotFoundError:
+                continue  # pruned since the folder was listed
+            except CheckpointError as err:
+                skipped.add(version)
+                log.error("snapshot unusable", extra={"version": version, "reason": str(err)})
+        return None
+
+    def heartbeat(self) -> None:
+        """Show that the learner is alive."""
+        path = files.make(self._directory) / ".learner"
         try:
-            return load(path)
+            path.touch()
+        except OSError as err:
+            raise NotWritten(
+                f"{path} cannot be touched ({err.strerror}): make room, or correct "
+                "the folder's permissions"
+            ) from err
+
+    def learner_age(self, clock: Callable[[], float] = time.time) -> float | None:
+        """Return the seconds since the learner's last heartbeat, None if there was none."""
+        try:
+            return max(0.0, clock() - (self._directory / ".learner").stat().st_mtime)
         except FileNotFoundError:
-            continue  # pruned since the folder was listed
-        except CheckpointError as err:
-            bad.add(version)
-            log.error("snapshot unusable", extra={"version": version, "reason": str(err)})
-    return None
+            return None
+
+    def write_status(self, state: str, exit_code: int | None = None, reason: str = "") -> None:
+        """Publish the state of the learner's process; readers never see half of it."""
+        # One name a process: the learner and its supervisor may write at the same moment.
+        temporary = files.make(self._directory) / f".status.json.{os.getpid()}"
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(Status(state, exit_code, reason)._asdict(), file)
+            file.flush()
+            files.sync(file.fileno())
+        os.replace(temporary, self._directory / ".status.json")
+
+    def read_status(self) -> Status | None:
+        """Read the state of the learner's process, None where none can be read."""
+        try:
+            text = (self._directory / ".status.json").read_text(encoding="utf-8")
+            return Status(**json.loads(text))
+        except (FileNotFoundError, TypeError, ValueError):
+            return None
 
 
 def load(path: Path) -> Snapshot:
-    """Map one snapshot file; it may be none of ours, however whole."""
+    """Map one snapshot file, or refuse one that is not a snapshot of this Kaboost."""
     header, arrays = files.read(path, mapped=True)
-    files.expect(path, header, PREFIX, header.get("version"))
+    files.expect(path, header, KIND, header.get("version"))
     try:
         model = Model.from_arrays(header["model"], arrays)
-        seen = from_arrays(progressive_validation(model.labels), arrays, "validation")
-        return Snapshot(header["version"], model, header, seen)
+        return Snapshot(header["version"], model, header, read_validation(model.labels, arrays))
     except KeyError as err:
         raise Incompatible(f"{path} was written by another Kaboost: it lacks {err}") from err
     except (TypeError, ValueError) as err:
         raise Incompatible(f"{path} was written by another Kaboost: {err}") from err
-
-
-def heartbeat(directory: Path) -> None:
-    """Show that the learner is alive."""
-    path = files.make(directory) / ".learner"
-    try:
-        path.touch()
-    except OSError as err:
-        raise NotWritten(
-            f"{path} cannot be touched ({err.strerror}): make room or mend the folder's rights"
-        ) from err
-
-
-def learner_age(directory: Path, clock: Callable[[], float] = time.time) -> float | None:
-    """Give the seconds since the learner's last heartbeat, None if there was never one."""
-    try:
-        return max(0.0, clock() - (directory / ".learner").stat().st_mtime)
-    except FileNotFoundError:
-        return None
-
-
-def write_status(
-    directory: Path, state: str, exit_code: int | None = None, reason: str = ""
-) -> None:
-    """Tell the API processes what became of the learner; half a status is never seen."""
-    # A name of our own: the learner and its supervisor may write at the same moment.
-    temporary = files.make(directory) / f".status.json.{os.getpid()}"
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(Status(state, exit_code, reason)._asdict(), file)
-        file.flush()
-        files.sync(file.fileno())
-    os.replace(temporary, directory / ".status.json")
-
-
-def read_status(directory: Path) -> Status | None:
-    """Read what the supervisor said, None where there is none that can be read."""
-    try:
-        return Status(**json.loads((directory / ".status.json").read_text(encoding="utf-8")))
-    except (FileNotFoundError, TypeError, ValueError):
-        return None

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from kaboost.service.config import settings as config
+from kaboost.service.config.settings import load
 from kaboost.service.demo import producer
 from tests.deploy import dockerfile
 from tests.deploy.composition import FILE, ROOT, Outside, Service, Started, order, services
@@ -178,7 +178,7 @@ def test_kaboost_takes_its_configuration(monkeypatch: pytest.MonkeyPatch) -> Non
     for name, value in service.environment.items():
         monkeypatch.setenv(name, value)
     (path,) = files(service)
-    settings = config.load(path)
+    settings = load(path)
 
     assert service.mounts[1].target == service.environment["KABOOST_CONFIG"]
     assert producer.schema() == settings.features.columns

@@ -17,10 +17,9 @@ import typer
 import yaml
 
 from kaboost.service import cli
-from kaboost.service.config import settings as config
-from kaboost.service.config.settings import Settings
-from kaboost.service.processes.roles import create_api
-from kaboost.service.storage import snapshots
+from kaboost.service.config.settings import Settings, load
+from kaboost.service.processes.api_server import create_api
+from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.deploy.restricted import RULES, Pod, broken
 from tests.kafka.broker import Reachable
 from tests.ports import free_port
@@ -62,7 +61,7 @@ def settings(manifests: Manifests, tmp_path: Path) -> Settings:
     """The settings of the ConfigMap's file."""
     path = tmp_path / "kaboost.yaml"
     path.write_text(manifests["ConfigMap"]["data"]["kaboost.yaml"])
-    return config.load(path)
+    return load(path)
 
 
 def container(pod: Pod, name: str) -> Manifest:
@@ -308,7 +307,7 @@ def test_probes_are_routes(pod: Pod, settings: Settings) -> None:
 def test_beats(pod: Pod, tmp_path: Path, age: int | None, code: int) -> None:
     """The learner's probes pass while its sign of life is no older than a minute."""
     if age is not None:
-        snapshots.heartbeat(tmp_path / "snapshots")
+        FolderSnapshotStore(tmp_path / "snapshots").heartbeat()
         then = (tmp_path / "snapshots" / ".learner").stat().st_mtime - age
         os.utime(tmp_path / "snapshots" / ".learner", (then, then))
     asked = [each["exec"]["command"] for each in probes(container(pod, "learner")).values()]
@@ -324,7 +323,7 @@ def moved(text: str, folder: Path, **kafka: str) -> Settings:
     tree["kafka"] |= kafka
     tree["api"]["port"], tree["metrics"]["port"] = free_port(), free_port()
     (folder / "kaboost.yaml").write_text(yaml.safe_dump(tree))
-    return config.load(folder / "kaboost.yaml")
+    return load(folder / "kaboost.yaml")
 
 
 def test_pod_runs(
@@ -373,4 +372,4 @@ def test_secret_as_mounted(
     monkeypatch.setenv(variable["name"], str(tmp_path))
 
     assert mounts(learner)["secrets"] == variable["value"]
-    assert "hidden" == config.load(FOLDER / "kaboost.yaml").kafka.client()["sasl.password"]
+    assert "hidden" == load(FOLDER / "kaboost.yaml").kafka.client()["sasl.password"]

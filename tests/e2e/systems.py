@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from kaboost.models.model import Model
-from kaboost.service.events.decoder import Decoder
-from kaboost.service.storage import checkpoints, snapshots
+from kaboost.service.events.json import JsonDecoder
+from kaboost.service.storage.checkpoints import FolderCheckpointStore
+from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.contracts import subjects
 from tests.kafka.client import encode
 from tests.service.learning import saved, settings_for, until
@@ -95,15 +96,15 @@ def alone(settings, values):
     """The same events learned in this process, in one batch."""
     task, schema = settings.task, settings.features.columns
     model = Model(task.kind, settings.model, schema, task.labels)
-    decoder = Decoder(model.encoder.schema, model.labels)
+    decoder = JsonDecoder(model.encoder.schema, model.labels)
     while values:
-        table, y, w = decoder.tabulate(decoder.decode_many(values)[0])
-        model.learn(table, y, w)
-        if decoder.joining:
-            model.add_features(decoder.joining)
-            decoder.add_features(decoder.joining)
-        values = values[decoder.taken :]
-    return model, table
+        decoded = decoder.decode(values)
+        model.learn(decoded.table, decoded.y, decoded.w)
+        if decoded.new_features:
+            model.add_features(decoded.new_features)
+            decoder.add_features(decoded.new_features)
+        values = values[decoded.consumed :]
+    return model, decoded.table
 
 
 def gauges(settings, name):
@@ -135,14 +136,14 @@ def lives_through(name, topic, broker, send, tmp_path):
     second = start(settings)
     try:
         until(lambda: learned(second, settings, EVENTS))
-        until(lambda: snapshots.newest(settings.snapshots.directory))
+        until(lambda: FolderSnapshotStore(settings.snapshots.directory).newest())
         prefixes = until(lambda: gauges(settings, "kaboost_prefix_loss"))
         edges = gauges(settings, "kaboost_weak_learner_edge")
     finally:
         second.terminate()
         code = second.wait()
     model, table = alone(settings, values)
-    served = snapshots.newest(settings.snapshots.directory)
+    served = FolderSnapshotStore(settings.snapshots.directory).newest()
 
     assert code == 0
     assert served.model.describe() == model.describe()
@@ -158,8 +159,8 @@ def lives_through(name, topic, broker, send, tmp_path):
 
 def expect_same(settings, model):
     """The newest checkpoint has the very bytes of the model's arrays."""
-    restored, _ = checkpoints.restore(settings.checkpoints.directory)
-    left, right = restored.model.to_arrays(), model.to_arrays()
+    restored, _ = FolderCheckpointStore(settings.checkpoints.directory).restore()
+    left, right = restored.state.model.to_arrays(), model.to_arrays()
     assert left.keys() == right.keys()
     for array in left:
         assert left[array].tobytes() == right[array].tobytes(), array

@@ -18,8 +18,9 @@ from kaboost.models.evaluation.baselines import (
 from kaboost.models.model import Model
 from kaboost.models.state.tree import to_arrays
 from kaboost.service.demo import producer
-from kaboost.service.events.decoder import Decoder
-from kaboost.service.storage import checkpoints, files, snapshots
+from kaboost.service.events.json import JsonDecoder
+from kaboost.service.storage import files, snapshots
+from kaboost.service.storage.checkpoints import FolderCheckpointStore
 from tests.e2e import proof
 from tests.models.naive_encoding import NaiveEncoder
 from tests.naive import NaiveBooster
@@ -38,11 +39,10 @@ def run(broker, tmp_path_factory):
 def alone(run):
     """The same events through `learn` in this process, in other batches."""
     model = Model("binary", LINEAR, producer.schema(), ["DOWN", "UP"])
-    decoder = Decoder(model.encoder.kinds, model.labels)
+    decoder = JsonDecoder(model.encoder.kinds, model.labels)
     beside = progressive_validation(model.labels)
-    events = [decoder.decode(value) for value in run.good]
-    for first in range(0, len(events), 777):
-        table, y, w = decoder.tabulate(events[first : first + 777])
+    for first in range(0, len(run.good), 777):
+        table, y, w, *_ = decoder.decode(run.good[first : first + 777])
         record(beside, model.learn(table, y, w), y, w)
     return model, beside
 
@@ -50,7 +50,7 @@ def alone(run):
 @pytest.fixture(scope="module")
 def final(run):
     """The learner's last checkpoint."""
-    restored, fallbacks = checkpoints.restore(run.folder / "checkpoints")
+    restored, fallbacks = FolderCheckpointStore(run.folder / "checkpoints").restore()
     assert fallbacks == 0
     return restored
 
@@ -58,14 +58,15 @@ def final(run):
 def test_every_event_is_in_the_state_once(run, alone, final):
     """After 20 kills the final arrays are those of an uninterrupted run, bit for bit."""
     model, beside = alone
-    left, right = model.to_arrays(), final.model.to_arrays()
+    left, right = model.to_arrays(), final.state.model.to_arrays()
 
-    assert final.offsets == {0: len(run.plan)}
-    assert int(final.model.booster.progress.events) == len(run.good) == 45_312
+    assert final.state.offsets == {0: len(run.plan)}
+    assert int(final.state.model.booster.progress.events) == len(run.good) == 45_312
     assert left.keys() == right.keys()
     for name in left:
         assert left[name].tobytes() == right[name].tobytes(), name
-    seen, ours = to_arrays(beside, "validation"), to_arrays(final.baselines, "validation")
+    seen = to_arrays(beside, "validation")
+    ours = to_arrays(final.state.validation, "validation")
     for name in seen:
         assert seen[name].tobytes() == ours[name].tobytes(), name
     assert seen["validation.reliability.weight"].sum() > 1000.0
@@ -83,7 +84,7 @@ def test_kills_were_real(run):
 
 def test_better_than_both_baselines(final):
     """The progressive log-loss is below that of the prior and of the last label."""
-    losses = dict(zip(PREDICTORS, final.baselines.mean_loss, strict=True))
+    losses = dict(zip(PREDICTORS, final.state.validation.mean_loss, strict=True))
     print({name: round(float(loss), 4) for name, loss in losses.items()})
 
     assert losses["model"] < losses["last_label"] < losses["prior"]
@@ -94,8 +95,8 @@ def test_better_than_both_baselines(final):
 def test_first_two_thousand_equal_the_naive_twin(run):
     """Encoder, bank, rule and loss together say what their naive twins say."""
     model = Model("binary", LINEAR, producer.schema(), ["DOWN", "UP"])
-    decoder = Decoder(model.encoder.kinds, model.labels)
-    table, y, w = decoder.tabulate([decoder.decode(value) for value in run.good[:2000]])
+    decoder = JsonDecoder(model.encoder.kinds, model.labels)
+    table, y, w, *_ = decoder.decode(run.good[:2000])
     scores = model.learn(table, y, w).scores
     encoder = NaiveEncoder(producer.schema())
     twin = NaiveBooster(model.spec, model.encoder.width, 1)

@@ -63,7 +63,7 @@ REAPER = 'cat >/dev/null; kill -9 "$1" 2>/dev/null; rm -rf "$2"'
 
 
 class Reachable(Protocol):
-    """A broker that tests can reach, ours or one that was given."""
+    """A broker that tests can reach, started here or elsewhere."""
 
     @property
     def bootstrap(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Topics of a test: created, written to, read back."""
+"""Create, write and read the topics of a test."""
 
 import json
 import uuid
@@ -21,16 +21,16 @@ class Letter(NamedTuple):
     @property
     def code(self) -> str:
         """The reason in one word."""
-        return self.told["kaboost.error.code"]
+        return self.texts["kaboost.error.code"]
 
     @property
     def origin(self) -> tuple[str, int, int]:
         """Topic, partition and offset of the record."""
-        told, at = self.told, "__connect.errors."
-        return told[f"{at}topic"], int(told[f"{at}partition"]), int(told[f"{at}offset"])
+        texts, at = self.texts, "__connect.errors."
+        return texts[f"{at}topic"], int(texts[f"{at}partition"]), int(texts[f"{at}offset"])
 
     @property
-    def told(self) -> dict[str, str]:
+    def texts(self) -> dict[str, str]:
         """The headers as text; of a repeated one the last."""
         return {name: (value or b"").decode(errors="replace") for name, value in self.headers}
 
@@ -50,7 +50,7 @@ def create_topic(
 
 
 def admin(bootstrap: str) -> AdminClient:
-    """Make an admin client that says nothing."""
+    """Make an admin client that logs nothing."""
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
@@ -83,14 +83,14 @@ def read(bootstrap: str, topic: str, count: int, timeout: float = PATIENCE) -> l
     )
     partitions = consumer.list_topics(topic, PATIENCE).topics[topic].partitions
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-    found: list[Message] = []
-    while len(found) < count and (batch := consumer.consume(count - len(found), timeout)):
-        found += [message for message in batch if message.error() is None]
+    messages: list[Message] = []
+    while len(messages) < count and (batch := consumer.consume(count - len(messages), timeout)):
+        messages += [message for message in batch if message.error() is None]
     consumer.close()
-    return found
+    return messages
 
 
 def read_letters(bootstrap: str, topic: str, count: int, timeout: float = PATIENCE) -> list[Letter]:
     """Read `count` dead letters of a source topic back."""
-    found = read(bootstrap, f"{topic}.dlq", count, timeout)
-    return [Letter(m.key(), m.value(), m.headers() or []) for m in found]
+    messages = read(bootstrap, f"{topic}.dlq", count, timeout)
+    return [Letter(m.key(), m.value(), m.headers() or []) for m in messages]

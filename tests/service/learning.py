@@ -17,8 +17,9 @@ from confluent_kafka import Consumer, TopicPartition
 from kaboost.models.model import Model
 from kaboost.service.config import settings as config
 from kaboost.service.config.settings import Settings
-from kaboost.service.learner import loop as learner
-from kaboost.service.storage import checkpoints, snapshots
+from kaboost.service.learner import run as learner
+from kaboost.service.storage.checkpoints import FolderCheckpointStore
+from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.kafka.client import PATIENCE, encode
 from tests.ports import free_port
 from tests.specs import LINEAR
@@ -122,7 +123,7 @@ def events(rows: Rows) -> list[bytes]:
 
 def learned(settings: Settings) -> int:
     """Say how many events the newest snapshot has learned, -1 without one."""
-    found = snapshots.newest(settings.snapshots.directory)
+    found = FolderSnapshotStore(settings.snapshots.directory).newest()
     return found.header["events_learned"] if found else -1
 
 
@@ -130,9 +131,9 @@ def expect_state(settings: Settings, rows: Rows) -> None:
     """Compare the newest checkpoint with the same events learned in-process, bit for bit."""
     twin = Model("binary", LINEAR, SCHEMA)
     twin.learn_many([features for features, _ in rows], [label for _, label in rows])
-    checkpoint, _ = checkpoints.restore(settings.checkpoints.directory)
+    checkpoint, _ = FolderCheckpointStore(settings.checkpoints.directory).restore()
     assert checkpoint is not None
-    ours, theirs = checkpoint.model.to_arrays(), twin.to_arrays()
+    ours, theirs = checkpoint.state.model.to_arrays(), twin.to_arrays()
 
     assert ours.keys() == theirs.keys()
     for name in theirs:
@@ -148,8 +149,8 @@ def learn_all(settings: Settings, count: int, **options: Any) -> None:
 
 def saved(settings: Settings) -> dict[int, int]:
     """Read the newest checkpoint's offsets."""
-    checkpoint, _ = checkpoints.restore(settings.checkpoints.directory)
-    return checkpoint.offsets if checkpoint else {}
+    checkpoint, _ = FolderCheckpointStore(settings.checkpoints.directory).restore()
+    return checkpoint.state.offsets if checkpoint else {}
 
 
 def committed(settings: Settings, partition: int = 0) -> int:

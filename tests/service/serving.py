@@ -19,6 +19,8 @@ from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings, load
 from kaboost.service.http.problems import MEDIA_TYPE, TYPES, Problem
 from kaboost.service.storage import snapshots
+from kaboost.service.storage.snapshots import FolderSnapshotStore
+from kaboost.service.storage.state import State
 from tests.outcomes import outcome
 from tests.ports import free_port
 from tests.service.learning import until
@@ -86,10 +88,9 @@ def publish(settings: Settings, model: Model, **header: Any) -> int:
         "cold_start": events == 0,
         "offsets": {"0": events},
     }
-    snapshots.heartbeat(settings.snapshots.directory)
-    return snapshots.publish(
-        settings.snapshots.directory, model, whole | header, keep=10, baselines=seen
-    )
+    store = FolderSnapshotStore(settings.snapshots.directory, keep=10)
+    store.heartbeat()
+    return store.publish(whole | header, State(model, seen, {0: events}))
 
 
 class Program:

@@ -15,8 +15,9 @@ import pytest
 
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
-from kaboost.service.http.predict import Answers
-from kaboost.service.storage import files, snapshots
+from kaboost.service.http.predict import BatchPredictResponse
+from kaboost.service.storage import files
+from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.service.learning import until
 from tests.service.serving import (
     ROOT,
@@ -51,7 +52,7 @@ def test_answers_are_the_snapshots(serve: Start, task: dict[str, Any]) -> None:
     draw = np.random.default_rng(2)
     rows = [row(wanted, draw) for _ in range(20)]
     many = program.client.post("/predict", json={"instances": rows})
-    answers = msgspec.json.decode(many.content, type=Answers)
+    answers = msgspec.json.decode(many.content, type=BatchPredictResponse)
     model = snapshot(program, answers.model.version)
 
     assert [model.predict_one(each) for each in rows] == [p.prediction for p in answers.predictions]
@@ -150,7 +151,7 @@ def test_not_ready_names_what_the_learner_waits_for(serve: Start) -> None:
 
     def refused() -> dict[str, Any] | None:
         """A sign of life is no sign after some seconds, which a start may take."""
-        snapshots.heartbeat(wanted.snapshots.directory)
+        FolderSnapshotStore(wanted.snapshots.directory).heartbeat()
         answer = program.probe(503)
         return answer if answer and "running" in answer["detail"] else None
 
@@ -178,16 +179,16 @@ def test_new_snapshot_is_served(serve: Start) -> None:
 ASK = """
 import sys
 from pathlib import Path
-from kaboost import booster
+from kaboost.models import booster
 from kaboost.service.config.settings import load
 from kaboost.service.http.follower import Follower
 
 def compiled():
     return {name: len(getattr(each, "signatures", [])) for name, each in vars(booster).items()}
 
-served, _ = Follower(load(Path(sys.argv[1]))).look()
+served, _ = Follower(load(Path(sys.argv[1]))).refresh()
 before = compiled()
-served.door.answer(served.door.read(b'{"features": {}}'), served.snapshot.model, served.stamp)
+served.codec.respond(served.codec.read(b'{"features": {}}'), served.snapshot.model, served.stamp)
 print({name for name, count in compiled().items() if count > before[name]})
 """
 
@@ -310,7 +311,7 @@ def test_stale_without_a_sign_of_the_learner(
     until(lambda: program.predict()["model"]["stale"] is True)
 
     assert program.ready()["stale"] is True
-    snapshots.heartbeat(wanted.snapshots.directory)
+    FolderSnapshotStore(wanted.snapshots.directory).heartbeat()
     until(lambda: program.predict()["model"]["stale"] is False)
 
 
@@ -321,7 +322,9 @@ def test_stale_when_the_learner_has_stopped(
     wanted, program = serve(api={"stale_after_seconds": 3_600})
     publish(wanted, taught(wanted))
     program.ready()
-    snapshots.write_status(wanted.snapshots.directory, "stopped", 3, "a gap in the offsets")
+    FolderSnapshotStore(wanted.snapshots.directory).write_status(
+        "stopped", 3, "a gap in the offsets"
+    )
     until(lambda: program.predict()["model"]["stale"] is True)
     learner = program.ready()["learner"]
 

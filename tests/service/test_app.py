@@ -19,8 +19,10 @@ import pytest
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import Exit
-from kaboost.service.processes import settings_pipe as handover
-from kaboost.service.storage import checkpoints, files, snapshots
+from kaboost.service.processes import settings_pipe
+from kaboost.service.storage import files
+from kaboost.service.storage.checkpoints import FolderCheckpointStore
+from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.kafka.client import encode
 from tests.service.learning import until
 from tests.service.serving import (
@@ -107,7 +109,7 @@ def test_killed_learner_comes_back_unnoticed(
         until(lambda: serve.events("process restarting", role="learner"))
         send(topic, EVENTS[half:])
         learned(serve, len(EVENTS))
-    status = snapshots.read_status(wanted.snapshots.directory)
+    status = FolderSnapshotStore(wanted.snapshots.directory).read_status()
 
     assert {200} == set(statuses)
     assert 1 == serve.metric("kaboost_learner_restarts_total")
@@ -149,14 +151,14 @@ def test_end_is_clean(
     learned(serve, len(EVENTS))
     children = family(serve)
     ended = serve.end(number)
-    last, _ = checkpoints.restore(wanted.checkpoints.directory)
-    status = snapshots.read_status(wanted.snapshots.directory)
+    last, _ = FolderCheckpointStore(wanted.checkpoints.directory).restore()
+    status = FolderSnapshotStore(wanted.snapshots.directory).read_status()
 
     assert code == ended
     assert len(children) == 3
     assert not any(map(alive, children))
     assert last
-    assert {0: len(EVENTS)} == last.offsets
+    assert {0: len(EVENTS)} == last.state.offsets
     assert status
     assert ("stopped", 0) == (status.state, status.exit_code)
 
@@ -208,7 +210,7 @@ def test_learner_without_a_broker_is_tried_again(tmp_path: Path) -> None:
         # While it waits for its next start, its own last word is told and not its code alone.
         until(lambda: "127.0.0.1:1" in program.probe(503)["detail"])  # type: ignore[index]
         # And while it tries again, why the one before it gave up.
-        until(lambda: "the learner is running: started again, after:" in detail(program))
+        until(lambda: "the learner is running: restarted after:" in detail(program))
         assert "127.0.0.1:1" in detail(program) or "restarting" in detail(program)
 
 
@@ -308,7 +310,7 @@ def test_snapshot_cut_short_under_its_worker(tmp_path: Path) -> None:
 
         assert 1 == program.predict()["model"]["version"]
         (line,) = program.events("process restarting", role="api-0")
-        assert line["reason"].startswith("died by SIGBUS")
+        assert line["reason"].startswith("killed by SIGBUS")
 
 
 def test_versions_only_grow_whichever_worker_answers(tmp_path: Path) -> None:
@@ -388,9 +390,9 @@ def test_handed_settings_are_the_same(tmp_path: Path) -> None:
     """A child gets every setting as its parent has it, secrets included."""
     extra = {"sasl.password": "secret", "fetch.wait.max.ms": 10}
     wanted = settings(tmp_path, kafka={"extra": extra}, model={"seed": 7})
-    with handover.handed(wanted) as descriptor:
-        got = handover.receive(descriptor)
-        again = handover.receive(descriptor)
+    with settings_pipe.send_settings(wanted) as descriptor:
+        got = settings_pipe.receive_settings(descriptor)
+        again = settings_pipe.receive_settings(descriptor)
 
     assert wanted.kafka.client() == got.kafka.client()
     assert "secret" == got.kafka.client()["sasl.password"]
@@ -401,7 +403,7 @@ def test_handed_settings_are_the_same(tmp_path: Path) -> None:
 def test_child_ends_with_its_parent(tmp_path: Path) -> None:
     """A child whose lifeline is closed before it is up ends nevertheless."""
     wanted = settings(tmp_path)
-    with handover.handed(wanted) as descriptor:
+    with settings_pipe.send_settings(wanted) as descriptor:
         command = [
             sys.executable,
             "-m",

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kaboost.models.evaluation.baselines import progressive_validation, record
+from kaboost.models.evaluation.baselines import record
 from kaboost.models.model import Model
 from kaboost.models.state.format import pack
-from kaboost.models.state.tree import to_arrays
 from kaboost.service.errors import CheckpointError, Damaged, Incompatible
 from kaboost.service.storage import checkpoints, files
-from kaboost.service.storage.checkpoints import Checkpoint
+from kaboost.service.storage.checkpoints import Checkpoint, FolderCheckpointStore
+from kaboost.service.storage.comparison import require_equal
+from kaboost.service.storage.state import State
 from tests.outcomes import outcome
 
 SPEC = {"bank": {"kind": "linear", "n": 3}}
@@ -29,32 +30,33 @@ Save = Callable[[], Path]
 
 
 class Learner:
-    """The least that learns: a model, its baselines and its position."""
+    """The least that learns: a state."""
 
     def __init__(self, restored: Checkpoint | None = None) -> None:
-        self.model = restored.model if restored else Model("binary", SPEC, SCHEMA)
-        self.baselines = (
-            restored.baselines if restored else progressive_validation(self.model.labels)
-        )
-        self.offset = restored.offsets[0] if restored else 0
+        fresh = State.initial(Model("binary", SPEC, SCHEMA), {0: 0})
+        self.state = restored.state if restored else fresh
+
+    @property
+    def offset(self) -> int:
+        """The next offset of the one partition."""
+        return self.state.offsets[0]
 
     def learn(self, until: int) -> None:
         """Learn the events up to a position."""
         for features, label in EVENTS[self.offset : until]:
-            self.model.learn_one(features, label)
+            self.state.model.learn_one(features, label)
             one = np.ones(1)
-            record(self.baselines, outcome(one, one), np.array([float(label)]), one)
-        self.offset = until
+            record(self.state.validation, outcome(one, one), np.array([float(label)]), one)
+        self.state.offsets[0] = until
 
-    def checkpoint(self) -> Checkpoint:
-        """Give state and position."""
+    def save(self, store: FolderCheckpointStore) -> Path:
+        """Write a checkpoint; return its path."""
         header = {"topic": "t", "events_learned": self.offset}
-        return Checkpoint(0, self.model, self.baselines, {0: self.offset}, header)
+        return Path(store.write(header, self.state).name)
 
     def bytes(self) -> dict[str, bytes]:
-        """Give every array's bytes."""
-        arrays = self.model.to_arrays() | to_arrays(self.baselines, "validation")
-        return {name: array.tobytes() for name, array in arrays.items()}
+        """Return every array's bytes."""
+        return {name: array.tobytes() for name, array in self.state.to_arrays().items()}
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ def learner() -> Learner:
 @pytest.fixture
 def save(tmp_path: Path, learner: Learner) -> Save:
     """Write a checkpoint of the learner, three are kept."""
-    return lambda: checkpoints.write(tmp_path, learner.checkpoint(), keep=3)
+    return lambda: learner.save(FolderCheckpointStore(tmp_path, keep=3))
 
 
 def flip(path: Path, position: int = -1) -> None:
@@ -80,7 +82,7 @@ def flip(path: Path, position: int = -1) -> None:
 
 def restored(folder: Path, **configured: Any) -> Checkpoint:
     """Restore what must be there."""
-    found, _ = checkpoints.restore(folder, configured)
+    found, _ = FolderCheckpointStore(folder).restore(configured)
     assert found is not None
     return found
 
@@ -102,15 +104,15 @@ def test_numbers_and_keep(tmp_path: Path, save: Save) -> None:
     found = restored(tmp_path)
 
     assert [files.number(path) for path in paths] == [1, 2, 3, 4, 5]
-    assert list(checkpoints.listing(tmp_path)) == paths[:1:-1]
-    assert found.sequence == 5
-    assert found.offsets == {0: 10}
+    assert list(FolderCheckpointStore(tmp_path).paths()) == paths[:1:-1]
+    assert found.header["sequence"] == 5
+    assert found.state.offsets == {0: 10}
     assert found.header["topic"] == "t"
 
 
 def test_first_start(tmp_path: Path) -> None:
     """Where nothing was ever written there is nothing, and no damage either."""
-    assert checkpoints.restore(tmp_path / "new") == (None, 0)
+    assert FolderCheckpointStore(tmp_path / "new").restore() == (None, 0)
 
 
 def test_abort_at_every_step(tmp_path: Path, learner: Learner, save: Save) -> None:
@@ -122,7 +124,7 @@ def test_abort_at_every_step(tmp_path: Path, learner: Learner, save: Save) -> No
     old = learner.bytes()
     learner.learn(20)
     new, there = learner.bytes(), files.numbered(path.parent, "checkpoint", 2)
-    checkpoints.write(tmp_path, learner.checkpoint(), keep=3)
+    learner.save(FolderCheckpointStore(tmp_path))
     data = there.read_bytes()
     seen = []
     for count in range(6):
@@ -149,10 +151,10 @@ def test_damaged_newest(
     newest = save()
     flip(newest, position)
     with caplog.at_level(logging.ERROR):
-        found, fallbacks = checkpoints.restore(tmp_path)
+        found, fallbacks = FolderCheckpointStore(tmp_path).restore()
 
     assert found is not None
-    assert (found.offsets, fallbacks) == ({0: 10}, 1)
+    assert (found.state.offsets, fallbacks) == ({0: 10}, 1)
     assert [record.message for record in caplog.records] == ["checkpoint damaged"]
     assert files.number(save()) == 3
     assert newest.exists()
@@ -160,18 +162,21 @@ def test_damaged_newest(
 
 def test_damaged_do_not_count_among_the_kept(tmp_path: Path, learner: Learner) -> None:
     """After a fallback there are as many good ones as wanted, restarts in between or not."""
-    paths = [checkpoints.write(tmp_path, learner.checkpoint(), keep=3) for _ in range(3)]
+    paths = [learner.save(FolderCheckpointStore(tmp_path, keep=3)) for _ in range(3)]
     flip(paths[2])
-    for _ in range(2):
-        again = restored(tmp_path)
-        checkpoints.write(tmp_path, again, keep=3)
-        kept = [files.number(path) for path in checkpoints.listing(tmp_path)]
-        assert len(set(kept) - {3}) == 3
-    for _ in range(2):
-        checkpoints.write(tmp_path, restored(tmp_path), keep=3)
 
-    assert [files.number(path) for path in checkpoints.listing(tmp_path)] == [7, 6, 5]
-    assert restored(tmp_path).damaged == ()
+    def restart() -> list[int]:
+        store = FolderCheckpointStore(tmp_path, keep=3)
+        learner = Learner(store.restore()[0])
+        learner.save(store)
+        return [files.number(path) for path in store.paths()]
+
+    for _ in range(2):
+        assert len(set(restart()) - {3}) == 3
+    restart()
+
+    assert [7, 6, 5] == restart()
+    assert [] == restored(tmp_path).header["damaged"]
 
 
 def test_all_damaged(tmp_path: Path, save: Save) -> None:
@@ -180,7 +185,7 @@ def test_all_damaged(tmp_path: Path, save: Save) -> None:
         flip(path)
 
     with pytest.raises(CheckpointError, match=r"no checkpoint can be read.*--cold-start") as caught:
-        checkpoints.restore(tmp_path)
+        FolderCheckpointStore(tmp_path).restore()
     assert caught.value.exit_code == 3
 
 
@@ -225,10 +230,10 @@ def test_inferred_kinds_declared_later() -> None:
     stored = {"schema": [["vip", "boolean"], ["age", "number"]], "declared": 1}
     before = {"schema": [["vip", "boolean"]], "declared": 1}
     after = {"schema": [["vip", "boolean"], ["age", "category"]], "declared": 2}
-    checkpoints._compare(Path("file"), {"model": stored}, {"model": before})
+    require_equal(Path("file"), {"model": stored}, {"model": before})
 
     with pytest.raises(Incompatible) as caught:
-        checkpoints._compare(Path("file"), {"model": stored}, {"model": after})
+        require_equal(Path("file"), {"model": stored}, {"model": after})
     assert "model.schema.age is 'number' there, 'category' configured" in str(caught.value)
     assert "model.declared: 1 of its features were declared there, 2 are now" in str(caught.value)
 
@@ -240,36 +245,36 @@ def test_arrays_of_another_program(tmp_path: Path, save: Save) -> None:
     path.write_bytes(pack({k: v for k, v in arrays.items() if k != "bank.w"}, header))
 
     with pytest.raises(Incompatible, match=r"another Kaboost: .*bank"):
-        checkpoints.restore(tmp_path)
+        FolderCheckpointStore(tmp_path).restore()
 
 
 def test_arrays_that_learning_needs(tmp_path: Path, learner: Learner, save: Save) -> None:
     """A file that could serve, but not learn, stops the start as well: an earlier build's."""
     path = save()
     header, arrays = files.read(path)
-    lost = min(learner.model.to_arrays().keys() - learner.model.serving_arrays().keys())
+    lost = min(learner.state.model.to_arrays().keys() - learner.state.model.serving_arrays().keys())
     path.write_bytes(pack({k: v for k, v in arrays.items() if k != lost}, header))
 
     with pytest.raises(Incompatible, match=r"another Kaboost: .*learning.*--cold-start"):
-        checkpoints.restore(tmp_path)
+        FolderCheckpointStore(tmp_path).restore()
 
 
 def test_runs(tmp_path: Path, learner: Learner, save: Save) -> None:
     """A cold start begins in a new folder; the old one stays; the highest one is current."""
-    old = save()
-    assert (old.parent.name, checkpoints.is_begun(tmp_path)) == ("run-0001", False)
-    run = checkpoints.new_run(tmp_path)
-    assert run.name == "run-0002"
-    assert checkpoints.restore(tmp_path) == (None, 0)
-    assert checkpoints.new_run(tmp_path) == run
-    assert checkpoints.is_begun(tmp_path)
+    store, old = FolderCheckpointStore(tmp_path), save()
+    assert (old.parent.name, store.is_new_run()) == ("run-0001", False)
+    store.start_run()
+    assert store.run == "run-0002"
+    assert store.restore() == (None, 0)
+    store.start_run()
+    assert (store.run, store.is_new_run()) == ("run-0002", True)
     learner.learn(20)
     new = save()
 
-    assert new.parent == run
-    assert not checkpoints.is_begun(tmp_path)
-    assert restored(tmp_path).offsets == {0: 20}
-    assert list(checkpoints.listing(tmp_path)) == [new, old]
+    assert new.parent.name == "run-0002"
+    assert not store.is_new_run()
+    assert restored(tmp_path).state.offsets == {0: 20}
+    assert list(store.paths()) == [new, old]
 
 
 @pytest.mark.parametrize("empty", [False, True])
@@ -277,8 +282,9 @@ def test_cold_start_without_anything(tmp_path: Path, empty: bool) -> None:
     """The first folder is a first start's: an empty one says nothing of a cold start."""
     if empty:
         files.make(tmp_path / "run-0001")
-    assert not checkpoints.is_begun(tmp_path)
+    store = FolderCheckpointStore(tmp_path)
+    assert not store.is_new_run()
 
-    assert checkpoints.new_run(tmp_path).name == "run-0002"
-    assert checkpoints.is_begun(tmp_path)
-    assert checkpoints.new_run(tmp_path).name == "run-0002"
+    for _ in range(2):
+        store.start_run()
+        assert (store.run, store.is_new_run()) == ("run-0002", True)

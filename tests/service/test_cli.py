@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 import kaboost
-from kaboost.models.evaluation.baselines import progressive_validation
 from kaboost.models.model import Model
 from kaboost.service.cli import main
 from kaboost.service.config.docs import page
 from kaboost.service.config.settings import Settings
-from kaboost.service.storage import checkpoints, files
-from kaboost.service.storage.checkpoints import Checkpoint
+from kaboost.service.storage import files
+from kaboost.service.storage.checkpoints import FolderCheckpointStore
+from kaboost.service.storage.state import State
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,9 +62,9 @@ def saved(tmp_path: Path) -> list[Path]:
     """Two checkpoints where the configuration looks for them."""
     model = Model("binary", {"bank": {"kind": "linear", "n": 3}}, {"age": "number"})
     header = {"created": "2026-11-20T10:00:00Z", "events_learned": 5}
-    state = Checkpoint(0, model, progressive_validation(model.labels), {0: 5}, header)
-    folder = tmp_path / "data" / "checkpoints"
-    return [checkpoints.write(folder, state, keep=3) for _ in range(2)]
+    store = FolderCheckpointStore(tmp_path / "data" / "checkpoints")
+    state = State.initial(model, {0: 5})
+    return [Path(store.write(header, state).name) for _ in range(2)]
 
 
 COMMANDS = ["serve", "learner", "api", "demo", "models"]
@@ -89,6 +89,35 @@ def test_help_is_quick() -> None:
     ).stdout
 
     assert out == "False\n"
+
+
+WITHOUT_NUMBA = """
+import os, sys
+from kaboost.service.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    print(end.code, 'numba' in sys.modules, 'NUMBA_DISABLE_JIT' in os.environ)
+"""
+
+
+@pytest.mark.parametrize(
+    "command", ["config check", "config show", "models", "checkpoints list", "checkpoints verify"]
+)
+def test_commands_that_compute_nothing_load_no_compiler(
+    run: Say, saved: list[Path], tmp_path: Path, command: str
+) -> None:
+    """They start without numba, and child processes would not inherit that."""
+    environment = {key: value for key, value in os.environ.items() if key != "NUMBA_DISABLE_JIT"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", WITHOUT_NUMBA, *command.split()],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+
+    assert "0 False False" == done.stdout.splitlines()[-1], done.stderr
 
 
 def test_config_show(run: Say, monkeypatch: pytest.MonkeyPatch) -> None:

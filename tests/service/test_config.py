@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from kaboost.service.config import settings as config
 from kaboost.service.config.docs import page
-from kaboost.service.config.settings import Settings
+from kaboost.service.config.settings import Settings, load, origins, values
 from kaboost.service.errors import ConfigError
+from kaboost.service.listings import check_client
 
 ROOT = Path(__file__).parents[2]
 SECRET = "hunter2"
@@ -43,20 +43,20 @@ def write(tmp_path: Path) -> Write:
 def refusal(path: Path | None, **flags: object) -> str:
     """Load what must be refused; give the sentence."""
     with pytest.raises(ConfigError) as caught:
-        config.load(path, flags)
+        load(path, flags)
     assert caught.value.exit_code == 2
     return str(caught.value)
 
 
 def show(settings: Settings) -> dict[str, tuple[Any, str]]:
     """Give value and origin by dotted name."""
-    where = config.origins(settings)
-    return {".".join(path): (value, where[path]) for path, value in config.values(settings).items()}
+    where = origins(settings)
+    return {".".join(path): (value, where[path]) for path, value in values(settings).items()}
 
 
 def test_smallest_file(write: Write) -> None:
     """Task and schema are all that must be set."""
-    settings = config.load(write())
+    settings = load(write())
 
     assert settings.features.columns == {"age": "number"}
     assert settings.kafka.dlq == "kaboost.events.v1.dlq"
@@ -69,14 +69,14 @@ def test_precedence(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "kafka__topic").write_text("from-secret\n")
     path, seen = write(), []
-    seen.append(show(config.load(path))["kafka.topic"])
+    seen.append(show(load(path))["kafka.topic"])
     write(kafka={"topic": "from-file"})
-    seen.append(show(config.load(path))["kafka.topic"])
+    seen.append(show(load(path))["kafka.topic"])
     monkeypatch.setenv("KABOOST_SECRETS_DIR", str(tmp_path / "secrets"))
-    seen.append(show(config.load(path))["kafka.topic"])
+    seen.append(show(load(path))["kafka.topic"])
     monkeypatch.setenv("KABOOST_KAFKA__TOPIC", "from-env")
-    seen.append(show(config.load(path))["kafka.topic"])
-    seen.append(show(config.load(path, {"kafka.topic": "from-flag"}))["kafka.topic"])
+    seen.append(show(load(path))["kafka.topic"])
+    seen.append(show(load(path, {"kafka.topic": "from-flag"}))["kafka.topic"])
 
     assert seen == [
         ("kaboost.events.v1", "default"),
@@ -94,7 +94,7 @@ def test_everything_from_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KABOOST_FEATURES__SCHEMA", '{"Age": "number"}')
     monkeypatch.setenv("KABOOST_MODEL__BANK", '{"kind": "linear", "n": 3}')
     monkeypatch.setenv("KABOOST_MODEL__SEED", "7")
-    settings = config.load(None)
+    settings = load(None)
 
     assert settings.task.labels == ["a", 2, True]
     assert [type(label) for label in settings.task.labels] == [str, int, bool]
@@ -108,7 +108,7 @@ def test_layers_merge_key_by_key(write: Write, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("KABOOST_MODEL__BANK__N", "5")
     monkeypatch.setenv("KABOOST_KAFKA__EXTRA__SASL_USERNAME", "007")
     path = write(model={"bank": "nets"}, kafka={"extra": {"client.id": "k", "sasl.username": "x"}})
-    shown = show(config.load(path))
+    shown = show(load(path))
 
     assert shown["model.bank.kind"] == ("nets", f"file {path}")
     assert shown["model.bank.n"] == (5, "env KABOOST_MODEL__BANK__N")
@@ -120,9 +120,9 @@ def test_overrides_keep_the_order(write: Write, monkeypatch: pytest.MonkeyPatch)
     """Features stay in the order of the file, which is the model's; only new ones go last."""
     path = write()
     path.write_text("task: {kind: binary}\nfeatures: {schema: {c: category, a: number}}\n")
-    flagged = config.load(path, {"features.schema.c": "boolean"})
+    flagged = load(path, {"features.schema.c": "boolean"})
     monkeypatch.setenv("KABOOST_FEATURES__SCHEMA", '{"new": "number", "c": "category"}')
-    overridden = config.load(path)
+    overridden = load(path)
 
     assert list(flagged.features.columns.items()) == [("c", "boolean"), ("a", "number")]
     assert list(overridden.features.columns) == ["c", "a", "new"]
@@ -137,7 +137,7 @@ def test_plain_yaml_values(tmp_path: Path) -> None:
         "kafka: {start_from: 2026-11-20T10:00:00Z, extra: {sasl.username: 007}}\n"
         "model: {bank: {kind: linear, lr: 1e-3}}\n"
     )
-    settings = config.load(path)
+    settings = load(path)
 
     assert settings.task.labels == ["no", "yes"]
     assert settings.features.columns == {"on": "boolean"}
@@ -150,21 +150,24 @@ REFUSALS: list[tuple[dict[str, Any], list[str]]] = [
     ({"topic": "x"}, ["topic = 'x'", "unknown key", "did you mean kafka.topic?"]),
     ({"kafka": {"topc": "x"}}, ["kafka.topc = 'x'", "did you mean kafka.topic?"]),
     ({"features": {"amount": "number"}}, ["unknown key", "did you mean features.schema.amount?"]),
-    ({"snapshots": {"directory": __file__}}, ["snapshots.directory = ", "is no folder; name one"]),
-    ({"checkpoints": {"directory": __file__}}, ["checkpoints.directory = ", "is no folder"]),
-    ({"zzz": 1}, ["zzz = 1", "known are name, kafka, task"]),
+    (
+        {"snapshots": {"directory": __file__}},
+        ["snapshots.directory = ", "is not a folder; name a folder"],
+    ),
+    ({"checkpoints": {"directory": __file__}}, ["checkpoints.directory = ", "is not a folder"]),
+    ({"zzz": 1}, ["zzz = 1", "known keys: name, kafka, task"]),
     ({"api": {"port": 70000}}, ["api.port = 70000", "less than or equal to 65535"]),
-    ({"api": {"port": 9464}}, ["metrics: port 9464 is api.port as well; give one"]),
-    ({"api": {"port": 9464, "host": "localhost"}}, ["port 9464 is api.port as well"]),
-    ({"api": {"port": 9464, "host": "0.0.0.0"}}, ["port 9464 is api.port as well"]),
+    ({"api": {"port": 9464}}, ["metrics: port 9464 is also api.port; change one"]),
+    ({"api": {"port": 9464, "host": "localhost"}}, ["port 9464 is also api.port"]),
+    ({"api": {"port": 9464, "host": "0.0.0.0"}}, ["port 9464 is also api.port"]),
     ({"api": {"port": "http"}}, ["api.port = 'http'", "should be a whole number"]),
     ({"snapshots": {"every_seconds": 0}}, ["snapshots.every_seconds = 0", "greater than 0"]),
     (
         {"kafka": {"bootstrap_servers": "http://a:9092"}},
         ["'http://a:9092' is no broker", "host:port"],
     ),
-    ({"kafka": {"bootstrap_servers": "a:1,b:abc"}}, ["'b:abc' is no broker's address"]),
-    ({"kafka": {"bootstrap_servers": "a:70000"}}, ["'a:70000' is no broker's address"]),
+    ({"kafka": {"bootstrap_servers": "a:1,b:abc"}}, ["'b:abc' is no broker address"]),
+    ({"kafka": {"bootstrap_servers": "a:70000"}}, ["'a:70000' is no broker address"]),
     ({"kafka": {"topic": "a b"}}, ["kafka.topic = 'a b'", "match pattern"]),
     ({"kafka": {"topic": "t", "dlq_topic": "t"}}, ["kafka.dlq_topic = 't'", "name another"]),
     ({"kafka": {"start_from": "noon"}}, ["kafka.start_from = 'noon'", "earliest, latest or"]),
@@ -191,12 +194,12 @@ REFUSALS: list[tuple[dict[str, Any], list[str]]] = [
     ({"model": {"bank": "linaer"}}, ["model = ", "did you mean 'linear'?"]),
     ({"model": {"loss": "squared"}}, ["model = ", "does not answer a binary task"]),
     ({"model": {"bank": "conv"}}, ["model = ", "28 x 28", "; take"]),
-    ({"model": {"rule": "gb"}}, ["model = ", "kaboost.models.batch", "or take sgb"]),
+    ({"model": {"rule": "gb"}}, ["model = ", "kaboost.fit", "or take sgb"]),
     ({"model": {"rule": {"kind": "sgb", "averaged": True}}}, ["model = ", "nag", "another step"]),
     ({"kafka": "payments"}, ["kafka (file ", "one value where a section belongs; write", "topic"]),
     ({"kafka": None}, ["kafka (file ", "empty where a section belongs", "bootstrap_servers"]),
-    ({"features": "atuo"}, ["features (file ", "give auto, or write below it any of schema"]),
-    ({"features": None}, ["empty where a section", "give auto, or write below it any of schema"]),
+    ({"features": "atuo"}, ["features (file ", "write auto, or write below it any of schema"]),
+    ({"features": None}, ["empty where a section", "write auto, or write below it any of schema"]),
     ({"task": {"kind": "multiclass"}}, ["task.labels: missing", "set KABOOST_TASK__LABELS"]),
     ({"log": {"level": "loud"}}, ["log.level = 'loud'", "'debug'"]),
 ]
@@ -215,14 +218,14 @@ def test_addresses_of_brokers(write: Write, given: str) -> None:
     """What librdkafka takes for an address is taken."""
     path = write(kafka={"bootstrap_servers": given})
 
-    assert given == config.load(path).kafka.bootstrap_servers
+    assert given == load(path).kafka.bootstrap_servers
 
 
 def test_one_port_of_two_hosts(write: Write) -> None:
     """Both doors may have one port where they are of different addresses."""
     path = write(api={"port": 9464, "host": "10.0.0.1"})
 
-    assert 9464 == config.load(path).metrics.port
+    assert 9464 == load(path).metrics.port
 
 
 def test_all_faults_at_once(write: Write) -> None:
@@ -259,6 +262,31 @@ def test_environment_refusals(
     assert [word for word in words if word not in told] == []
 
 
+def test_key_with_an_underscore(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka's `log_level` keeps its underscore in every source; others become dots."""
+    from_file = load(write(kafka={"extra": {"log_level": 3, "client_id": "k"}}))
+    from_flag = load(write(), {"kafka.extra.log_level": "3"})
+    monkeypatch.setenv("KABOOST_KAFKA__EXTRA__LOG_LEVEL", "3")
+    monkeypatch.setenv("KABOOST_KAFKA__EXTRA__CLIENT_ID", "k")
+    from_variable = load(write())
+
+    assert {"log_level": 3, "client.id": "k"} == from_file.kafka.extra
+    assert {"log_level": "3"} == from_flag.kafka.extra
+    assert {"log_level": "3", "client.id": "k"} == from_variable.kafka.extra
+    for settings in (from_file, from_flag, from_variable):
+        check_client(settings)
+
+
+@pytest.mark.parametrize("flag", [None, "[a:1, b]"])
+def test_list_of_brokers(write: Write, flag: str | None) -> None:
+    """Brokers may be a list, in the file or in a flag."""
+    path = write(kafka={"bootstrap_servers": ["a:1", "b"]})
+    flags = {} if flag is None else {"kafka.bootstrap_servers": flag}
+
+    assert "a:1,b" == load(path, flags).kafka.bootstrap_servers
+    assert "'a:x' is no broker address" in refusal(write(kafka={"bootstrap_servers": ["a:x"]}))
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -275,13 +303,13 @@ def test_foreign_names(
     """What Kubernetes makes for a service called kaboost stops nothing."""
     monkeypatch.setenv(name, value)
 
-    assert config.load(write()).api.port == 8000
+    assert load(write()).api.port == 8000
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("kafka: {topic: a, topic: b}", ["the key 'topic' stands twice", "line 1"]),
+        ("kafka: {topic: a, topic: b}", ["the key 'topic' occurs twice", "line 1"]),
         ("a: [", ["is not YAML", "line 1"]),
         ("just words", ["write sections", "'just words'"]),
     ],
@@ -310,7 +338,7 @@ HIDING_KEYS = [
 @pytest.mark.parametrize("key", HIDING_KEYS)
 def test_secrets_are_hidden(write: Write, key: str) -> None:
     """A secret is nowhere but in the client's own configuration."""
-    settings = config.load(write(kafka={"extra": {key: SECRET, "enable.ssl": True}}))
+    settings = load(write(kafka={"extra": {key: SECRET, "enable.ssl": True}}))
 
     assert settings.kafka.client()[key] == SECRET
     assert settings.kafka.client()["enable.ssl"] == "true"
@@ -321,7 +349,7 @@ def test_secrets_are_hidden(write: Write, key: str) -> None:
 def test_plain_keys_are_shown(write: Write) -> None:
     """What only sounds like a secret is shown."""
     extra = {"ssl.key.location": "/k.pem", "sasl.oauthbearer.token.endpoint.url": "https://a"}
-    shown = show(config.load(write(kafka={"extra": extra})))
+    shown = show(load(write(kafka={"extra": extra})))
 
     assert shown["kafka.extra.ssl.key.location"][0] == "/k.pem"
     assert shown["kafka.extra.sasl.oauthbearer.token.endpoint.url"][0] == "https://a"
@@ -358,7 +386,7 @@ def test_secret_from_a_file(write: Write, tmp_path: Path, monkeypatch: pytest.Mo
     (folder / "kafka__extra__sasl_password").write_text(f"{SECRET}\n")
     (folder / "of-another-program").write_text("x")
     monkeypatch.setenv("KABOOST_SECRETS_DIR", str(folder))
-    settings = config.load(write())
+    settings = load(write())
 
     assert settings.kafka.client()["sasl.password"] == SECRET
     assert show(settings)["kafka.extra.sasl.password"] == ("**********", f"secret in {folder}")
@@ -366,7 +394,7 @@ def test_secret_from_a_file(write: Write, tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_settings_are_frozen(write: Write) -> None:
     """Nothing changes after the start."""
-    settings = config.load(write())
+    settings = load(write())
 
     with pytest.raises(ValueError, match="frozen"):
         settings.kafka.topic = "x"  # type: ignore[misc]
@@ -376,8 +404,8 @@ def test_settings_are_frozen(write: Write) -> None:
 
 def test_flags_hold_lists(write: Write) -> None:
     """A list or mapping in a flag is read as YAML."""
-    assert config.load(write(), {"task.labels": "[a, b]"}).task.labels == ["a", "b"]
-    assert show(config.load(write(), {"model.seed": "3"}))["model.seed"] == (3, "flag")
+    assert load(write(), {"task.labels": "[a, b]"}).task.labels == ["a", "b"]
+    assert show(load(write(), {"model.seed": "3"}))["model.seed"] == (3, "flag")
 
 
 def test_schema_is_json() -> None:
@@ -415,7 +443,7 @@ def test_page_has_every_setting(write: Write) -> None:
 
 def test_example_file() -> None:
     """The example loads, and says everything it sets with a value of its own."""
-    settings = config.load(ROOT / "kaboost.example.yaml")
+    settings = load(ROOT / "kaboost.example.yaml")
 
     assert settings.kafka.topic == "payments.v1"
     assert settings.task.labels == ["legitimate", "fraud"]

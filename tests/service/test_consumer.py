@@ -1,4 +1,4 @@
-"""The Kafka door on a real broker: the traps of the client, each held by the test that names it."""
+"""The Kafka consumer on a real broker: each trap of the client has a test that names it."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import BrokerError, ConfigError, Exit, Refused
 from kaboost.service.kafka import topics
-from kaboost.service.kafka.consumer import SILENCE, Source
+from kaboost.service.kafka.consumer import MIN_SILENCE_SECONDS, KafkaConsumer
 from kaboost.service.metrics import LearnerMetrics, learner_metrics
 from tests.kafka.broker import Broker, Reachable
 from tests.kafka.client import admin, create_topic, produce
@@ -25,23 +25,23 @@ Send = Callable[..., None]
 
 
 @contextmanager
-def opened(settings: Settings, metrics: LearnerMetrics | None = None) -> Iterator[Source]:
-    """Open a door of its own."""
+def opened(settings: Settings, metrics: LearnerMetrics | None = None) -> Iterator[KafkaConsumer]:
+    """Open a consumer."""
     own = metrics or learner_metrics(CollectorRegistry())
-    with closing(Source(settings.kafka, own)) as door:
-        yield door
+    with closing(KafkaConsumer(settings.kafka, own)) as consumer:
+        yield consumer
 
 
 def values(count: int, first: int = 0) -> list[bytes]:
     return [b"%d" % number for number in range(first, first + count)]
 
 
-def drain(door: Source, count: int, limit: int = 2000) -> list[bytes | None]:
+def drain(consumer: KafkaConsumer, count: int, limit: int = 2000) -> list[bytes | None]:
     """Read until `count` records came."""
     found: list[bytes | None] = []
 
     def enough() -> bool:
-        found.extend(message.value() for message in door.poll(limit))
+        found.extend(message.value() for message in consumer.poll(limit))
         return len(found) >= count
 
     until(enough)
@@ -60,11 +60,11 @@ def test_records_come_in_order_from_the_position_on(
 ) -> None:
     """A position is exact; `limit` bounds every batch."""
     send(topic, values(500))
-    with opened(make_settings(topic)) as door:
-        door.assign({0: 100})
+    with opened(make_settings(topic)) as consumer:
+        consumer.assign({0: 100})
         batches = []
         while sum(map(len, batches)) < 400:
-            batches.append([message.value() for message in door.poll(60)])
+            batches.append([message.value() for message in consumer.poll(60)])
 
     assert values(400, 100) == [value for batch in batches for value in batch]
     assert max(map(len, batches)) <= 60
@@ -74,15 +74,15 @@ def test_a_single_record_does_not_wait_for_a_full_batch(
     topic: str, make_settings: Make, send: Send
 ) -> None:
     """Trap: `consume(n, timeout)` waits until n are there; `poll` and `consume(n, 0)` do not."""
-    with opened(make_settings(topic)) as door:
-        door.assign({0: 0})
+    with opened(make_settings(topic)) as consumer:
+        consumer.assign({0: 0})
         send(topic, [b"warm"])
-        drain(door, 1)
+        drain(consumer, 1)
         times = []
         for _ in range(5):
             send(topic, [b"x"])
             begin = time.perf_counter()
-            drain(door, 1)
+            drain(consumer, 1)
             times.append(time.perf_counter() - begin)
 
     assert min(times) < 0.09  # 0.1 would be the whole wait of `poll`
@@ -94,10 +94,10 @@ def test_a_backlog_behind_a_full_queue_is_read_at_speed(
     """Trap: with `fetch.queue.backoff.ms` at its 1000 a full queue is refilled once a second."""
     send(topic, [b"x" * 1000] * 10_000)
     extra = {"queued.max.messages.kbytes": 512, "fetch.message.max.bytes": 262_144}
-    with opened(make_settings(topic, kafka={"extra": extra})) as door:
-        door.assign({0: 0})
+    with opened(make_settings(topic, kafka={"extra": extra})) as consumer:
+        consumer.assign({0: 0})
         begin = time.perf_counter()
-        drain(door, 10_000)
+        drain(consumer, 10_000)
         took = time.perf_counter() - begin
 
     assert took < 6.0  # 0.7 on an idle machine; 10 with the default
@@ -119,12 +119,12 @@ def test_assigned_partitions_wait_for_no_group(
             "auto.offset.reset": "earliest",
         }
     )
-    with closing(zombie), opened(settings) as door:
+    with closing(zombie), opened(settings) as consumer:
         zombie.subscribe([topic])
         until(lambda: zombie.poll(0.1))
         begin = time.perf_counter()
-        door.assign({0: 0})
-        assert values(10) == drain(door, 10)
+        consumer.assign({0: 0})
+        assert values(10) == drain(consumer, 10)
         took = time.perf_counter() - begin
 
     assert took < 5.0  # 0.01 on an idle machine
@@ -134,17 +134,17 @@ def test_nothing_is_committed_but_by_us(topic: str, make_settings: Make, send: S
     """Trap: the client's own stores and commits mark a batch as done when it is handed over."""
     settings = make_settings(topic)
     send(topic, values(50))
-    with opened(settings) as door:
-        door.assign({0: 0})
-        drain(door, 50)
-    with opened(settings) as door:
-        assert not door.is_committed([0])
-        door.assign({0: 0})
-        drain(door, 50)
-        door.commit({0: 20})
-    with opened(settings) as door:
-        assert door.is_committed([0])
-        at = door.consumer.committed([TopicPartition(topic, 0)], 10)
+    with opened(settings) as consumer:
+        consumer.assign({0: 0})
+        drain(consumer, 50)
+    with opened(settings) as consumer:
+        assert not consumer.is_committed([0])
+        consumer.assign({0: 0})
+        drain(consumer, 50)
+        consumer.commit({0: 20})
+    with opened(settings) as consumer:
+        assert consumer.is_committed([0])
+        at = consumer.client.committed([TopicPartition(topic, 0)], 10)
 
     assert [20] == [each.offset for each in at]
 
@@ -163,8 +163,8 @@ def test_a_start_is_resolved_to_numbers(
     )
     found = {}
     for start in ("earliest", "latest", stamp):
-        with opened(make_settings(topic, kafka={"start_from": start})) as door:
-            found[start] = door.begin([0, 1])
+        with opened(make_settings(topic, kafka={"start_from": start})) as consumer:
+            found[start] = consumer.start_offsets([0, 1])
 
     assert {"earliest": {0: 0, 1: 0}, "latest": {0: 15, 1: 0}, stamp: {0: 10, 1: 0}} == found
 
@@ -175,23 +175,23 @@ def test_earliest_is_the_first_that_is_left(
     """A first start on an old topic is no gap."""
     send(topic, values(10))
     delete_below(broker, topic, 4)
-    with opened(make_settings(topic)) as door:
-        start = door.begin([0])
-        door.assign(start)
+    with opened(make_settings(topic)) as consumer:
+        start = consumer.start_offsets([0])
+        consumer.assign(start)
 
         assert {0: 4} == start
-        assert values(6, 4) == drain(door, 6)
+        assert values(6, 4) == drain(consumer, 6)
 
 
-@pytest.mark.parametrize(("position", "why"), [(3, "were deleted"), (11, "made anew")])
+@pytest.mark.parametrize(("position", "why"), [(3, "were deleted"), (11, "created again")])
 def test_a_gap_is_refused(
     topic: str, make_settings: Make, send: Send, broker: Reachable, position: int, why: str
 ) -> None:
     """A position that the topic does not hold is not silently moved: exit 3."""
     send(topic, values(10))
     delete_below(broker, topic, 4)
-    with opened(make_settings(topic)) as door, pytest.raises(Refused, match=why) as err:
-        door.assign({0: position})
+    with opened(make_settings(topic)) as consumer, pytest.raises(Refused, match=why) as err:
+        consumer.assign({0: position})
 
     assert Exit.REFUSED == err.value.exit_code
     assert f"{topic}[0] holds offsets 4 to 10, the state goes on at {position}" in str(err.value)
@@ -201,18 +201,18 @@ def test_a_gap_that_opens_while_reading_is_refused(
     topic: str, make_settings: Make, send: Send, broker: Reachable
 ) -> None:
     """Trap: without `auto.offset.reset=error` the client would jump over what is lost."""
-    with opened(make_settings(topic)) as door:
-        positions = {0: 0}
-        door.assign(positions)
+    with opened(make_settings(topic)) as consumer:
+        offsets = {0: 0}
+        consumer.assign(offsets)
         send(topic, values(10))
-        positions[0] = len(drain(door, 10))
-        door.pause()
+        offsets[0] = len(drain(consumer, 10))
+        consumer.pause()
         send(topic, values(10))
         delete_below(broker, topic, 15)
-        door.resume()
+        consumer.resume()
 
         with pytest.raises(Refused, match="goes on at 10: events between were deleted"):
-            until(lambda: door.poll(100))
+            until(lambda: consumer.poll(100))
 
 
 def test_holes_are_no_gap(
@@ -241,10 +241,10 @@ def test_holes_are_no_gap(
 
 def offsets(settings: Settings) -> list[int]:
     """Read a topic of 15 records, of which some may be compacted away; list their offsets."""
-    with opened(settings) as door:
-        door.assign({0: 0})
+    with opened(settings) as consumer:
+        consumer.assign({0: 0})
         found: list[int] = []
-        until(lambda: found.extend(m.offset() or 0 for m in door.poll(100)) or 14 in found)
+        until(lambda: found.extend(m.offset() or 0 for m in consumer.poll(100)) or 14 in found)
         return found
 
 
@@ -260,18 +260,18 @@ def test_transactions_show_what_was_committed(
         producer.flush(30)
         (producer.commit_transaction if commit else producer.abort_transaction)(30)
     metrics = learner_metrics(CollectorRegistry())
-    with opened(make_settings(topic), metrics) as door:
-        positions = {0: 0}
-        door.assign(positions)
-        found = door.poll(100)
+    with opened(make_settings(topic), metrics) as consumer:
+        offsets = {0: 0}
+        consumer.assign(offsets)
+        found = consumer.poll(100)
         while len(found) < 2:
-            found += door.poll(100)
-        positions[0] = (found[-1].offset() or 0) + 1
+            found += consumer.poll(100)
+        offsets[0] = (found[-1].offset() or 0) + 1
         lag = metrics.lag_records.labels(topic, 0)
         lag.set(-1)
 
         assert [b"a", b"c"] == [message.value() for message in found]
-        until(lambda: door.poll(100) or lag._value.get() == 0.0)
+        until(lambda: consumer.poll(100) or lag._value.get() == 0.0)
 
 
 def test_lag_is_published_by_the_owner_of_the_consumer(
@@ -282,32 +282,32 @@ def test_lag_is_published_by_the_owner_of_the_consumer(
     records = metrics.lag_records.labels(topic, 0)
     seconds = metrics.lag_seconds.labels(topic, 0)
     send(topic, values(10))
-    with opened(make_settings(topic), metrics) as door:
-        positions = {0: 0}
-        door.assign(positions)
-        positions[0] = len(drain(door, 4, limit=4))
-        door.pause()  # what is in the client's queue by now is not read either
-        until(lambda: door.poll(10) or records._value.get() == 6.0)
+    with opened(make_settings(topic), metrics) as consumer:
+        offsets = {0: 0}
+        consumer.assign(offsets)
+        offsets[0] = len(drain(consumer, 4, limit=4))
+        consumer.pause()  # what is in the client's queue by now is not read either
+        until(lambda: consumer.poll(10) or records._value.get() == 6.0)
         assert 0.0 < seconds._value.get() < 60.0
 
-        door.resume()
-        positions[0] += len(drain(door, 6))
-        until(lambda: door.poll(10) or records._value.get() == 0.0)
+        consumer.resume()
+        offsets[0] += len(drain(consumer, 6))
+        until(lambda: consumer.poll(10) or records._value.get() == 0.0)
         assert 0.0 == seconds._value.get()
 
 
 def test_paused_partitions_lose_nothing(topic: str, make_settings: Make, send: Send) -> None:
     """Trap: a pause empties the client's queue; reading goes on where it was."""
     send(topic, values(1000))
-    with opened(make_settings(topic)) as door:
-        door.assign({0: 0})
-        found = drain(door, 100, limit=100)
-        door.pause()
+    with opened(make_settings(topic)) as consumer:
+        consumer.assign({0: 0})
+        found = drain(consumer, 100, limit=100)
+        consumer.pause()
         for _ in range(5):
-            assert [] == door.poll(100)
+            assert [] == consumer.poll(100)
         send(topic, values(500, 1000))
-        door.resume()
-        found += drain(door, 1500 - len(found), limit=100)
+        consumer.resume()
+        found += drain(consumer, 1500 - len(found), limit=100)
 
     assert values(1500) == found
 
@@ -317,18 +317,18 @@ def test_new_partitions_are_read_from_their_beginning(
 ) -> None:
     """Somebody adds partitions; what was written before anyone looked is read as well."""
     client = admin(broker.bootstrap)
-    with opened(make_settings(topic)) as door:
-        positions = {0: 0}
-        door.assign(positions)
+    with opened(make_settings(topic)) as consumer:
+        offsets = {0: 0}
+        consumer.assign(offsets)
         send(topic, values(3))
-        positions[0] = len(drain(door, 3))
+        offsets[0] = len(drain(consumer, 3))
         client.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
-        until(lambda: len(topics.find(door.consumer, topic)) == 3)
+        until(lambda: len(topics.find(consumer.client, topic)) == 3)
         send(topic, values(2, 10), partition=2)
-        door.add_partitions()
+        consumer.add_partitions()
 
-        assert {0: 3, 1: 0, 2: 0} == positions
-        assert values(2, 10) == drain(door, 2)
+        assert {0: 3, 1: 0, 2: 0} == offsets
+        assert values(2, 10) == drain(consumer, 2)
 
 
 def test_new_partitions_wait_while_reading_is_paused(
@@ -336,18 +336,18 @@ def test_new_partitions_wait_while_reading_is_paused(
 ) -> None:
     """Trap: an assignment pauses nothing by itself; a pause holds for what is added under it."""
     client = admin(broker.bootstrap)
-    with opened(make_settings(topic)) as door:
-        door.assign({0: 0})
-        door.pause()
+    with opened(make_settings(topic)) as consumer:
+        consumer.assign({0: 0})
+        consumer.pause()
         client.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
-        until(lambda: len(topics.find(door.consumer, topic)) == 2)
+        until(lambda: len(topics.find(consumer.client, topic)) == 2)
         send(topic, values(3))
         send(topic, values(2, 10), partition=1)
-        door.add_partitions()
-        assert [[]] * 20 == [door.poll(10) for _ in range(20)]
+        consumer.add_partitions()
+        assert [[]] * 20 == [consumer.poll(10) for _ in range(20)]
 
-        door.resume()
-        assert {*values(3), *values(2, 10)} == set(drain(door, 5))
+        consumer.resume()
+        assert {*values(3), *values(2, 10)} == set(drain(consumer, 5))
 
 
 class Moving:
@@ -368,15 +368,15 @@ def test_a_coordinator_on_its_way_is_waited_for(
     topic: str, make_settings: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trap: a broker that has just started says NOT_COORDINATOR; other errors are told at once."""
-    with opened(make_settings(topic)) as door:
-        moving = Moving(door.consumer, KafkaError.NOT_COORDINATOR)
-        refusing = Moving(door.consumer, KafkaError.GROUP_AUTHORIZATION_FAILED)
+    with opened(make_settings(topic)) as consumer:
+        moving = Moving(consumer.client, KafkaError.NOT_COORDINATOR)
+        refusing = Moving(consumer.client, KafkaError.GROUP_AUTHORIZATION_FAILED)
         with monkeypatch.context() as patch:
-            patch.setattr(door, "_consumer", moving)
-            assert not door.is_committed([0])
-            patch.setattr(door, "_consumer", refusing)
+            patch.setattr(consumer, "_consumer", moving)
+            assert not consumer.is_committed([0])
+            patch.setattr(consumer, "_consumer", refusing)
             with pytest.raises(KafkaException):
-                door.is_committed([0])
+                consumer.is_committed([0])
 
     assert (0, 2) == (len(moving.errors), len(refusing.errors))
 
@@ -385,8 +385,11 @@ def test_a_missing_topic_is_waited_for(broker: Reachable, make_settings: Make) -
     """It may be created after us; after `kafka.topic_timeout` it is given up: exit 4."""
     name = f"late-{free_port()}"
     settings = make_settings(name, kafka={"topic_timeout": 0.5})
-    with opened(settings) as door, pytest.raises(BrokerError, match=f"{name} is not there") as err:
-        topics.wait(door.consumer, settings.kafka, lambda: True)
+    with (
+        opened(settings) as consumer,
+        pytest.raises(BrokerError, match=f"{name} is not there") as err,
+    ):
+        topics.wait(consumer.client, settings.kafka, lambda: True)
     assert Exit.BROKER == err.value.exit_code
 
     settings = make_settings(name)
@@ -398,18 +401,18 @@ def test_a_missing_topic_is_waited_for(broker: Reachable, make_settings: Make) -
             create_topic(broker.bootstrap, 2, name=name)
         return True
 
-    with opened(settings) as door:
-        assert [0, 1] == topics.wait(door.consumer, settings.kafka, tick)
-    with opened(settings) as door:
-        assert [] == topics.wait(door.consumer, settings.kafka, lambda: False)
+    with opened(settings) as consumer:
+        assert [0, 1] == topics.wait(consumer.client, settings.kafka, tick)
+    with opened(settings) as consumer:
+        assert [] == topics.wait(consumer.client, settings.kafka, lambda: False)
 
 
 def test_an_unreachable_broker_is_given_up(tmp_path: Path) -> None:
     """Nobody listens there: exit 4 after `kafka.broker_timeout`."""
     kafka = {"broker_timeout": 0.5}
     settings = settings_for(f"127.0.0.1:{free_port()}", tmp_path, "t", kafka=kafka)
-    with opened(settings) as door, pytest.raises(BrokerError, match="no broker at"):
-        topics.wait(door.consumer, settings.kafka, lambda: True)
+    with opened(settings) as consumer, pytest.raises(BrokerError, match="no broker at"):
+        topics.wait(consumer.client, settings.kafka, lambda: True)
 
 
 def test_a_topic_that_goes_away_is_given_up(
@@ -417,12 +420,12 @@ def test_a_topic_that_goes_away_is_given_up(
 ) -> None:
     """Deleted under us: time to come back, then exit 4."""
     client = admin(broker.bootstrap)
-    with opened(make_settings(topic, kafka={"topic_timeout": 0.3})) as door:
-        door.assign({0: 0})
+    with opened(make_settings(topic, kafka={"topic_timeout": 0.3})) as consumer:
+        consumer.assign({0: 0})
         client.delete_topics([topic])[topic].result(30)
 
         with pytest.raises(BrokerError, match="went away"):
-            until(lambda: door.poll(1) or door.add_partitions())
+            until(lambda: consumer.poll(1) or consumer.add_partitions())
 
 
 def test_a_broker_killed_and_started_again_goes_unnoticed(
@@ -432,19 +435,19 @@ def test_a_broker_killed_and_started_again_goes_unnoticed(
     topic = create_topic(own_broker.bootstrap)
     settings = settings_for(own_broker.bootstrap, tmp_path, topic, kafka={"broker_timeout": 12.0})
     produce(own_broker.bootstrap, topic, values(100))
-    with opened(settings) as door:
-        door.assign({0: 0})
-        assert values(100) == drain(door, 100)
+    with opened(settings) as consumer:
+        consumer.assign({0: 0})
+        assert values(100) == drain(consumer, 100)
         own_broker.kill()
-        assert [] == door.poll(10)
+        assert [] == consumer.poll(10)
         own_broker.start()
         produce(own_broker.bootstrap, topic, values(100, 100))
-        assert values(100, 100) == drain(door, 100)
+        assert values(100, 100) == drain(consumer, 100)
 
         own_broker.kill()
-        door.commit({0: 200})
+        consumer.commit({0: 200})
         with pytest.raises(BrokerError, match="no broker at"):
-            until(lambda: door.poll(10))
+            until(lambda: consumer.poll(10))
         begin = time.monotonic()
 
     # Trap: `close` waits for ever for a commit that nobody will answer.
@@ -453,15 +456,15 @@ def test_a_broker_killed_and_started_again_goes_unnoticed(
 
 def test_a_quiet_topic_is_no_lost_broker(topic: str, make_settings: Make) -> None:
     """Where nothing is written for long, the broker's connection still tells that it is there."""
-    with opened(make_settings(topic, kafka={"broker_timeout": 0.1})) as door:
-        door.assign({0: 0})
-        end = time.monotonic() + SILENCE + 1.5
+    with opened(make_settings(topic, kafka={"broker_timeout": 0.1})) as consumer:
+        consumer.assign({0: 0})
+        end = time.monotonic() + MIN_SILENCE_SECONDS + 1.5
         while time.monotonic() < end:
-            assert [] == door.poll(10)
+            assert [] == consumer.poll(10)
 
 
 def test_an_unknown_client_key_is_a_configuration_error(topic: str, make_settings: Make) -> None:
     """`kafka.extra` takes any key that librdkafka knows."""
     settings = make_settings(topic, kafka={"extra": {"fetch.wait.max.mz": 10}})
     with pytest.raises(ConfigError, match=r"kafka\.extra.*fetch\.wait\.max\.mz"):
-        Source(settings.kafka, learner_metrics(CollectorRegistry()))
+        KafkaConsumer(settings.kafka, learner_metrics(CollectorRegistry()))

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import EventError
 from kaboost.service.kafka import topics
-from kaboost.service.kafka.dead_letters import FULL, DeadLetters
+from kaboost.service.kafka.dead_letters import MAX_PENDING_BYTES, DeadLetters
 from kaboost.service.metrics import LearnerMetrics, learner_metrics
 from tests.kafka.broker import Reachable
 from tests.kafka.client import Letter, admin, create_topic, read
@@ -29,7 +29,7 @@ ERROR = EventError("feature_type", 'age: "x" where a number or null belongs')
 
 @contextmanager
 def opened(settings: Settings, metrics: LearnerMetrics | None = None) -> Iterator[DeadLetters]:
-    """Open the way to a dead-letter topic."""
+    """Open the producer of a dead-letter topic."""
     kafka = settings.kafka
     counter = (metrics or learner_metrics(CollectorRegistry())).dead_letters
     with closing(DeadLetters(kafka.client(), kafka.dlq, kafka.dlq_timeout, counter)) as letters:
@@ -71,18 +71,18 @@ def test_a_dead_letter_is_the_record_and_the_reason(
     assert [b"\x00k"] * 3 + [None] == [letter.key for letter in found]
     assert given == found[0].headers[:3]
     assert [(topic, 0, offset) for offset in range(4)] == [letter.origin for letter in found]
-    told = found[3].told
-    assert told["kaboost.failed_at"].endswith("Z")
-    assert told == {
+    texts = found[3].texts
+    assert texts["kaboost.failed_at"].endswith("Z")
+    assert texts == {
         "__connect.errors.topic": topic,
         "__connect.errors.partition": "0",
         "__connect.errors.offset": "3",
         "__connect.errors.stage": "VALUE_CONVERTER",
-        "__connect.errors.class.name": "kaboost.service.events.decoder.Decoder",
+        "__connect.errors.class.name": "kaboost.service.events.json.JsonDecoder",
         "__connect.errors.exception.class.name": "kaboost.service.errors.EventError",
         "__connect.errors.exception.message": f"{topic}[0]@3: {ERROR.message}",
         "kaboost.error.code": "feature_type",
-        "kaboost.failed_at": told["kaboost.failed_at"],
+        "kaboost.failed_at": texts["kaboost.failed_at"],
     }
     assert 4.0 == metrics.dead_letters.labels("feature_type")._value.get()
 
@@ -104,11 +104,11 @@ def test_the_topic_takes_larger_records_than_the_source(
     with opened(settings) as letters:
         (record,) = read(broker.bootstrap, topic, 1)
         letters.send(record, ERROR)
-        assert letters.stuck  # more than FULL is on its way: learning waits
+        assert letters.stuck  # more than MAX_PENDING_BYTES is on its way: learning waits
         assert letters.confirm(30)
         assert not letters.stuck
 
-    assert len(noise) > FULL
+    assert len(noise) > MAX_PENDING_BYTES
     assert [noise] == [letter.value for letter in dead_letters(topic, 1)]
 
 
@@ -160,7 +160,7 @@ def test_patience_ends_before_learning_goes_too_far(
 
     settings = make_settings(topic, kafka={"dlq_timeout": 3600})
     with opened(settings) as letters:
-        for _ in range(FULL // 2_000 + 1):
+        for _ in range(MAX_PENDING_BYTES // 2_000 + 1):
             letters.send(record, ERROR)
         assert letters.stuck
         begin = time.monotonic()

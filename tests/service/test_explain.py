@@ -125,8 +125,8 @@ def test_the_document_knows_them(api: Program) -> None:
     document = api.client.get("/openapi.json").json()
     schemas = document["components"]["schemas"]
 
-    assert "boolean" == schemas["Asked"]["properties"]["explain"]["type"]
-    assert "boolean" == schemas["Rows"]["properties"]["explain"]["type"]
+    assert "boolean" == schemas["PredictRequest"]["properties"]["explain"]["type"]
+    assert "boolean" == schemas["BatchPredictRequest"]["properties"]["explain"]["type"]
     assert "explain" not in schemas["Row"]["properties"]
     assert {"explanation", "explanations"} <= set(schemas["Answer"]["properties"])
     assert {"base", "mixing", "label_lags"} <= set(schemas["Explanation"]["properties"])

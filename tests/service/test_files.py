@@ -99,7 +99,7 @@ def test_kill_at_every_step(tmp_path: Path) -> None:
         from itertools import islice
         from pathlib import Path
         from kaboost.models.state.format import pack
-        from service import files
+        from kaboost.service.storage import files
         import numpy as np
         for count in range({len(STEPS) + 1}):
             path = files.numbered(files.make(Path({str(tmp_path)!r}) / str(count)), "state", 1)
@@ -211,7 +211,7 @@ def test_uncounted_are_kept_beside_the_newest(tmp_path: Path, keep: int, left: l
 HOLDER = """
 import sys, time
 from pathlib import Path
-from service import files
+from kaboost.service.storage import files
 with files.lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -274,7 +274,10 @@ def test_lock_without_room(tmp_path: Path) -> None:
     (tmp_path / ".lock").mkdir()
 
     assert caught.value.exit_code == 1
-    with pytest.raises(NotWritten, match=r"\.lock.*Is a directory.*rights"), files.lock(tmp_path):
+    with (
+        pytest.raises(NotWritten, match=r"\.lock.*Is a directory.*permission"),
+        files.lock(tmp_path),
+    ):
         pass
 
 

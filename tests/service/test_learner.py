@@ -18,8 +18,8 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.demo import mock_broker as mockbroker
 from kaboost.service.errors import ConfigError, Exit, KaboostError
 from kaboost.service.kafka import consumer
-from kaboost.service.processes.roles import environment
-from kaboost.service.storage import snapshots
+from kaboost.service.processes.children import child_environment
+from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.kafka.broker import Reachable
 from tests.kafka.client import Letter, admin, create_topic, encode, produce
 from tests.service.learning import (
@@ -49,14 +49,14 @@ def test_a_first_start_publishes_the_prior_and_learns(
     settings = make_settings(topic)
     stream = rows(1000)
     with learning(settings) as running:
-        first = until(lambda: snapshots.newest(settings.snapshots.directory))
+        first = until(lambda: FolderSnapshotStore(settings.snapshots.directory).newest())
         send(topic, events(stream))
         until(lambda: learned(settings) == 1000)
         assert 0 == running.stop()
 
     header = first.header
     assert (1, True, 0) == (first.version, header["cold_start"], header["events_learned"])
-    last = snapshots.newest(settings.snapshots.directory)
+    last = FolderSnapshotStore(settings.snapshots.directory).newest()
     assert last is not None
     assert not last.header["cold_start"]
     assert {"0": 1000} == last.header["offsets"]
@@ -259,15 +259,15 @@ def test_the_prior_is_published_as_soon_as_there_is_room(
     settings = make_settings(f"late-{uuid.uuid4().hex}")
     folder = settings.snapshots.directory
     with learning(settings) as running:
-        until(lambda: snapshots.learner_age(folder) is not None)
+        until(lambda: FolderSnapshotStore(folder).learner_age() is not None)
         block = folder / ".snapshot-000000000001.safetensors.tmp"
         block.mkdir()
         create_topic(broker.bootstrap, name=settings.kafka.topic)
         until(lambda: not running.alive or saved(settings) == {0: 0})
         time.sleep(0.3)
-        assert 0 == snapshots.last(folder)
+        assert 0 == FolderSnapshotStore(folder).last_version()
         block.rmdir()
-        prior = until(lambda: not running.alive or snapshots.newest(folder))
+        prior = until(lambda: not running.alive or FolderSnapshotStore(folder).newest())
         assert 0 == running.stop()
 
     assert prior.header["cold_start"]
@@ -336,7 +336,7 @@ def test_several_partitions_and_new_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One learner reads all partitions; the checkpoint has a number for each, empty ones too."""
-    monkeypatch.setattr(consumer, "NEW_PARTITIONS", 0.2)
+    monkeypatch.setattr(consumer, "REFRESH_SECONDS", 0.2)
     topic = make_topic(partitions=3)
     settings = make_settings(topic)
     client = admin(broker.bootstrap)
@@ -356,7 +356,7 @@ def test_several_partitions_and_new_ones(
 def test_the_mock_cluster_will_do(tmp_path: Path) -> None:
     """The demo's embedded broker: it creates topics by itself, but none on request."""
     stream = rows(300)
-    with mockbroker.running(environment()) as address:
+    with mockbroker.running(child_environment()) as address:
         produce(address, "t", events(stream[:100]))
         extra = {"fetch.wait.max.ms": 10}
         kafka = {"create_dlq": False, "extra": extra}
@@ -376,15 +376,15 @@ def test_a_sign_of_life_each_second(make_settings: Make) -> None:
     settings = make_settings("never-there")
     folder = settings.snapshots.directory
     with learning(settings) as running:
-        until(lambda: snapshots.learner_age(folder) is not None)
+        until(lambda: FolderSnapshotStore(folder).learner_age() is not None)
         for _ in range(10):
-            age = snapshots.learner_age(folder)
+            age = FolderSnapshotStore(folder).learner_age()
             assert age is not None
             assert age < 2.5
             time.sleep(0.2)
         assert 0 == running.stop()
 
-    assert 0 == snapshots.last(folder)
+    assert 0 == FolderSnapshotStore(folder).last_version()
 
 
 def test_memory_stays_flat_behind_a_backlog(topic: str, tmp_path: Path, broker: Reachable) -> None:
@@ -396,9 +396,10 @@ def test_memory_stays_flat_behind_a_backlog(topic: str, tmp_path: Path, broker: 
         produce(broker.bootstrap, topic, padded)
     code = (
         "import sys, threading, pathlib\n"
-        "from service import config, learner\n"
+        "from kaboost.service.config import settings as config\n"
+        "from kaboost.service.learner.run import run\n"
         "settings = config.load(pathlib.Path(sys.argv[1]))\n"
-        "learner.run(settings, cold_start=False, stop=threading.Event())\n"
+        "run(settings, cold_start=False, stop=threading.Event())\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path / "kaboost.json")],

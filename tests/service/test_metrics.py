@@ -1,9 +1,11 @@
 """Metrics: the names of the interface, in a form that several processes and restarts can bear."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -55,8 +57,8 @@ kaboost_progressive_loss_window{predictor}
 kaboost_progressive_error_window{predictor}
 kaboost_prefix_loss{prefix}
 kaboost_weak_learner_edge{learner}
-kaboost_reliability_said{bin}
-kaboost_reliability_happened{bin}
+kaboost_reliability_predicted{bin}
+kaboost_reliability_observed{bin}
 kaboost_calibration_error
 kaboost_interval_coverage{level}
 """
@@ -121,10 +123,10 @@ def test_reliability_is_a_pair_of_figures_a_bin() -> None:
     lines = exposed(validation)
     figures = {line.split()[0]: float(line.split()[1]) for line in lines if line[0] != "#"}
 
-    assert figures['kaboost_reliability_said{bin="14"}'] == pytest.approx(0.9)
-    assert figures['kaboost_reliability_happened{bin="14"}'] == pytest.approx(0.75, abs=1e-3)
+    assert figures['kaboost_reliability_predicted{bin="14"}'] == pytest.approx(0.9)
+    assert figures['kaboost_reliability_observed{bin="14"}'] == pytest.approx(0.75, abs=1e-3)
     assert figures["kaboost_calibration_error"] == pytest.approx(0.15, abs=1e-3)
-    assert 1 == sum(name.startswith("kaboost_reliability_said") for name in figures)
+    assert 1 == sum(name.startswith("kaboost_reliability_predicted") for name in figures)
 
 
 def test_coverage_is_a_figure_a_level() -> None:
@@ -185,6 +187,19 @@ def test_before_the_first_event_nothing_is_not_a_number() -> None:
     validation.record(progressive_validation(model.labels), model.booster.progress)
 
     assert [] == [line for line in exposed(validation) if "NaN" in line]
+
+
+def test_latency_buckets_reach_ten_seconds() -> None:
+    """Every bucket up to 10 s is at most 2.5 times as large as the one below it."""
+    registry = CollectorRegistry()
+    metrics = api_metrics(registry)
+    metrics.request_duration.labels("GET", "/model", "200").observe(0.4)
+    text = generate_latest(registry).decode()
+
+    for name in ("kaboost_predict_duration_seconds", "http_server_request_duration_seconds"):
+        bounds = [float(b) for b in re.findall(rf'^{name}_bucket\{{.*le="([0-9.e-]+)"', text, re.M)]
+        assert 10.0 == max(bounds)
+        assert all(b <= 2.5 * a * (1 + 1e-9) for a, b in pairwise(bounds))
 
 
 def test_two_registries_do_not_meet() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kaboost.service.demo.mock_broker import TIED
+from kaboost.service.demo.mock_broker import WITH_PARENT
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 20
@@ -45,7 +45,7 @@ def test_stays_until_a_signal(number: signal.Signals) -> None:
 
 def test_tied_it_ends_with_its_input() -> None:
     """Whoever started it may be gone without a word: no broker is left behind."""
-    with hosted(TIED, stdin=subprocess.PIPE) as (process, address):
+    with hosted(WITH_PARENT, stdin=subprocess.PIPE) as (process, address):
         assert process.stdin
         assert address
         process.stdin.close()

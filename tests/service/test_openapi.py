@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kaboost.service.config.settings import Settings
-from kaboost.service.http.predict import Answer, Answers
+from kaboost.service.http.predict import BatchPredictResponse, PredictResponse
 from tests.service.serving import Program, publish, taught
 
 Start = Callable[..., tuple[Settings, Program]]
@@ -20,6 +20,10 @@ TASKS: dict[str, dict[str, Any]] = {
     "regression": {"kind": "regression"},
 }
 DOCUMENTED = {200, 400, 408, 413, 415, 422, 503}
+SCHEMAS = {
+    *("PredictRequest", "BatchPredictRequest", "Row", "Features"),
+    *("PredictResponse", "BatchPredictResponse", "Problem", "ModelReport"),
+}
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
@@ -37,14 +41,14 @@ def test_examples_of_the_document_hold(serve: Start, task: dict[str, Any]) -> No
     assert {str(status) for status in DOCUMENTED} == set(route["responses"])
     for name, example in body["examples"].items():
         answer = program.client.post("/predict", json=example["value"])
-        form = Answers if "instances" in example["value"] else Answer
+        form = BatchPredictResponse if "instances" in example["value"] else PredictResponse
         fields = set(msgspec.to_builtins(msgspec.json.decode(answer.content, type=form)))
         assert 200 == answer.status_code, (name, answer.text)
         assert fields == set(answer.json())
-    assert msgspec.convert(told["one row"]["value"], Answer).prediction in (
+    assert msgspec.convert(told["one row"]["value"], PredictResponse).prediction in (
         wanted.task.labels or [0, 1, 1.58]
     )
-    msgspec.convert(told["many rows"]["value"], Answers)
+    msgspec.convert(told["many rows"]["value"], BatchPredictResponse)
 
 
 def test_references_of_the_document_lead_somewhere(api: Program) -> None:
@@ -53,7 +57,7 @@ def test_references_of_the_document_lead_somewhere(api: Program) -> None:
     text = json.dumps(document)
     named = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
 
-    assert {"Row", "Rows", "Features", "Answer", "Answers", "Problem", "ModelReport"} <= named
+    assert SCHEMAS <= named
     assert named <= set(document["components"]["schemas"])
 
 

@@ -24,6 +24,7 @@ from tests.service.serving import (
 
 Start = Callable[..., tuple[Settings, Program]]
 NUMBERS = {"kind": "regression"}
+REQUESTS = ("PredictRequest", "BatchPredictRequest")
 RANGE = "where a level from 0.5 to 0.99 belongs, such as 0.9"
 REFUSED = {
     "too low": ("0.3", f"0.3 {RANGE}"),
@@ -96,7 +97,7 @@ def test_classes_are_refused_with_the_reason(api: Program) -> None:
     (fault,) = refusal(answer).errors
 
     assert (422, "#/interval") == (answer.status_code, fault.pointer)
-    assert "its probabilities say how sure it is; leave it out" in fault.detail
+    assert "only probabilities; leave it out" in fault.detail
     assert "interval" not in asked(api, features={}, interval=None)
 
 
@@ -133,5 +134,5 @@ def test_the_document_tells_of_them(numbers: tuple[Settings, Program], api: Prog
         for program in (numbers[1], api)
     ]
 
-    assert all("interval" in forms[0][name]["properties"] for name in ("Asked", "Rows"))
-    assert not any("interval" in forms[1][name].get("properties", {}) for name in ("Asked", "Rows"))
+    assert all("interval" in forms[0][name]["properties"] for name in REQUESTS)
+    assert not any("interval" in forms[1][name].get("properties", {}) for name in REQUESTS)

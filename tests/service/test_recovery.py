@@ -18,7 +18,9 @@ from kaboost.service.errors import (
     NotWritten,
     Refused,
 )
-from kaboost.service.storage import checkpoints, snapshots
+from kaboost.service.storage import snapshots
+from kaboost.service.storage.checkpoints import FolderCheckpointStore
+from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.kafka.broker import Broker, Reachable
 from tests.kafka.client import admin, create_topic, produce
 from tests.ports import free_port
@@ -81,7 +83,7 @@ def test_after_a_crash_the_state_is_that_of_an_uninterrupted_run(
     assert Exit.NOT_HELD == err.value.exit_code
     run.unlink()
     run.with_name("aside").rename(run)
-    before = snapshots.newest(settings.snapshots.directory)
+    before = FolderSnapshotStore(settings.snapshots.directory).newest()
     assert before is not None
 
     send(topic, events(stream[400:]))
@@ -128,9 +130,9 @@ def test_a_cold_start_begins_a_new_model_beside_the_old(
         running.wait()
     assert Exit.REFUSED == err.value.exit_code
 
-    version = snapshots.last(changed.snapshots.directory)
+    version = FolderSnapshotStore(changed.snapshots.directory).last_version()
     with learning(changed, cold_start=True) as running:
-        until(lambda: snapshots.last(changed.snapshots.directory) > version + 1)
+        until(lambda: FolderSnapshotStore(changed.snapshots.directory).last_version() > version + 1)
         assert 0 == running.stop()
     cold = snapshots.load(changed.snapshots.directory / f"snapshot-{version + 1:012d}.safetensors")
     assert cold.header["cold_start"]
@@ -148,7 +150,7 @@ def test_a_new_run_is_published_even_when_the_old_one_knew_more(
     settings = make_settings(topic)
     send(topic, events(rows(100)))
     learn_all(settings, 100)
-    checkpoints.new_run(settings.checkpoints.directory)
+    FolderCheckpointStore(settings.checkpoints.directory).start_run()
     with learning(settings, cold_start=True) as running:
         until(lambda: saved(settings) == {0: 100})
         assert 0 == running.stop()
@@ -156,10 +158,10 @@ def test_a_new_run_is_published_even_when_the_old_one_knew_more(
     for path in directory.glob("snapshot-*.safetensors"):
         if snapshots.load(path).header["run"] == "run-0002":
             path.unlink()
-    newest = snapshots.last(directory)
+    newest = FolderSnapshotStore(directory).last_version()
 
     with learning(settings) as running:
-        last = until(lambda: snapshots.newest(directory, above=newest))
+        last = until(lambda: FolderSnapshotStore(directory).newest(above=newest))
         assert 0 == running.stop()
 
     assert ("run-0002", 100) == (last.header["run"], last.header["events_learned"])
@@ -179,7 +181,7 @@ def test_a_cold_start_is_kept_until_the_broker_is_there(
         with away as running, pytest.raises(BrokerError):
             running.wait()
 
-    version = snapshots.last(settings.snapshots.directory)
+    version = FolderSnapshotStore(settings.snapshots.directory).last_version()
     with learning(settings, cold_start=True, restarts=2) as running:
         until(lambda: saved(settings) == {0: 60} and learned(settings) == 60)
         assert 0 == running.stop()
@@ -206,13 +208,13 @@ def test_a_cold_start_killed_before_its_first_checkpoint_goes_on(
     assert 100 == committed(settings)
     if lost:
         settings.checkpoints.directory.rename(tmp_path / "lost")
-    checkpoints.new_run(settings.checkpoints.directory)
+    FolderCheckpointStore(settings.checkpoints.directory).start_run()
 
     with learning(settings, **options) as running:
         until(lambda: not running.alive or saved(settings) == {0: 100})
         assert 0 == running.stop()
 
-    assert "run-0002" == checkpoints.current(settings.checkpoints.directory).name
+    assert "run-0002" == FolderCheckpointStore(settings.checkpoints.directory).run
     expect_state(settings, stream)
 
 
@@ -224,13 +226,13 @@ def test_a_cold_start_does_not_need_the_old_checkpoints(
     stream = rows(100)
     send(topic, events(stream))
     learn_all(settings, 100)
-    for path in checkpoints.listing(settings.checkpoints.directory):
+    for path in FolderCheckpointStore(settings.checkpoints.directory).paths():
         path.write_bytes(path.read_bytes()[:-1])
     with learning(settings) as running, pytest.raises(CheckpointError, match="--cold-start"):
         running.wait()
 
     with learning(settings, cold_start=True) as running:
-        until(lambda: checkpoints.current(settings.checkpoints.directory).name == "run-0002")
+        until(lambda: FolderCheckpointStore(settings.checkpoints.directory).run == "run-0002")
         until(lambda: not running.alive or saved(settings) == {0: 100})
         assert 0 == running.stop()
 
@@ -258,12 +260,14 @@ def test_damaged_checkpoints_do_not_count_among_the_kept(
     for part in range(2):
         send(topic, events(rows(50, part)))
         learn_all(settings, 50 * (part + 1))
-    newest, before = checkpoints.listing(settings.checkpoints.directory)
+    newest, before = FolderCheckpointStore(settings.checkpoints.directory).paths()
     newest.write_bytes(newest.read_bytes()[:-1])
     send(topic, events(rows(50, 2)))
     learn_all(settings, 150)
 
-    assert [newest, before] == list(checkpoints.listing(settings.checkpoints.directory))[1:]
+    assert [newest, before] == list(FolderCheckpointStore(settings.checkpoints.directory).paths())[
+        1:
+    ]
 
 
 def test_a_second_learner_refuses(topic: str, make_settings: Make) -> None:

@@ -12,7 +12,7 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 
 from kaboost.service.config.settings import Settings
-from kaboost.service.http.predict import EITHER, Answer, Answers
+from kaboost.service.http.predict import ONE_OF_BOTH, BatchPredictResponse, PredictResponse
 from tests.service.serving import (
     JSON,
     PATIENCE,
@@ -123,9 +123,9 @@ def test_refusals_name_every_fault(
             "not in features.schema; did you mean age? Else leave it out",
         ),
         (b'{"features": {"zzz": 3}}', "not in features.schema; leave it out, or set features.unkn"),
-        (b'{"feature": {"age": 3}}', f"{EITHER}; what came is feature"),
-        (b'{"features": {}, "instances": []}', f"{EITHER}; what came is features, instances"),
-        (b"{}", EITHER),
+        (b'{"feature": {"age": 3}}', f"{ONE_OF_BOTH}; what came is feature"),
+        (b'{"features": {}, "instances": []}', f"{ONE_OF_BOTH}; what came is features, instances"),
+        (b"{}", ONE_OF_BOTH),
         (b'{"instances": [{}], "id": 5}', "5 where a string or null belongs; quote it"),
     ],
 )
@@ -178,7 +178,9 @@ def test_odd_bodies_are_answered(api: Program, body: bytes) -> None:
 
     assert 200 == answer.status_code, answer.text
     assert "null" not in answer.text
-    msgspec.json.decode(answer.content, type=Answers if b"instances" in body else Answer)
+    msgspec.json.decode(
+        answer.content, type=BatchPredictResponse if b"instances" in body else PredictResponse
+    )
 
 
 @pytest.mark.parametrize(

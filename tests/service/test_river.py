@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from kaboost.models.adapters.from_river import RiverModel
 from kaboost.service.config import settings as config
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError, Damaged, Refused
-from kaboost.service.river import progress as notes
-from kaboost.service.river.shared_model import Live
+from kaboost.service.river.progress import NAME, RiverProgress
+from kaboost.service.river.shared_model import FairLock, SharedModel
+from kaboost.service.river.startup import ReplayFromTopic
 from tests.kafka.broker import Broker
 from tests.kafka.client import Letter, create_topic, encode, produce
 from tests.ports import free_port
@@ -42,18 +44,27 @@ Send = Callable[..., None]
 Letters = Callable[..., list[Letter]]
 
 
-def replayed(live: Live) -> RiverModel | None:
-    """Give the model once it is shown."""
-    return live.snapshot.model if live.snapshot else None  # type: ignore[return-value]
+def replayed(shared: SharedModel) -> RiverModel | None:
+    """Return the model once it is served."""
+    return shared.snapshot.model if shared.snapshot else None  # type: ignore[return-value]
 
 
-def learn_all(settings: Settings, count: int, **options: Any) -> Live:
-    """Learn until so many events are learned, note where that is, then stop."""
-    live = Live()
-    with learning(settings, live=live, **options) as process:
-        until(lambda: not process.alive or (live.snapshot and Live.now(live.snapshot)[1] >= count))
+def startup(shared: SharedModel) -> dict[str, Any]:
+    """Return the option of a learner that shares its model."""
+    return {"startup": partial(ReplayFromTopic, shared=shared)}
+
+
+def learn_all(settings: Settings, count: int, **options: Any) -> SharedModel:
+    """Learn until so many events are learned, then stop; return what was shared."""
+    shared = SharedModel()
+
+    def learned() -> bool:
+        return bool(shared.snapshot and SharedModel.current(shared.snapshot)[1] >= count)
+
+    with learning(settings, **startup(shared), **options) as process:
+        until(lambda: not process.alive or learned())
         assert 0 == process.stop()
-    return live
+    return shared
 
 
 # What the settings take.
@@ -124,19 +135,19 @@ def test_a_request_waits_for_one_event_only() -> None:
     """However fast the learning comes round again, who waits is next: a plain lock would let the
     same thread have it hundreds of times.
     """
-    live, order = Live(), []
+    lock, order = FairLock(), []
 
     def ask() -> None:
-        with live:
+        with lock:
             order.append("request")
 
     for _ in range(10):
-        with live:
+        with lock:
             order.append("event")
             thread = threading.Thread(target=ask)
             thread.start()
             time.sleep(0.02)  # it stands in the queue by now
-        with live:
+        with lock:
             order.append("event")
         thread.join()
 
@@ -181,11 +192,11 @@ def test_start_from_latest_replays_nothing(make_settings: Make, topic: str, send
     """`kafka.start_from` is heeded at every start: nothing is on disk that would overrule it."""
     found = make_settings(topic, model=TREE, kafka={"start_from": "latest"})
     send(topic, events(rows(20)))
-    live = Live()
-    with learning(found, live=live) as process:
-        until(lambda: live.snapshot)
+    shared = SharedModel()
+    with learning(found, **startup(shared)) as process:
+        until(lambda: shared.snapshot)
         send(topic, events(rows(5)))
-        until(lambda: live.snapshot and live.snapshot.header["events_learned"] == 5)
+        until(lambda: shared.snapshot and shared.snapshot.header["events_learned"] == 5)
         assert 0 == process.stop()
 
 
@@ -194,17 +205,17 @@ def test_not_shown_before_the_end(make_settings: Make, topic: str, send: Send) -
     slow = {"river": "ensemble.BaggingClassifier", "params": {"model": TREE, "n_models": 40}}
     found = make_settings(topic, model=slow)
     send(topic, events(rows(2_000)))
-    live, told, shown = Live(), set(), []
-    with learning(found, live=live) as process:
-        while live.snapshot is None and process.alive:
-            told.add(live.progress)
-            shown.append(live.snapshot)
-        assert live.snapshot
-        learned = live.snapshot.header["events_learned"]
+    shared, sentences, shown = SharedModel(), set(), []
+    with learning(found, **startup(shared)) as process:
+        while shared.snapshot is None and process.alive:
+            sentences.add(shared.progress)
+            shown.append(shared.snapshot)
+        assert shared.snapshot
+        learned = shared.snapshot.header["events_learned"]
         assert 0 == process.stop()
 
     assert 2_000 == learned
-    assert any("replayed 1" in words and "of 2000 records" in words for words in told)
+    assert any("replayed 1" in words and "of 2000 records" in words for words in sentences)
 
 
 def test_holes_at_the_end_are_not_waited_for(
@@ -217,10 +228,10 @@ def test_holes_at_the_end_are_not_waited_for(
     for value in events(rows(10)):
         writer.produce(topic, value)
     writer.commit_transaction(30)
-    live = learn_all(make_settings(topic, model=TREE), 10)
+    shared = learn_all(make_settings(topic, model=TREE), 10)
 
-    assert live.snapshot
-    assert {"0": 10} == live.snapshot.header["offsets"]
+    assert shared.snapshot
+    assert {"0": 10} == shared.snapshot.header["offsets"]
 
 
 def test_weights_it_cannot_take_are_counted(
@@ -230,30 +241,30 @@ def test_weights_it_cannot_take_are_counted(
     spec = {"river": "naive_bayes.GaussianNB", "one_hot": True}
     found = make_settings(topic, model=spec)
     send(topic, [encode(x, y, weight=2.0) for x, y in rows(30)])
-    live = Live()
-    with learning(found, live=live):
-        until(lambda: live.snapshot and live.snapshot.header["events_learned"] == 30)
+    shared = SharedModel()
+    with learning(found, **startup(shared)):
+        until(lambda: shared.snapshot and shared.snapshot.header["events_learned"] == 30)
         until(lambda: gauge(found, "kaboost_weights_ignored_total") == 30)
-    assert live.snapshot
+    assert shared.snapshot
 
-    assert 60 == live.snapshot.baselines.weight_sum
+    assert 60 == shared.snapshot.validation.weight_sum
     assert 1 == sum("weights other than 1" in record.message for record in caplog.records)
 
 
 # What it keeps.
 
 
-def test_note_comes_back(tmp_path: Path) -> None:
+def test_progress_comes_back(tmp_path: Path) -> None:
     """Offsets and versions are read as written; of another topic the versions alone."""
-    note = notes.Note("events", {0: 7, 1: 9}, 1_000)
-    notes.write(tmp_path, note)
+    progress = RiverProgress("events", {0: 7, 1: 9}, 1_000)
+    progress.write(tmp_path)
 
-    assert note == notes.read(tmp_path, "events")
-    assert notes.Note("others", {}, 1_000) == notes.read(tmp_path, "others")
-    assert notes.Note("events", {}, 0) == notes.read(tmp_path / "elsewhere", "events")
-    (tmp_path / notes.NAME).write_bytes(b"broken")
+    assert progress == RiverProgress.read(tmp_path, "events")
+    assert RiverProgress("others", {}, 1_000) == RiverProgress.read(tmp_path, "others")
+    assert RiverProgress("events", {}, 0) == RiverProgress.read(tmp_path / "elsewhere", "events")
+    (tmp_path / NAME).write_bytes(b"broken")
     with pytest.raises(Damaged):
-        notes.read(tmp_path, "events")
+        RiverProgress.read(tmp_path, "events")
 
 
 def test_topic_made_anew_writes_its_dead_letters(
@@ -261,7 +272,7 @@ def test_topic_made_anew_writes_its_dead_letters(
 ) -> None:
     """Offsets noted beyond the end of the topic are those of another one."""
     found = make_settings(topic, model=TREE)
-    notes.write(found.checkpoints.directory, notes.Note(topic, {0: 100}, 0))
+    RiverProgress(topic, {0: 100}, 0).write(found.checkpoints.directory)
     send(topic, [b"{", *events(rows(3))])
     learn_all(found, 3)
 
@@ -269,14 +280,14 @@ def test_topic_made_anew_writes_its_dead_letters(
 
 
 def test_two_learners_are_refused(make_settings: Make, topic: str, send: Send) -> None:
-    """The folder of the note has one writer."""
+    """The folder of the progress has one writer."""
     found = make_settings(topic, model=TREE)
     other = make_settings(topic, model=TREE, metrics={"port": free_port()})
-    live = Live()
-    with learning(found, live=live):
-        until(lambda: live.snapshot)
+    shared = SharedModel()
+    with learning(found, **startup(shared)):
+        until(lambda: shared.snapshot)
         with pytest.raises(Refused):
-            Running(other, live=Live()).wait()
+            Running(other, **startup(SharedModel())).wait()
 
 
 # How it answers on.

@@ -18,7 +18,8 @@ from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.errors import Damaged, Incompatible, NotWritten
 from kaboost.service.storage import files, snapshots
-from kaboost.service.storage.snapshots import Status
+from kaboost.service.storage.snapshots import FolderSnapshotStore, Status
+from kaboost.service.storage.state import State
 from tests.outcomes import outcome
 
 HEADER = {"name": "test", "events_learned": 3, "offsets": {"0": 3}}
@@ -49,7 +50,8 @@ def publish(tmp_path: Path, model: Model, seen: ProgressiveValidation) -> Publis
     """Publish the model as it is now."""
 
     def publish(**header: Any) -> int:
-        return snapshots.publish(tmp_path, model, {**HEADER, **header}, 3, baselines=seen)
+        state = State(model, seen, {0: 3})
+        return FolderSnapshotStore(tmp_path, keep=3).publish({**HEADER, **header}, state)
 
     return publish
 
@@ -68,20 +70,20 @@ def test_reader_predicts_as_the_learner(
     publish()
     expected = model.predict_proba_many(ROWS)
     model.learn_many(ROWS, [1, 1, 0])
-    found = snapshots.newest(tmp_path)
+    found = FolderSnapshotStore(tmp_path).newest()
 
     assert found is not None
     assert found.version == 1
     assert found.model.predict_proba_many(ROWS).tobytes() == expected.tobytes()
     assert found.header["events_learned"] == 3
     assert found.header["offsets"] == {"0": 3}
-    assert found.baselines.loss_sum.tobytes() == seen.loss_sum.tobytes()
+    assert found.validation.loss_sum.tobytes() == seen.loss_sum.tobytes()
 
 
 def test_reader_cannot_learn(tmp_path: Path, publish: Publish) -> None:
     """A mapped model refuses to learn, and predicting leaves the file's bytes alone."""
     publish()
-    found = snapshots.newest(tmp_path)
+    found = FolderSnapshotStore(tmp_path).newest()
     assert found is not None
     path = files.numbered(tmp_path, "snapshot", 1)
     before = path.read_bytes()
@@ -98,7 +100,7 @@ def test_only_what_serves_is_mapped(tmp_path: Path, model: Model, publish: Publi
     """A snapshot leaves out what only learning needs, and its readers share the file's pages."""
     publish()
     _, arrays = files.read(files.numbered(tmp_path, "snapshot", 1))
-    found = snapshots.newest(tmp_path)
+    found = FolderSnapshotStore(tmp_path).newest()
     assert found is not None
     base: object = found.model.serving_arrays()["bank.w"]
     while isinstance(base, np.ndarray | memoryview):
@@ -123,12 +125,12 @@ def test_versions_only_grow(tmp_path: Path, publish: Publish) -> None:
 
 def test_only_news_is_read(tmp_path: Path, publish: Publish) -> None:
     """Nothing comes back until there is a version above the one that is served."""
-    assert snapshots.newest(tmp_path / "not-there") is None
-    assert snapshots.newest(tmp_path) is None
+    assert FolderSnapshotStore(tmp_path / "not-there").newest() is None
+    assert FolderSnapshotStore(tmp_path).newest() is None
     publish()
-    assert snapshots.newest(tmp_path, above=1) is None
+    assert FolderSnapshotStore(tmp_path).newest(above=1) is None
     publish()
-    found = snapshots.newest(tmp_path, above=1)
+    found = FolderSnapshotStore(tmp_path).newest(above=1)
     assert found is not None
     assert found.version == 2
 
@@ -138,11 +140,11 @@ def test_damaged_newest(tmp_path: Path, publish: Publish, caplog: pytest.LogCapt
     publish()
     publish()
     flip(files.numbered(tmp_path, "snapshot", 2))
-    known: set[int] = set()
+    store, known = FolderSnapshotStore(tmp_path), set[int]()
     with caplog.at_level(logging.ERROR):
-        found = [snapshots.newest(tmp_path, 0, known), snapshots.newest(tmp_path, 1, known)]
+        found = [store.newest(0, known), store.newest(1, known)]
     publish()
-    found.append(snapshots.newest(tmp_path, 1, known))
+    found.append(store.newest(1, known))
 
     assert [snapshot and snapshot.version for snapshot in found] == [1, None, 3]
     assert [record.message for record in caplog.records] == ["snapshot unusable"]
@@ -181,7 +183,7 @@ def test_header_of_another_program(
 
     with pytest.raises(Incompatible, match="another Kaboost"):
         snapshots.load(path)
-    found = snapshots.newest(tmp_path)
+    found = FolderSnapshotStore(tmp_path).newest()
     assert found is not None
     assert found.version == 1
 
@@ -189,12 +191,12 @@ def test_header_of_another_program(
 def test_heartbeat(tmp_path: Path) -> None:
     """The learner's age counts from its last sign of life."""
     folder = tmp_path / "snapshots"
-    assert snapshots.learner_age(folder) is None
-    snapshots.heartbeat(folder)
+    assert FolderSnapshotStore(folder).learner_age() is None
+    FolderSnapshotStore(folder).heartbeat()
     beat = (folder / ".learner").stat().st_mtime
 
-    assert snapshots.learner_age(folder, lambda: beat + 2.5) == pytest.approx(2.5)
-    assert snapshots.learner_age(folder, lambda: beat - 1.0) == 0.0
+    assert FolderSnapshotStore(folder).learner_age(lambda: beat + 2.5) == pytest.approx(2.5)
+    assert FolderSnapshotStore(folder).learner_age(lambda: beat - 1.0) == 0.0
 
 
 def test_heartbeat_that_cannot_be_given(tmp_path: Path) -> None:
@@ -202,7 +204,7 @@ def test_heartbeat_that_cannot_be_given(tmp_path: Path) -> None:
     (tmp_path / ".learner").symlink_to(tmp_path / "gone" / "file")
 
     with pytest.raises(NotWritten, match=r"\.learner cannot be touched .*: make room"):
-        snapshots.heartbeat(tmp_path)
+        FolderSnapshotStore(tmp_path).heartbeat()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"state": "running"}', '{"other": 1}'])
@@ -210,14 +212,14 @@ def test_status_of_another_hand(tmp_path: Path, text: str) -> None:
     """A status that cannot be read is none."""
     (tmp_path / ".status.json").write_text(text)
 
-    assert snapshots.read_status(tmp_path) is None
+    assert FolderSnapshotStore(tmp_path).read_status() is None
 
 
 def test_status(tmp_path: Path) -> None:
     """What the supervisor writes is what the API reads."""
     folder = tmp_path / "snapshots"
-    assert snapshots.read_status(folder) is None
-    snapshots.write_status(folder, "stopped", 3, "a gap")
-    assert snapshots.read_status(folder) == Status("stopped", 3, "a gap")
-    snapshots.write_status(folder, "running")
-    assert snapshots.read_status(folder) == Status("running", None, "")
+    assert FolderSnapshotStore(folder).read_status() is None
+    FolderSnapshotStore(folder).write_status("stopped", 3, "a gap")
+    assert FolderSnapshotStore(folder).read_status() == Status("stopped", 3, "a gap")
+    FolderSnapshotStore(folder).write_status("running")
+    assert FolderSnapshotStore(folder).read_status() == Status("running", None, "")

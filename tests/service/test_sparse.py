@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kaboost.models.features.labels import Labels
 from kaboost.models.features.schema import Schema, parse_schema
 from kaboost.models.types import Mat, Vec
-from kaboost.service.events.decoder import Decoder
 from kaboost.service.events.diagnosis import LIMIT
+from kaboost.service.events.json import JsonDecoder
 
 NAMES = [f"n{j}" for j in range(120)]
 NUMBERS = dict.fromkeys(NAMES, "number")
@@ -34,17 +34,25 @@ def written(pairs: list[tuple[str, object]]) -> bytes:
     return f'{{"features": {{{features}}}, "label": true}}'.encode()
 
 
-def told(one: Decoder, values: list[bytes | None]) -> tuple[Mat, Vec, list[tuple[int, str]]]:
-    """Decode values, and say how they were read."""
-    events, faults = one.decode_many(values)
-    table, y, _ = one.tabulate(events)
-    return table.numbers, y, [(index, str(error)) for index, error in faults]
+def decode(
+    decoder: JsonDecoder, values: list[bytes | None]
+) -> tuple[Mat, Vec, list[tuple[int, str]]]:
+    """Return numbers, labels and faults."""
+    decoded = decoder.decode(values)
+    faults = [(index, str(error)) for index, error in decoded.faults]
+    return decoded.table.numbers, decoded.y, faults
 
 
-def emptied(schema: Kinds = NUMBERS, unknown: Unknown = "refuse") -> Decoder:
+def is_sparse(decoder: JsonDecoder, value: bytes) -> bool:
+    """Return whether the features of an event are decoded as a dict."""
+    (event,) = decoder.decode([value]).meta
+    return isinstance(event.features, dict)  # type: ignore[attr-defined]
+
+
+def emptied(schema: Kinds = NUMBERS, unknown: Unknown = "refuse") -> JsonDecoder:
     """Return a decoder that has seen empty events."""
-    one = Decoder(schema, LABELS, unknown)
-    told(one, [EMPTY] * 4)
+    one = JsonDecoder(schema, LABELS, unknown)
+    decode(one, [EMPTY] * 4)
     return one
 
 
@@ -57,8 +65,10 @@ def test_dicts_and_structs_say_the_same(
 ) -> None:
     """Nulls, integers, repeated keys, unknown features and values of wrong types among them."""
     values: list[bytes | None] = list(map(written, rows))
-    fresh = Decoder(NUMBERS, LABELS, unknown)
-    (a, ya, first), (b, yb, second) = told(fresh, values), told(emptied(unknown=unknown), values)
+    fresh = JsonDecoder(NUMBERS, LABELS, unknown)
+    (a, ya, first), (b, yb, second) = (
+        decode(decoder, values) for decoder in (fresh, emptied(unknown=unknown))
+    )
     assert a.tobytes() == b.tobytes()
     assert ya.tobytes() == yb.tobytes()
     assert first == second
@@ -67,38 +77,40 @@ def test_dicts_and_structs_say_the_same(
 def test_features_are_dicts_while_most_are_missing() -> None:
     """And structs before, after, and where the schema has but few."""
     one, few = emptied(), written([("n3", 1.5), ("n7", -2)])
-    events, _ = one.decode_many([few])
-    assert {"n3": 1.5, "n7": -2.0} == events[0].features
+    decoded = one.decode([few])
+    assert {"n3": 1.5, "n7": -2.0} == decoded.meta[0].features  # type: ignore[attr-defined]
+    assert [1.5, -2.0] == decoded.table.numbers[0, [3, 7]].tolist()
+    decode(one, [EMPTY] * 4)
     full = written([(name, 1.0) for name in NAMES])
-    told(one, [full] * 4)
-    events, _ = one.decode_many([few])
-    assert not isinstance(events[0].features, dict)
+    decode(one, [full] * 4)
+    assert not is_sparse(one, few)
 
-    told(one, [EMPTY] * 3)  # of so few, dicts save nothing
-    assert not isinstance(one.decode_many([few])[0][0].features, dict)
+    decode(one, [EMPTY] * 3)  # of so few, dicts save nothing
+    assert not is_sparse(one, few)
 
     narrow = emptied(dict.fromkeys(NAMES[:99], "number"))
-    assert not isinstance(narrow.decode_many([few])[0][0].features, dict)
+    assert not is_sparse(narrow, few)
     mixed = emptied({**NUMBERS, "c": "category"})
-    assert not isinstance(mixed.decode_many([few])[0][0].features, dict)
+    assert not is_sparse(mixed, few)
 
 
 def test_a_feature_joins_among_dicts() -> None:
     """A number does, and a category too, with which they are dicts no longer."""
     one = emptied(parse_schema({**NUMBERS, "*": "auto"}))
     late, word = written([("n3", 1.0), ("late", 7.5)]), written([("n3", 1.0), ("word", "x")])
-    assert one.decode_many([late])[0] == []
-    one.join(one.joining)
-    told(one, [EMPTY] * 4)
-    events, _ = one.decode_many([late, late])
-    assert {"n3": 1.0, "late": 7.5} == events[0].features
-    numbers = one.tabulate(events)[0].numbers
-    told(one, [EMPTY] * 4)
+    decoded = one.decode([late])
+    assert ([], {"late": "number"}) == (decoded.meta, decoded.new_features)
+    one.add_features(decoded.new_features)
+    decode(one, [EMPTY] * 4)
+    assert is_sparse(one, late)
+    decode(one, [EMPTY] * 4)
+    numbers = one.decode([late, late]).table.numbers
     assert [1.0, 7.5, 1.0, 7.5] == numbers[~np.isnan(numbers)].tolist()
-    assert one.decode_many([word])[0] == []
-    one.join(one.joining)
-    table = one.tabulate(one.decode_many([word, late])[0])[0]
-    assert [("x", None)] == list(table.categories)
+    decode(one, [EMPTY] * 4)
+    decoded = one.decode([word])
+    assert ([], {"word": "category"}) == (decoded.meta, decoded.new_features)
+    one.add_features(decoded.new_features)
+    assert [("x", None)] == list(one.decode([word, late]).table.categories)
 
 
 def test_labels_and_weights_of_dicts() -> None:
@@ -109,8 +121,7 @@ def test_labels_and_weights_of_dicts() -> None:
         b'{"features": {}, "label": true, "timestamp": "2026-11-22T10:00:00Z"}',
         b'{"features": {"n1": 2}, "label": 2}',
     ]
-    events, faults = one.decode_many(values)
-    table, y, w = one.tabulate(events)
+    table, y, w, _, faults, *_ = one.decode(values)
     assert ([0.0, 1.0], [3.0, 1.0]) == (y.tolist(), w.tolist())
     assert [(2, "label")] == [(index, error.code) for index, error in faults]
     assert 2.0 == table.numbers[0, 1]

@@ -15,8 +15,8 @@ import pytest
 from kaboost.service.errors import Exit
 from kaboost.service.processes import supervisor
 from kaboost.service.processes.supervisor import (
-    FOR_GOOD,
-    LAST_DELAY,
+    FINAL_EXIT_CODES,
+    MAX_DELAY_SECONDS,
     Report,
     Role,
     backoff,
@@ -81,7 +81,7 @@ def role(script: str, final: frozenset[int] = frozenset()) -> Role:
 
 
 def test_killed_process_comes_back(start: Callable[..., Supervised]) -> None:
-    """A process that died by a signal is started again, with the number of its restarts."""
+    """A process killed by a signal is restarted, with the number of its restarts."""
     watched = start(SLEEP)
     for deaths in (1, 2):
         until(lambda deaths=deaths: len(watched.pids()) == deaths)
@@ -89,7 +89,7 @@ def test_killed_process_comes_back(start: Callable[..., Supervised]) -> None:
     until(lambda: len(watched.pids()) == 3)
 
     assert ["running", "restarting"] * 2 + ["running"] == watched.states()
-    assert "died by SIGKILL: starts again in 0.2 s" == watched.told[1].reason
+    assert "killed by SIGKILL: restarts in 0.2 s" == watched.told[1].reason
     assert -signal.SIGKILL == watched.told[1].exit_code
     assert "2" == psutil.Process(watched.pids()[-1]).cmdline()[-1]
 
@@ -97,7 +97,7 @@ def test_killed_process_comes_back(start: Callable[..., Supervised]) -> None:
 @pytest.mark.parametrize("code", [0, 1, 4, 130])
 def test_ended_process_comes_back(start: Callable[..., Supervised], code: int) -> None:
     """Every end but those that need a person is followed by a new start."""
-    watched = start(f"raise SystemExit({code})", final=FOR_GOOD)
+    watched = start(f"raise SystemExit({code})", final=FINAL_EXIT_CODES)
     until(lambda: len(watched.pids()) >= 2)
 
     assert "restarting" == watched.told[1].state
@@ -107,9 +107,9 @@ def test_ended_process_comes_back(start: Callable[..., Supervised], code: int) -
 @pytest.mark.parametrize("code", [2, 3, 5])
 def test_refusal_stays_down(start: Callable[..., Supervised], code: int) -> None:
     """What refused to run is not asked again, and its neighbour runs on."""
-    watched = start(f"raise SystemExit({code})", SLEEP, final=FOR_GOOD)
+    watched = start(f"raise SystemExit({code})", SLEEP, final=FINAL_EXIT_CODES)
     until(lambda: "stopped" in watched.states())
-    time.sleep(3 * supervisor.FIRST_DELAY)
+    time.sleep(3 * supervisor.FIRST_DELAY_SECONDS)
 
     assert ["running", "running", "stopped"] == watched.states()
     assert code == watched.told[-1].exit_code
@@ -121,7 +121,7 @@ def test_backoff_doubles_to_a_limit() -> None:
     waits = [backoff(deaths) for deaths in range(1, 100)]
 
     assert [0.2, 0.4, 0.8] == waits[:3]
-    assert LAST_DELAY == waits[10] == waits[-1]
+    assert MAX_DELAY_SECONDS == waits[10] == waits[-1]
 
 
 def test_starts_wait_for_their_backoff(start: Callable[..., Supervised]) -> None:
@@ -137,11 +137,11 @@ def test_long_life_forgives(
     start: Callable[..., Supervised], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that lived for a while starts from the first delay again."""
-    monkeypatch.setattr(supervisor, "HEALTHY_AFTER", 0.0)
+    monkeypatch.setattr(supervisor, "HEALTHY_SECONDS", 0.0)
     watched = start("raise SystemExit(1)")
     until(lambda: len(watched.pids()) == 4)
 
-    assert {"ended with exit code 1: starts again in 0.2 s"} == {
+    assert {"ended with exit code 1: restarts in 0.2 s"} == {
         report.reason for report in watched.told if report.state == "restarting"
     }
 
@@ -185,7 +185,7 @@ def test_drain_ends_what_will_not(
     start: Callable[..., Supervised], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that ignores SIGTERM is killed after the grace, and the exit code says so."""
-    monkeypatch.setattr(supervisor, "GRACE", 0.3)
+    monkeypatch.setattr(supervisor, "DRAIN_SECONDS", 0.3)
     deaf = tmp_path / "deaf"
     ignore = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     watched = start(f"{ignore}; open({str(deaf)!r}, 'w'); {SLEEP}")

@@ -1,4 +1,4 @@
-"""A room that is warm compiles nothing more, however few or many events a batch holds."""
+"""A trainer that is warm compiles nothing more, however few or many events a batch holds."""
 
 import subprocess
 import sys
@@ -26,18 +26,18 @@ from confluent_kafka import Message
 from numba.core.dispatcher import Dispatcher
 from prometheus_client import CollectorRegistry
 
-from kaboost.models.evaluation.baselines import baselines
 from kaboost.models.model import Model
-from service import checkpoints
 from kaboost.service.config.settings import load
 from kaboost.service.metrics import learner_metrics
-from kaboost.service.learner.trainer import Room, State
+from kaboost.service.learner.parts import make_parts
+from kaboost.service.learner.trainer import Trainer
+from kaboost.service.storage.state import State
 
 
 def compiled():
     kernels = {
         f"{name}.{key}": each
-        for name, module in list(sys.modules.items()) if name.startswith("models.")
+        for name, module in list(sys.modules.items()) if name.startswith("kaboost.models.")
         for key, each in list(vars(module).items()) if isinstance(each, Dispatcher)
     }
     return {name: len(each.nopython_signatures) for name, each in kernels.items()}
@@ -50,19 +50,19 @@ def records(offset, count):
 
 settings = load(Path(sys.argv[1]))
 task = settings.task
-checkpoints.new_run(settings.checkpoints.directory)
+parts = make_parts(settings, learner_metrics(CollectorRegistry()))
+parts.stores.checkpoints.start_run()
 model = Model(task.kind, settings.model, settings.features.columns, task.labels)
-first = State(model, baselines(model.labels), {0: 0})
-room = Room(settings, first, learner_metrics(CollectorRegistry()))
-room.publish(cold=True)
-room.warm()
+trainer = Trainer(parts, State.initial(model, {0: 0}), restored=False)
+trainer.publish(cold=True)
+trainer.warm()
 before = compiled()
 assert sum(before.values()) > 0
 for offset, count in ((0, 1), (1, 2), (3, 50)):
-    assert [] == room.apply(records(offset, count))
-room.publish()
-room.checkpoint()
-assert room.events_learned == 53
+    assert [] == trainer.learn(records(offset, count))
+trainer.publish()
+trainer.write_checkpoint()
+assert trainer.events_learned == 53
 print({name for name, count in compiled().items() if count > before.get(name, 0)})
 """
 

@@ -1,4 +1,4 @@
-"""The demo's processes: embedded broker, `kaboost serve` and producer, in a folder of their own."""
+"""The demo's processes: mock broker, `kaboost serve` and producer, in one temporary folder."""
 
 import json
 import os
@@ -15,52 +15,52 @@ from confluent_kafka import Producer
 
 from kaboost.service.config.settings import Settings, load
 from kaboost.service.config.sources import PREFIX
-from kaboost.service.demo import mock_broker as mockbroker
-from kaboost.service.demo import producer
-from kaboost.service.processes.roles import environment
+from kaboost.service.demo import mock_broker, producer
+from kaboost.service.processes.children import child_environment
 
 TOPIC = "kaboost.demo.v1"
-PARTITION = 0  # a mock topic has four; the order of one is what "bit for bit" is promised for
+PARTITION = 0  # a mock topic has four; results are bit-identical for one partition
 LABELS = ["DOWN", "UP"]
-DRAIN = 20.0
+DRAIN_SECONDS = 20.0
+RUNNER = "kaboost.service.demo.run_with_parent"
 
 
-class Stage:
-    """Everything the demo starts; `close` ends it all and removes the folder."""
+class DemoProcesses:
+    """Start the demo's processes; `close` ends them all and removes the folder."""
 
     def __init__(self) -> None:
-        for name in [each for each in os.environ if each.startswith(PREFIX)]:
-            del os.environ[name]  # the demo is the same for everyone
+        for name in [key for key in os.environ if key.startswith(PREFIX)]:
+            del os.environ[name]  # the user's own settings do not apply to the demo
         self.folder = Path(tempfile.mkdtemp(prefix="kaboost-demo-"))
         self.port = free_port(8000)
         self._metrics_port = free_port(9464)
-        self._ends = ExitStack()
-        self._ends.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        self._exit_stack = ExitStack()
+        self._exit_stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.settings: Settings
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def open(self) -> None:
-        """Start the broker and, on it, learner and API."""
-        broker = self._ends.enter_context(mockbroker.running(environment()))
+        """Start the broker, then learner and API."""
+        broker = self._exit_stack.enter_context(mock_broker.running(child_environment()))
         path = self.folder / "kaboost.yaml"
         path.write_text(json.dumps(self._configuration(broker), indent=2))
         self.settings = load(path)
-        Producer({"bootstrap.servers": broker}).list_topics(TOPIC, timeout=10)  # makes the topic
+        Producer({"bootstrap.servers": broker}).list_topics(TOPIC, timeout=10)  # creates the topic
         self._launch("serve", "kaboost.service.cli", "serve", "--config", str(path))
 
-    def feed(self, rate: float) -> None:
-        """Let the producer stream Elec2 at so many events a second."""
+    def start_producer(self, rate: float) -> None:
+        """Stream Elec2 at `rate` events a second."""
         servers = self.settings.kafka.bootstrap_servers
-        where = ("--bootstrap-servers", servers, "--topic", TOPIC, "--partition", str(PARTITION))
-        self._launch("producer", "kaboost.service.demo.producer", *where, "--rate", str(rate))
+        target = ("--bootstrap-servers", servers, "--topic", TOPIC, "--partition", str(PARTITION))
+        self._launch("producer", "kaboost.service.demo.producer", *target, "--rate", str(rate))
 
     @property
-    def fed(self) -> bool:
+    def all_sent(self) -> bool:
         """Whether the producer has written every event."""
         return self._processes["producer"].poll() == 0
 
-    def broken(self) -> str | None:
-        """Say which process ended that should not have; None while all is well."""
+    def failure(self) -> str | None:
+        """Name the process that ended unexpectedly; None while all run."""
         codes = {name: process.poll() for name, process in self._processes.items()}
         if codes.get("serve") is not None:
             return f"`kaboost serve` ended with exit code {codes['serve']}"
@@ -69,16 +69,16 @@ class Stage:
         return None
 
     def close(self) -> None:
-        """End every process, the broker last."""
-        self._ends.close()
+        """End every process, the broker last, and remove the folder."""
+        self._exit_stack.close()
 
-    def complaint(self, lines: int = 15) -> str:
-        """The last lines of what the processes logged."""
+    def last_log_lines(self, lines: int = 15) -> str:
+        """Return the last lines that every process logged."""
         logs = [path.read_text().splitlines() for path in sorted(self.folder.glob("*.log"))]
         return "\n".join(line for log in logs for line in log[-lines:])
 
-    def learner(self) -> int | None:
-        """The learner's process id, from the lock it holds; None when nobody holds it."""
+    def learner_pid(self) -> int | None:
+        """Read the learner's process id from its lock file; None without one."""
         try:
             return int((self.settings.checkpoints.directory / ".lock").read_text())
         except (FileNotFoundError, ValueError):
@@ -105,22 +105,22 @@ class Stage:
     def _launch(self, name: str, module: str, *arguments: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "kaboost.service.demo.tied", module, *arguments],
-                stdin=subprocess.PIPE,  # the lifeline: closed when the demo is gone
+                [sys.executable, "-P", "-m", RUNNER, module, *arguments],
+                stdin=subprocess.PIPE,  # closes when the demo ends: the child then ends too
                 stdout=log,
                 stderr=log,
-                env=environment(),
-                start_new_session=True,  # Ctrl-C ends the demo, which then ends them in order
+                env=child_environment(),
+                start_new_session=True,  # Ctrl-C reaches the demo alone, which then ends it
             )
         self._processes[name] = process
-        self._ends.callback(end, process)
+        self._exit_stack.callback(end, process)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Ask a process to end, and see that it does."""
+    """Terminate a process; kill it if it has not ended after the time to drain."""
     process.terminate()
     try:
-        process.wait(DRAIN)
+        process.wait(DRAIN_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -129,12 +129,12 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def kill(pid: int) -> None:
-    """End a process as a power cut would."""
+    """Kill a process without giving it time to clean up."""
     os.kill(pid, signal.SIGKILL)
 
 
 def free_port(wanted: int) -> int:
-    """Give the port asked for, or any free one where it is taken."""
+    """Return the wanted port, or any free one if it is taken."""
     for port in (wanted, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -9,7 +9,7 @@ import pytest
 from kaboost.models.features.labels import labels
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
-from kaboost.service.events.decoder import Decoder
+from kaboost.service.events.json import JsonDecoder
 from tests.kafka.client import encode
 from tests.service.learning import learned, learning, until
 from tests.service.serving import Program, publish, refusal
@@ -28,7 +28,7 @@ def encoded(features: dict[str, Any], **keys: Any) -> bytes:
 
 def test_features_join_by_their_first_values() -> None:
     """It ends before an event that brings features, and goes on once they have joined."""
-    one = Decoder("auto", LABELS)
+    one = JsonDecoder("auto", LABELS)
     values = [
         encoded({}),
         encoded({"gone": None}),
@@ -40,30 +40,29 @@ def test_features_join_by_their_first_values() -> None:
         encoded({"age": 1, "huge": 10**309}),
         encoded({"income": 5}),
     ]
-    before, faults = one.decode_many(values)
-    assert (len(before), [k for k, _ in faults], one.taken) == (3, [3], 4)
-    assert one.joining == {"age": "number", "country": "category", "vip": "boolean"}
+    before = one.decode(values)
+    assert (len(before.y), [k for k, _ in before.faults], before.consumed) == (3, [3], 4)
+    assert before.new_features == {"age": "number", "country": "category", "vip": "boolean"}
 
-    one.add_features(one.joining)
-    after, faults = one.decode_many(values[4:])
-    assert [(k, err.code, str(err).split(":")[0]) for k, err in faults] == [
+    one.add_features(before.new_features)
+    after = one.decode(values[4:])
+    assert [(k, err.code, str(err).split(":")[0]) for k, err in after.faults] == [
         (1, "feature_type", "age"), (2, "feature_type", "nested"), (3, "not_finite", "huge"),
     ]  # fmt: skip
-    told = ["declare features.schema.age and" in str(err) for _, err in faults]
+    told = ["declare features.schema.age and" in str(err) for _, err in after.faults]
     assert told == [True, False, False]
-    assert (one.joining, one.taken) == ({"income": "number"}, 4)
-    table, _, _ = one.tabulate(after)
+    assert (after.new_features, after.consumed) == ({"income": "number"}, 4)
+    table = after.table
     assert (table.numbers.tolist(), table.booleans.tolist()) == ([[31.0]], [[1.0]])
     assert list(map(list, table.categories)) == [["PT"]]
 
 
 def test_a_date_that_becomes_a_category_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """What it would tell as a datetime is worth a new beginning; other strings are left alone."""
-    one = Decoder("auto", LABELS)
+    one = JsonDecoder("auto", LABELS)
     values = [encoded({"when": "2026-11-20T10:00:00", "zip": "1000", "note": "2026-11-20 or so"})]
-    one.decode_many(values)
-    one.add_features(one.joining)
-    one.decode_many(values)
+    one.add_features(one.decode(values).new_features)
+    one.decode(values)
 
     (record,) = caplog.records
     told = record.__dict__
@@ -73,13 +72,14 @@ def test_a_date_that_becomes_a_category_is_logged_once(caplog: pytest.LogCapture
 
 def test_features_without_room_are_passed_over() -> None:
     """What cannot join is ignored and counted from then on, and holds nothing up."""
-    one = Decoder({"age": "number", "*": "auto"}, LABELS)
+    one = JsonDecoder({"age": "number", "*": "auto"}, LABELS)
     values = [encoded({"age": 1, "x": 2}), encoded({"x": 3, "y": 4})]
-    assert one.decode_many(values) == ([], [])
-    one.close()
-    events, faults = one.decode_many(values)
+    assert 0 == one.decode(values).consumed
+    one.freeze()
+    decoded = one.decode(values)
 
-    assert (len(events), faults, one.joining, one.ignored) == (2, [], {}, 3)
+    assert (2, [], {}) == (len(decoded.y), decoded.faults, decoded.new_features)
+    assert (2, 3) == (decoded.consumed, decoded.ignored)
 
 
 def test_what_joins_is_told_once_a_batch(
@@ -129,11 +129,11 @@ OTHERS = [
 @pytest.mark.parametrize(("code", "value"), [*REJECTED.items(), *OTHERS])
 def test_a_rejected_event_says_nothing_of_kinds(code: str, value: bytes) -> None:
     """Its features do not join, whatever is wrong with it; a sound one after it decides."""
-    one = Decoder("auto", LABELS)
-    events, faults = one.decode_many([value, encoded({"z": 3.0})])
+    one = JsonDecoder("auto", LABELS)
+    decoded = one.decode([value, encoded({"z": 3.0})])
 
-    assert (events, [(k, err.code) for k, err in faults]) == ([], [(0, code)])
-    assert one.joining == {"z": "number"}
+    assert [(0, code)] == [(k, err.code) for k, err in decoded.faults]
+    assert ([], {"z": "number"}) == (decoded.meta, decoded.new_features)
 
 
 def test_answers_pass_over_what_was_never_learned(serve: Start) -> None:

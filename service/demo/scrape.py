@@ -1,4 +1,4 @@
-"""What the demo shows while it runs, read where anybody could: from `GET /metrics`."""
+"""Read what the demo shows while it runs from the public `GET /metrics`."""
 
 import math
 import urllib.error
@@ -9,17 +9,17 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 
-class Gauges(NamedTuple):
-    """One reading; a dead learner's part is absent from it."""
+class Scrape(NamedTuple):
+    """The learner's figures of one scrape."""
 
     learned: int
-    lag: int | None  # None while the learner has read nothing yet
+    lag: int | None  # None until the learner has read from the topic
     losses: dict[str, float]  # progressive log-loss by predictor
     restarts: int
 
 
-def read(port: int) -> Gauges | None:
-    """Read the metrics; None while there is no learner behind them."""
+def scrape(port: int) -> Scrape | None:
+    """Read the metrics; None while no learner contributes to them."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as page:
             text = page.read().decode()
@@ -30,10 +30,10 @@ def read(port: int) -> Gauges | None:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     ]
-    return _gauges(samples)
+    return _select(samples)
 
 
-def _gauges(samples: Iterable[tuple[str, dict[str, str], float]]) -> Gauges | None:
+def _select(samples: Iterable[tuple[str, dict[str, str], float]]) -> Scrape | None:
     sums: dict[str, float] = {}
     counts: dict[str, float] = {}
     lags, restarts = list[float](), math.nan
@@ -50,4 +50,4 @@ def _gauges(samples: Iterable[tuple[str, dict[str, str], float]]) -> Gauges | No
         return None
     losses = {key: total / counts[key] for key, total in sums.items() if counts[key]}
     lag = int(sum(lags)) if lags else None
-    return Gauges(int(counts["model"]), lag, losses, int(restarts))
+    return Scrape(int(counts["model"]), lag, losses, int(restarts))

@@ -1,4 +1,4 @@
-"""Read the dead-letter topic, as whoever looks after the stream would."""
+"""Read the dead-letter topic with an ordinary consumer."""
 
 from typing import NamedTuple
 
@@ -8,38 +8,38 @@ from kaboost.service.config.settings import Kafka
 
 
 class DeadLetter(NamedTuple):
-    """What stands in the dead-letter topic."""
+    """One record of the dead-letter topic."""
 
     value: bytes
     code: str
     reason: str
-    offset: int  # of the event it holds
+    offset: int  # of the event in its own topic
 
 
 def read(kafka: Kafka, offset: int, timeout: float = 0.2) -> list[DeadLetter]:
-    """Read the dead letters so far, up to the one that came from this offset."""
+    """Read the dead letters from the beginning, up to the one of the event at `offset`."""
     consumer = Consumer(
         {"group.id": "kaboost-demo", "auto.offset.reset": "earliest", **kafka.client()}
     )
     try:
         partitions = consumer.list_topics(kafka.dlq, timeout=5).topics[kafka.dlq].partitions
         consumer.assign([TopicPartition(kafka.dlq, number, 0) for number in partitions])
-        return _until(consumer, offset, timeout)
+        return _read_until(consumer, offset, timeout)
     finally:
         consumer.close()
 
 
-def _until(consumer: Consumer, offset: int, timeout: float) -> list[DeadLetter]:
-    found: list[DeadLetter] = []
+def _read_until(consumer: Consumer, offset: int, timeout: float) -> list[DeadLetter]:
+    letters: list[DeadLetter] = []
     while message := consumer.poll(timeout):
         if message.error() is None:
-            found.append(_letter(message))
-            if found[-1].offset == offset:
+            letters.append(_parse(message))
+            if letters[-1].offset == offset:
                 break
-    return found
+    return letters
 
 
-def _letter(message: Message) -> DeadLetter:
+def _parse(message: Message) -> DeadLetter:
     headers = dict(message.headers() or [])
     return DeadLetter(
         value=message.value() or b"",

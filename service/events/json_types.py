@@ -1,0 +1,96 @@
+"""The msgspec types and decoders of a JSON event, built once from the schema and the labels."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from kaboost.models.features.datetimes import PATTERN
+from kaboost.models.features.labels import Labels
+from kaboost.service.errors import ConfigError
+from kaboost.service.events.diagnosis import EPOCH_MS, LIMIT, Instant
+
+Number = Annotated[float, msgspec.Meta(ge=-LIMIT, le=LIMIT)]
+Weight = Annotated[float, msgspec.Meta(ge=0.0, le=LIMIT)]
+Millis = Annotated[float, msgspec.Meta(ge=EPOCH_MS[0], le=EPOCH_MS[1])]
+DateText = Annotated[str, msgspec.Meta(pattern=PATTERN)]
+FEATURE_TYPES: dict[str, Any] = {
+    "number": Number,
+    "boolean": bool,
+    "category": str,
+    "datetime": DateText,
+    "text": str,
+}
+MAX_LITERAL = 2**62  # msgspec has literal types of smaller integers only
+
+F = TypeVar("F")
+L = TypeVar("L")
+
+
+class Event(msgspec.Struct, Generic[F, L], gc=False):
+    """One labelled event; `features` is a struct of all features of the schema, or, where most are
+    missing, a dict of those present.
+    """
+
+    features: F
+    label: L
+    id: str | None = None
+    timestamp: Instant | Millis | None = None
+    weight: Weight | None = None
+
+
+EventDecoder = msgspec.json.Decoder[Event[Any, Any]]
+
+
+class EventNames(msgspec.Struct):
+    """An event of which only the names of its features matter."""
+
+    features: dict[str, msgspec.Raw]
+
+
+def feature_type(
+    names: Sequence[str], schema: Mapping[str, str], *, forbid_unknown: bool
+) -> type[msgspec.Struct]:
+    """Build the struct of a schema's features, in the order of the names."""
+    kinds = [FEATURE_TYPES[schema[name]] for name in names]
+    try:
+        return msgspec.defstruct(
+            "Features",
+            [(f"f{i}", kind | None, _missing(kind)) for i, kind in enumerate(kinds)],
+            rename={f"f{i}": name for i, name in enumerate(names)},
+            forbid_unknown_fields=forbid_unknown,
+            gc=False,
+        )
+    except ValueError as err:
+        raise ConfigError(f"features.schema has a name that cannot be used: {err}") from err
+
+
+def event_decoder(
+    features: type, labels: Labels, label: Any = bool | int | float | str
+) -> EventDecoder:
+    """Build a decoder of events; labels of classes are still to be checked."""
+    if labels.kind == "regression":
+        label = Annotated[float, msgspec.Meta(ge=labels.least, le=LIMIT)]
+    return msgspec.json.Decoder(Event[features, label])  # type: ignore[valid-type]
+
+
+def exact_decoder(features: type, labels: Labels) -> EventDecoder | None:
+    """Build a decoder that accepts only the usual spelling of labels, which needs no other check;
+    None where msgspec has no type for the labels.
+    """
+    classes: Any = labels.classes
+    types = set(map(type, classes))
+    if labels.kind == "regression":
+        return event_decoder(features, labels)
+    if types == {bool}:
+        return event_decoder(features, labels, bool)
+    if types == {str} or (types == {int} and max(map(abs, classes)) < MAX_LITERAL):
+        exact = Literal[classes]  # type: ignore[valid-type] # made at run time
+        return event_decoder(features, labels, bool | exact if classes == (0, 1) else exact)
+    return None
+
+
+def _missing(kind: Any) -> float | None:
+    """Return what stands for an absent feature: what its column is made of, if it can."""
+    return math.nan if kind in (Number, bool) else None

@@ -1,0 +1,74 @@
+"""Consumer lag: from the client's own statistics to the metrics."""
+
+import time
+from collections.abc import Mapping
+
+import msgspec
+from confluent_kafka import Message
+
+from kaboost.service.metrics import LearnerMetrics
+
+
+class _Partition(msgspec.Struct):
+    next_offset: int
+    hi_offset: int
+    fetchq_cnt: int
+
+
+class _Topic(msgspec.Struct):
+    partitions: dict[int, _Partition]
+
+
+class _Broker(msgspec.Struct):
+    state: str
+
+
+class Statistics(msgspec.Struct):
+    """The part of librdkafka's statistics that is read here."""
+
+    brokers: dict[str, _Broker]
+    topics: dict[str, _Topic] = {}
+
+    @property
+    def connected(self) -> bool:
+        """Whether any broker is connected."""
+        return any(broker.state == "UP" for broker in self.brokers.values())
+
+
+parse_statistics = msgspec.json.Decoder(Statistics).decode
+
+
+class LagMetrics:
+    """Publish the lag of every partition of one topic, in records and in seconds."""
+
+    def __init__(self, topic: str, metrics: LearnerMetrics) -> None:
+        self._topic = topic
+        self._metrics = metrics
+        self._last: dict[int, Message] = {}  # the last record of every partition
+
+    def note(self, records: list[Message], *, one_partition: bool) -> None:
+        """Remember the last record of every partition."""
+        if one_partition:
+            self._last = {records[-1].partition() or 0: records[-1]}
+        else:
+            self._last.update((message.partition() or 0, message) for message in records)
+
+    def publish(self, statistics: Statistics, offsets: Mapping[int, int]) -> None:
+        """Set the metrics by the client's statistics and the next offsets."""
+        if self._topic not in statistics.topics:
+            return
+        partitions = statistics.topics[self._topic].partitions
+        for partition, offset in offsets.items():
+            if partition in partitions:
+                client = partitions[partition]
+                # With an empty queue the client is past transaction markers, which are no records.
+                reached = client.next_offset if client.fetchq_cnt == 0 else offset
+                lag = max(0, client.hi_offset - max(offset, reached))
+                self._metrics.lag_records.labels(self._topic, partition).set(lag)
+                age = self._age(partition) if lag else 0.0
+                self._metrics.lag_seconds.labels(self._topic, partition).set(age)
+
+    def _age(self, partition: int) -> float:
+        """Return the seconds since the last record that was read from a partition."""
+        last = self._last.get(partition)
+        return 0.0 if last is None else max(0.0, time.time() - last.timestamp()[1] / 1000)

@@ -1,0 +1,32 @@
+"""What a trainer is built from: settings, metrics, stores and the event format."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kaboost.models.model import Model
+from kaboost.service.config.settings import Settings
+from kaboost.service.events.decoder import Decoder
+from kaboost.service.events.json import JsonDecoder
+from kaboost.service.metrics import LearnerMetrics
+from kaboost.service.storage.stores import Stores, folder_stores
+
+
+class Parts(NamedTuple):
+    """The parts of one learner that do not depend on its state."""
+
+    settings: Settings
+    metrics: LearnerMetrics
+    stores: Stores
+    make_decoder: Callable[[Model, Settings], Decoder]
+
+
+def make_parts(settings: Settings, metrics: LearnerMetrics) -> Parts:
+    """Choose the implementation of every part: files in folders, events in JSON."""
+    stores = folder_stores(settings.checkpoints, settings.snapshots)
+    return Parts(settings, metrics, stores, json_decoder)
+
+
+def json_decoder(model: Model, settings: Settings) -> JsonDecoder:
+    """Make the decoder of JSON events for a model's features and labels."""
+    unknown, limit = settings.features.unknown, settings.kafka.max_event_bytes
+    return JsonDecoder(model.encoder.schema, model.labels, unknown, limit)

@@ -1,0 +1,91 @@
+"""Record what a trainer does in the learner's metrics."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+from kaboost.service.errors import EventError, NotWritten
+from kaboost.service.events.diagnosis import CODES
+from kaboost.service.metrics import LearnerMetrics
+from kaboost.service.storage.checkpoints import Written
+from kaboost.service.storage.snapshots import Snapshot
+from kaboost.service.storage.state import State
+
+
+class Recorder:
+    """Set and count the metrics of one trainer."""
+
+    def __init__(self, metrics: LearnerMetrics) -> None:
+        self._metrics = metrics
+
+    def start(self, name: str, kinds: tuple[str, str, str], state: State) -> None:
+        """Set what stays constant, and show the state that learning begins with."""
+        self._metrics.model_info.labels(name, *kinds).set(1)
+        for code in CODES:  # at 0: Prometheus sees no increase in a series that starts at 1
+            self._metrics.rejected.labels(code)
+            self._metrics.dead_letters.labels(code)
+        self._metrics.checkpoint_failures.labels("not_written")
+        self.memory(state)
+        self.validation(state)
+
+    def resume(self, snapshot: Snapshot | None, written: Written | None) -> None:
+        """Show the newest files of an earlier start."""
+        if snapshot:
+            self._metrics.snapshot_version.set(snapshot.version)
+            created = datetime.fromisoformat(snapshot.header["created"])
+            self._metrics.snapshot_timestamp.set(created.timestamp())
+        if written:
+            self._metrics.checkpoint_timestamp.set(written.time)
+            self._metrics.checkpoint_size.set(written.size)
+
+    def batch(self, records: int, learned: int, ignored: int, errors: Sequence[EventError]) -> None:
+        """Count the records of a batch, and what became of them."""
+        self._metrics.consumed.inc(records)
+        self._metrics.learned.inc(learned)
+        self._metrics.ignored.inc(ignored)
+        for error in errors:
+            self._metrics.rejected.labels(error.code).inc()
+
+    def learning(self, events: int, seconds: float) -> None:
+        """Observe one call of the model."""
+        self._metrics.learn_duration.observe(seconds)
+        self._metrics.batch_events.observe(events)
+
+    def validation(self, state: State) -> None:
+        """Show losses, prefixes and intervals."""
+        model, validation, _ = state
+        self._metrics.validation.record(validation, model.booster.progress, model.intervals)
+
+    def memory(self, state: State) -> None:
+        """Show the size of the model."""
+        arrays = state.model.to_arrays().values()
+        self._metrics.model_memory.set(sum(array.nbytes for array in arrays))
+
+    def published(self, version: int, oldest: float | None) -> None:
+        """Show a snapshot, and how long its oldest event has waited for it."""
+        self._metrics.snapshot_version.set(version)
+        self._metrics.snapshot_timestamp.set_to_current_time()
+        if oldest is not None:
+            self._metrics.event_to_snapshot.observe(max(0.0, time.time() - oldest))
+
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
+        """Time a snapshot."""
+        with self._metrics.publish_duration.time():
+            yield
+
+    def saved(self, written: Written) -> None:
+        """Show a checkpoint."""
+        self._metrics.checkpoint_timestamp.set_to_current_time()
+        self._metrics.checkpoint_size.set(written.size)
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Time a checkpoint, and count its failure."""
+        try:
+            with self._metrics.checkpoint_duration.time():
+                yield
+        except NotWritten:
+            self._metrics.checkpoint_failures.labels("not_written").inc()
+            raise

@@ -1,0 +1,82 @@
+"""Run one learner: build its parts, let it learn, and release them."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+
+from confluent_kafka import KafkaException
+from prometheus_client import CollectorRegistry, start_http_server
+
+from kaboost.service.config import settings as config
+from kaboost.service.config.settings import Settings
+from kaboost.service.errors import BrokerError, ConfigError, Exit
+from kaboost.service.kafka.consumer import KafkaConsumer
+from kaboost.service.kafka.dead_letters import DeadLetters
+from kaboost.service.learner.loop import LearnerLoop
+from kaboost.service.learner.parts import make_parts
+from kaboost.service.learner.startup import (
+    RestoreFromCheckpoint,
+    StartupFactory,
+    require_cold_start,
+)
+from kaboost.service.metrics import learner_metrics
+
+
+def run(
+    settings: Settings,
+    *,
+    cold_start: bool,
+    stop: threading.Event,
+    restarts: int = 0,
+    startup: StartupFactory = RestoreFromCheckpoint,
+) -> int:
+    """Learn until asked to stop.
+
+    1. Lock the stores, so that no second learner writes to them.
+    2. Record a cold start, so that it survives a failure of this attempt.
+    3. Restore the newest checkpoint; wait for the topic; find the offsets.
+    4. Publish the current state, and compile; requests are served meanwhile.
+    5. Read, learn, publish, checkpoint.
+    6. When asked to stop, read no more, and write a last checkpoint and snapshot.
+    """
+    registry = CollectorRegistry()
+    metrics = learner_metrics(registry)
+    metrics.restarts.inc(restarts)
+    kafka = settings.kafka
+    cold_start = cold_start and restarts == 0  # a supervisor repeats its flags
+    parts = make_parts(settings, metrics)
+    with ExitStack() as stack:
+        with require_cold_start(cold_start):
+            stack.enter_context(parts.stores.lock())
+        stack.enter_context(_metrics_server(settings.metrics, registry))
+        try:
+            consumer = stack.enter_context(closing(KafkaConsumer(kafka, metrics)))
+            letters = DeadLetters(
+                kafka.client(), kafka.dlq, kafka.dlq_timeout, metrics.dead_letters
+            )
+            stack.enter_context(closing(letters))
+            loop = LearnerLoop(parts, consumer, letters, stop)
+            if loop.begin(startup(parts, cold_start)):
+                loop.learn()
+                loop.finish()
+        except KafkaException as err:
+            raise BrokerError(f"{kafka.bootstrap_servers}: {err.args[0].str()}") from err
+    return Exit.DONE
+
+
+@contextmanager
+def _metrics_server(metrics: config.Metrics, registry: CollectorRegistry) -> Iterator[None]:
+    """Serve the metrics on their own port."""
+    try:
+        server, thread = start_http_server(metrics.port, metrics.host, registry)
+    except OSError as err:
+        raise ConfigError(
+            f"metrics.port = {metrics.port}, metrics.host = {metrics.host}: {err.strerror}; "
+            "free it or set another"
+        ) from err
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,113 @@
+"""How a learner gets its first state: from the newest checkpoint, or from a new model."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from kaboost.models.model import Model
+from kaboost.models.types import ModelError
+from kaboost.service.errors import ConfigError, NotWritten, Refused
+from kaboost.service.kafka.consumer import KafkaConsumer
+from kaboost.service.learner.parts import Parts
+from kaboost.service.learner.trainer import Trainer
+from kaboost.service.storage.checkpoints import Checkpoint
+from kaboost.service.storage.state import State
+
+
+class Startup(Protocol):
+    """Prepare a trainer in two steps: without the broker, then with the topic."""
+
+    ready_message: str  # logged when the trainer may learn
+    after_failure: str  # what stays usable after an internal error
+
+    def prepare(self) -> None:
+        """Read what is stored, and refuse what can be refused without the broker."""
+
+    def open(self, consumer: KafkaConsumer, partitions: list[int]) -> Trainer:
+        """Return the trainer, in the state that the topic's partitions continue."""
+
+
+StartupFactory = Callable[[Parts, bool], Startup]  # called with whether this is a cold start
+
+
+class RestoreFromCheckpoint:
+    """Restore the newest checkpoint; without any, start with the configured model."""
+
+    ready_message = "learner ready"
+    after_failure = "the checkpoint before it is untouched"
+
+    def __init__(self, parts: Parts, cold_start: bool) -> None:
+        self._parts = parts
+        self._cold_start = cold_start
+        self._checkpoint: Checkpoint | None = None
+
+    def prepare(self) -> None:
+        """Start the run of a cold start, or restore the newest checkpoint."""
+        settings, store = self._parts.settings, self._parts.stores.checkpoints
+        task = settings.task
+        with _configuring():  # described only: the restored model is built once
+            model = Model.describe_new(
+                task.kind, settings.model, settings.features.columns, task.labels
+            )
+        if self._cold_start:
+            with require_cold_start(self._cold_start):
+                store.start_run()
+        expected = {"model": model, "topic": settings.kafka.topic}
+        self._checkpoint, fallbacks = store.restore(expected)
+        self._parts.metrics.restore_fallbacks.inc(fallbacks)
+
+    def open(self, consumer: KafkaConsumer, partitions: list[int]) -> Trainer:
+        """Return a trainer of the restored state, or of a new model."""
+        if self._checkpoint is None:
+            self._refuse_lost_state(consumer, partitions)
+            state = self._new_state(consumer, partitions)
+            return Trainer(self._parts, state, restored=False)
+        state = self._checkpoint.state
+        self._refuse_lost_partitions(state, partitions)
+        offsets = dict.fromkeys(partitions, 0) | state.offsets
+        return Trainer(self._parts, state._replace(offsets=offsets), restored=True)
+
+    def _new_state(self, consumer: KafkaConsumer, partitions: list[int]) -> State:
+        settings = self._parts.settings
+        task = settings.task
+        with _configuring():
+            model = Model(task.kind, settings.model, settings.features.columns, task.labels)
+        return State.initial(model, consumer.start_offsets(partitions))
+
+    def _refuse_lost_partitions(self, state: State, partitions: list[int]) -> None:
+        gone = sorted(state.offsets.keys() - partitions)
+        if gone:
+            raise Refused(
+                f"topic {self._parts.settings.kafka.topic} has no partitions {gone} any more, the "
+                "state has read them: begin a new model with --cold-start, or restore the topic"
+            )
+
+    def _refuse_lost_state(self, consumer: KafkaConsumer, partitions: list[int]) -> None:
+        settings = self._parts.settings
+        new_run = self._parts.stores.checkpoints.is_new_run()
+        if not new_run and consumer.is_committed(partitions):
+            raise Refused(
+                f"group {settings.kafka.group_id} has committed offsets, but "
+                f"{settings.checkpoints.directory} has no checkpoint: bring it back, begin a new "
+                "model with --cold-start, or set another kafka.group_id for a second model"
+            )
+
+
+@contextmanager
+def require_cold_start(cold_start: bool) -> Iterator[None]:
+    """Refuse a cold start that cannot be recorded: the next attempt would not know of it."""
+    try:
+        yield
+    except NotWritten as err:
+        if cold_start:
+            raise Refused(f"--cold-start could not begin, request it again: {err}") from err
+        raise
+
+
+@contextmanager
+def _configuring() -> Iterator[None]:
+    """Report a model that cannot be built as an error of the configuration."""
+    try:
+        yield
+    except ModelError as err:
+        raise ConfigError(str(err)) from err

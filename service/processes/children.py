@@ -1,0 +1,110 @@
+"""Describe the child processes to the supervisor: commands, environment, shared descriptors."""
+
+import logging
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from prometheus_client import multiprocess
+
+from kaboost.service.config.settings import Settings
+from kaboost.service.http.newest_version import version_slots
+from kaboost.service.processes.settings_pipe import send_settings
+from kaboost.service.processes.status import RESTARTED_AFTER, write_status
+from kaboost.service.processes.supervisor import FINAL_EXIT_CODES, Report, Role
+from kaboost.service.storage.snapshots import FolderSnapshotStore
+
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the metrics library reads it when it is imported
+
+log = logging.getLogger(__name__)
+
+
+class RoleFactory:
+    """Make the roles to supervise, and record what becomes of them."""
+
+    def __init__(self, settings: Settings, descriptor: int, versions: int, metrics: Path) -> None:
+        self._settings = settings
+        self._descriptor = descriptor
+        self._versions = versions
+        self._metrics = metrics
+
+    def learner(self, cold_start: bool) -> Role:
+        """Describe the learner."""
+        cold = ["--cold-start"] if cold_start else []  # ignored after its first start
+
+        def command(restarts: int) -> list[str]:
+            return self._command("learner", "--restarts", str(restarts), *cold)
+
+        descriptors = (self._descriptor,)
+        return Role("learner", command, child_environment(), descriptors, FINAL_EXIT_CODES)
+
+    def live(self, cold_start: bool, listener: socket.socket) -> Role:
+        """Describe the one process that learns and serves a River model."""
+        cold = ["--cold-start"] if cold_start else []
+        common = ["--socket", str(listener.fileno()), *cold]
+
+        def command(restarts: int) -> list[str]:
+            return self._command("live", "--restarts", str(restarts), *common)
+
+        descriptors = (self._descriptor, listener.fileno())
+        return Role("learner", command, child_environment(), descriptors, FINAL_EXIT_CODES)
+
+    def workers(self, listener: socket.socket, learner_metrics: str | None = None) -> list[Role]:
+        """Describe the API workers: all of them accept from one listener."""
+        merged = [] if learner_metrics is None else ["--learner-metrics", learner_metrics]
+        common = ["--socket", str(listener.fileno()), "--versions", str(self._versions), *merged]
+        env = child_environment() | {METRICS_FOLDER: str(self._metrics)}
+        descriptors = (self._descriptor, listener.fileno(), self._versions)
+
+        def worker(number: int) -> Role:
+            command = self._command("api", "--slot", str(number), *common)
+            return Role(f"api-{number}", lambda _: command, env, descriptors)
+
+        return list(map(worker, range(self._settings.api.workers)))
+
+    def on_report(self, report: Report) -> None:
+        """Log a change of state; the API also reports that of the learner."""
+        log.log(
+            logging.INFO if report.state == "running" else logging.ERROR,
+            f"process {report.state}",
+            extra={"role": report.role, "pid": report.pid, "reason": report.reason},
+        )
+        if report.role == "learner":
+            self._write_status(report)
+        elif report.exit_code is not None:
+            multiprocess.mark_process_dead(report.pid, str(self._metrics))  # type: ignore[no-untyped-call]
+
+    def _write_status(self, report: Report) -> None:
+        directory = self._settings.snapshots.directory
+        reason, status = report.reason, FolderSnapshotStore(directory).read_status()
+        if report.exit_code is not None:  # it ended; its status explains more than its exit code
+            if status and status.exit_code == report.exit_code:
+                reason = f"{status.reason} ({report.reason})"
+        elif status and status.state == "restarting":
+            reason = RESTARTED_AFTER + status.reason
+        write_status(directory, report.state, report.exit_code, reason)
+
+    def _command(self, role: str, *arguments: str) -> list[str]:
+        # -P: a folder named kaboost in the working directory is not the package.
+        python = [sys.executable, "-P", "-m", "kaboost.service.processes.child"]
+        return [*python, role, "--settings", str(self._descriptor), *arguments]
+
+
+@contextmanager
+def shared_resources(settings: Settings) -> Iterator[RoleFactory]:
+    """Make what all children share: settings, versions, and the folder of their metrics."""
+    with (
+        send_settings(settings) as descriptor,
+        version_slots(settings.api.workers) as versions,
+        tempfile.TemporaryDirectory(prefix="kaboost-metrics-") as folder,
+    ):
+        yield RoleFactory(settings, descriptor, versions, Path(folder))
+
+
+def child_environment() -> dict[str, str]:
+    """Return this process's environment without the folder of metrics."""
+    return {name: value for name, value in os.environ.items() if name != METRICS_FOLDER}

@@ -1,0 +1,50 @@
+"""Compare a stored header with the configured model, and name every difference."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from kaboost.service.errors import Incompatible
+
+
+def require_equal(path: Path, header: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint of another model than the configured one."""
+    wanted = json.loads(json.dumps(expected))
+    stored = {key: _without_inferred(header.get(key), wanted[key]) for key in expected}
+    differences = "; ".join(_differences(stored, wanted, ""))
+    if differences:
+        raise Incompatible(
+            f"{path} belongs to another model: {differences}. Configure what it was, or begin a "
+            "new model in a new folder with --cold-start (the old one stays)"
+        )
+
+
+def _differences(stored: Any, wanted: Any, name: str) -> Iterator[str]:
+    stored, wanted = _to_mapping(stored), _to_mapping(wanted)
+    if isinstance(stored, dict) and isinstance(wanted, dict):
+        for key in dict.fromkeys([*stored, *wanted]):
+            below = f"{name}.{key}".lstrip(".")
+            yield from _differences(stored.get(key), wanted.get(key), below)
+        if stored == wanted and [*stored] != [*wanted] and name.endswith("schema"):
+            yield f"{name} has its features in another order"
+    elif stored != wanted and name.endswith("declared"):
+        before, now = ("all" if n is None else n for n in (stored, wanted))
+        yield f"{name}: {before} of its features were declared there, {now} are now"
+    elif stored != wanted:
+        yield f"{name} is {stored!r} there, {wanted!r} configured"
+
+
+def _without_inferred(stored: Any, wanted: Any) -> Any:
+    """Drop inferred features from a stored description, except those that are declared now."""
+    if not isinstance(stored, dict) or stored.get("declared") is None:
+        return stored
+    schema, declared = stored["schema"], stored["declared"]
+    known = dict(wanted["schema"]) if isinstance(wanted, dict) else {}
+    return {**stored, "schema": schema[:declared] + [p for p in schema[declared:] if p[0] in known]}
+
+
+def _to_mapping(value: Any) -> Any:
+    """Convert the description's schema, a list of pairs, to a mapping."""
+    pairs = isinstance(value, list) and all(isinstance(x, list) and len(x) == 2 for x in value)
+    return dict(value) if pairs else value

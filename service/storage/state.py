@@ -1,0 +1,49 @@
+"""The learner's whole state: what a checkpoint holds, and what decides all that comes next."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from kaboost.models.evaluation.baselines import ProgressiveValidation, progressive_validation
+from kaboost.models.features.labels import Labels
+from kaboost.models.model import Model
+from kaboost.models.state.format import Arrays
+from kaboost.models.state.tree import from_arrays, to_arrays
+
+VALIDATION = "validation"  # prefix of its arrays
+
+
+class State(NamedTuple):
+    """A model, its progressive validation, and the position up to which both have learned."""
+
+    model: Model
+    validation: ProgressiveValidation
+    offsets: dict[int, int]  # partition → next offset
+
+    @classmethod
+    def initial(cls, model: Model, offsets: dict[int, int]) -> "State":
+        """Return the state of a model that has learned nothing."""
+        return cls(model, progressive_validation(model.labels), offsets)
+
+    @property
+    def events_learned(self) -> int:
+        """How many events the model has learned, over all restarts."""
+        return int(self.model.booster.progress.events)
+
+    def to_arrays(self) -> Arrays:
+        """Return every array of model and validation by its name; no copy."""
+        return {**self.model.to_arrays(), **self.validation_arrays()}
+
+    def serving_arrays(self) -> Arrays:
+        """Return the arrays that a prediction and a report need; no copy."""
+        return {**self.model.serving_arrays(), **self.validation_arrays()}
+
+    def validation_arrays(self) -> Arrays:
+        """Return the arrays of the validation by name; no copy."""
+        return to_arrays(self.validation, VALIDATION)
+
+
+def read_validation(labels: Labels, arrays: Mapping[str, NDArray[Any]]) -> ProgressiveValidation:
+    """Return the validation over these very arrays."""
+    return from_arrays(progressive_validation(labels), arrays, VALIDATION)

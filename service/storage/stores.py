@@ -1,0 +1,107 @@
+"""The protocols of the two stores: where checkpoints and snapshots are kept, and how they are read.
+
+`FolderCheckpointStore` and `FolderSnapshotStore` are the implementation on a file system.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from kaboost.service.storage.checkpoints import Checkpoint, FolderCheckpointStore, Written
+from kaboost.service.storage.snapshots import FolderSnapshotStore, Snapshot, Status
+from kaboost.service.storage.state import State
+
+
+class Store(Protocol):
+    """A place with one writer."""
+
+    @property
+    def location(self) -> str:
+        """Where it is, for messages; stores of one location share their lock."""
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Be the only writer, or raise Refused."""
+
+
+class CheckpointStore(Store, Protocol):
+    """Keep the learner's states: runs of numbered checkpoints, one run a model."""
+
+    @property
+    def run(self) -> str:
+        """The name of the current run."""
+
+    def start_run(self) -> None:
+        """Start a new run, for a new model; do nothing if the current one was just started."""
+
+    def is_new_run(self) -> bool:
+        """Return whether a run was started and has no checkpoint yet."""
+
+    def restore(self, expected: Mapping[str, Any]) -> tuple[Checkpoint | None, int]:
+        """Read the newest readable checkpoint, and count the damaged ones that were skipped."""
+
+    def write(self, header: Mapping[str, Any], state: State) -> Written:
+        """Write the next checkpoint durably."""
+
+    def newest(self) -> Written | None:
+        """Find the newest checkpoint of all runs, without reading it."""
+
+
+class SnapshotStore(Store, Protocol):
+    """Keep published versions of the model, and what is known of the learner."""
+
+    def publish(self, header: Mapping[str, Any], state: State) -> int:
+        """Publish the next version and return it."""
+
+    def last_version(self) -> int:
+        """Return the highest version, 0 where there is none."""
+
+    def newest(self, above: int = 0, unusable: set[int] | None = None) -> Snapshot | None:
+        """Read the newest snapshot above a version; skip unusable ones and add to them."""
+
+    def heartbeat(self) -> None:
+        """Show that the learner is alive."""
+
+    def learner_age(self) -> float | None:
+        """Return the seconds since the last heartbeat, None if there was none."""
+
+    def write_status(self, state: str, exit_code: int | None = None, reason: str = "") -> None:
+        """Publish the state of the learner's process."""
+
+    def read_status(self) -> Status | None:
+        """Read the state of the learner's process, None where there is none."""
+
+
+class Stores(NamedTuple):
+    """Both stores of one learner."""
+
+    checkpoints: CheckpointStore
+    snapshots: SnapshotStore
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Be the only writer of both, or raise Refused."""
+        with ExitStack() as stack:
+            for store in {store.location: store for store in self}.values():
+                stack.enter_context(store.lock())
+            yield
+
+
+class Folder(Protocol):
+    """The settings of one store on a file system."""
+
+    @property
+    def directory(self) -> Path:
+        """Where the files are."""
+
+    @property
+    def keep(self) -> int:
+        """How many files are kept."""
+
+
+def folder_stores(checkpoints: Folder, snapshots: Folder) -> Stores:
+    """Return stores in two folders, which may be the same one."""
+    return Stores(
+        FolderCheckpointStore(checkpoints.directory, checkpoints.keep),
+        FolderSnapshotStore(snapshots.directory, snapshots.keep),
+    )
