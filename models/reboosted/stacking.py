@@ -58,7 +58,7 @@ class Stack(NamedTuple):
 
 @learning_only.register
 def _(stack: Stack) -> tuple[str, ...]:
-    return ("spread",)
+    return ("covariance",)
 
 
 def stack(n: int) -> Stack:
