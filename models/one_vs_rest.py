@@ -28,7 +28,7 @@ from kaboost.models.types import Ints, Mat, Mat3, ModelError, Vec, as_float64
 from kaboost.models.verbs import encode_labels
 
 WORD = "one_vs_rest"
-SHARED = ("events", "weight_sum", "recent_weight")  # the same for every class
+SHARED = ("events", "weight_sum")  # the same for every class
 LEAST = float(np.finfo(np.float64).tiny)  # probability under which no label counts
 
 

@@ -155,9 +155,8 @@ def reboosted_trees(full: Mapping[str, Any], loss: Any, d: int) -> ReboostedTree
         for name in Progress._fields
         if getattr(flat, name).ndim == 1
     }
-    for sums in (wide["prefix_loss_sum"], wide["recent_prefix_loss"]):
-        for k, one in enumerate(made.structures):
-            sums[k, one.nodes.shape[0] + 1 :] = np.nan  # no such prefix
+    for k, one in enumerate(made.structures):
+        wide["prefix_loss_sum"][k, one.nodes.shape[0] + 1 :] = np.nan  # no such prefix
     return ReboostedTrees(
         trees=made,
         builds=tree_builds(sizes, made.params, d),
@@ -441,8 +440,6 @@ def _observe(seen: Any, loss: Any, w: float, s: Vec, label: Vec) -> None:
     seen.events[()] += 1
     seen.weight_sum[()] += w
     seen.loss_sum[()] += lost
-    seen.recent_weight[()] = 0.999 * seen.recent_weight[()] + w
-    seen.recent_loss[()] = 0.999 * seen.recent_loss[()] + lost
 
 
 @kernel

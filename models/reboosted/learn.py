@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kaboost.models.evaluation.progress import DECAY
 from kaboost.models.features.label_outliers import OUTLIER_SPREADS
 from kaboost.models.kernels.jit import inlined, kernel
 from kaboost.models.kernels.simd import Lane, NewLane, Number, over_learners
@@ -79,7 +78,6 @@ SHARPNESS_UNITS = (
 )
 LOSS_SHARE, MAX_LOSS = 0.3, 10.0  # of losses of numbers, before they weigh anything
 STRUCTURE_DECAY = 0.9995  # of the losses that share out the build: it takes thousands to tell
-METRICS_DECAY = DECAY**METRICS_EVERY
 LAST_LABEL_SHRINKAGE = 0.9  # of the way from an even chance to the last of two labels
 MIN_COUNT = 0.5  # the last count is at least this
 MAX_LOG_ERROR = 3.0  # error of a logarithm that the linear learners learn
@@ -513,12 +511,10 @@ def observe_structures(eta: Vec, loss: Any, event: Any, seen: Any, a: Any) -> No
     for k in range(a.tree_counts.shape[0]):
         N = int(a.tree_counts[k])
         _prefix_gradients(loss, y, N + 1, a.F[k], a)
-        sums, recent = seen.prefix_loss_sum[k, : N + 1], seen.recent_prefix_loss[k, : N + 1]
-        _record(sums, recent, a.prefix_losses[: N + 1], w)
+        _record(seen.prefix_loss_sum[k, : N + 1], a.prefix_losses[: N + 1], w)
         _tree_edges(
-            seen.edge_total[k, :N], seen.edge_missed[k, :N], seen.recent_edge_total[k, :N],
-            seen.recent_edge_missed[k, :N], a.prefix_gradients[:N], a.prefix_hessians[:N], a.tree_outputs[:N], w,
-            1.0 / eta[k],
+            seen.edge_total[k, :N], seen.edge_missed[k, :N],
+            a.prefix_gradients[:N], a.prefix_hessians[:N], a.tree_outputs[:N], w, 1.0 / eta[k],
         )  # fmt: skip
 
 
@@ -533,20 +529,18 @@ def _prefix_gradients(loss: Any, y: float, count: int, F: Vec, a: Any) -> None:
 
 
 @over_learners
-def _record(total: NewLane, recent: NewLane, lost: Lane, w: Number) -> tuple[NewLane, NewLane]:
-    return total + w * lost, METRICS_DECAY * recent + w * lost
+def _record(total: NewLane, losses: Lane, w: Number) -> NewLane:
+    return total + w * losses
 
 
 @over_learners
 def _tree_edges(
-    total: NewLane, missed: NewLane, recent: NewLane, missed_recently: NewLane,
-    slope: Lane, curve: Lane, said: Lane, w: Number, inverse: Number,
-) -> tuple[NewLane, NewLane, NewLane, NewLane]:  # fmt: skip
-    part = w / curve
-    left = slope + curve * (inverse * said)
-    all_, rest = slope * slope * part, left * left * part
-    fade = METRICS_DECAY
-    return total + all_, missed + rest, fade * recent + all_, fade * missed_recently + rest
+    total: NewLane, missed: NewLane, gradient: Lane, hessian: Lane, output: Lane,
+    w: Number, inverse: Number,
+) -> tuple[NewLane, NewLane]:  # fmt: skip
+    part = w / hessian
+    left = gradient + hessian * (inverse * output)
+    return total + gradient * gradient * part, missed + left * left * part
 
 
 @inlined
