@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kaboost.models.features.label_outliers import FIRST_LABELS, cut_first
+from kaboost.models.features.label_outliers import FIRST_LABELS, replace_outliers
 from kaboost.models.reboosted.ensemble import ReboostedTrees, fresh_stack
 from kaboost.models.reboosted.label_guard import label_offset
 from kaboost.models.reboosted.label_scale import LabelScale
@@ -35,8 +35,8 @@ def first_label_count(trees: Reboosted, W: Vec) -> int:
 def restart_from_first_labels(booster: ReboostedTrees) -> None:
     """Correct the first labels in the window, and start again from them where that is needed."""
     labels = booster.trees.window.labels[:FIRST_LABELS]
-    cut, offset = cut_first(labels), label_offset(labels)
-    if not cut and offset == 0.0:
+    replaced, offset = replace_outliers(labels), label_offset(labels)
+    if not replaced and offset == 0.0:
         return
     labels -= offset
     _reset_learners(booster)
