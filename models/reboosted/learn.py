@@ -202,7 +202,8 @@ def learn_events(
                 until = next_commit(schedule)
             learn_trees(params, schedule, bank.structures, leaves, w, float(scale.curvature[()]), a)
             learn_lines(filters, loss, y, w, link, scale, a)
-            learn_stack(stack, loss, y, w, link, scale, a)
+            target, factor = _target(scale, link, y, w), w * sharpness(loss, scale, link)
+            learn_stack(stack, loss, target, factor, a)
             if link == LOG_ODDS:
                 calibrate(calibration, mixed, 0.5 + 0.5 * y, w)
             update_label_scale(scale, loss, y, link, t, float(a.expert_scores[0]))
@@ -219,17 +220,18 @@ def learn_events(
 
 
 @inlined
-def learn_stack(
-    stack: Stack, loss: Any, y: float, w: float, link: int, scale: LabelScale, a: LearnScratch
-) -> None:
-    """Update the filters' weights, and the decayed losses behind average and mixture, of which
-    a.score_losses and a.expert_losses hold this event's.
+def _target(scale: LabelScale, link: int, y: float, w: float) -> Target:
+    variance = residual_variance(scale, link)
+    return Target(y, min(w, MAX_STEP_WEIGHT), variance, residual_unit(scale))
+
+
+@inlined
+def learn_stack(stack: Stack, loss: Any, target: Target, factor: float, a: LearnScratch) -> None:
+    """Update the filters' weights, and the decayed losses behind average and mixture by this
+    event's, a.score_losses (n,) and a.expert_losses (S+1,), times `factor`.
     """
-    target = Target(
-        y, min(w, MAX_STEP_WEIGHT), residual_variance(scale, link), residual_unit(scale)
-    )
     learn_filters(stack, loss, target, a.expert_scores, a.filter_inputs, a.kalman_gain)
-    factor, n, S = w * sharpness(loss, scale, link), a.scores.shape[0], a.expert_losses.shape[0]
+    n, S = a.scores.shape[0], a.expert_losses.shape[0]
     for i in range(n):
         a.score_losses[i] *= factor
     decay_losses(stack.score_losses, SCORE_DECAY, a.score_losses, n)
