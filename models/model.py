@@ -36,7 +36,7 @@ from kaboost.models.features.rows import BatchSlice, check_frame, check_rows, di
 from kaboost.models.features.schema import AUTO, Schema, described, from_description
 from kaboost.models.losses import has_probability
 from kaboost.models.parts import BANKS
-from kaboost.models.reboosted.config import rates
+from kaboost.models.reboosted.component import rates
 from kaboost.models.spec import normalise_spec
 from kaboost.models.state.format import Arrays, FormatError, pack, unpack
 from kaboost.models.types import Ints, Mat, ModelError, Vec, as_float64, to_python

@@ -10,7 +10,7 @@ from typing import Any
 from kaboost.models.losses import LOSSES
 from kaboost.models.one_vs_rest import WORD, binary_task
 from kaboost.models.parts import BANKS, PARTS, RULES
-from kaboost.models.reboosted.config import LOSSES as TREE_LOSSES
+from kaboost.models.reboosted.component import LOSSES as TREE_LOSSES
 from kaboost.models.types import ModelError, Param, to_python
 
 TREES = "reboosted_trees"  # the default bank

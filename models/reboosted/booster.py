@@ -40,22 +40,21 @@ from kaboost.models.reboosted.background import (
     processors,
 )
 from kaboost.models.reboosted.calibration import Calibration, calibrate, calibration
-from kaboost.models.reboosted.config import sizes_of
+from kaboost.models.reboosted.component import sizes_of
 from kaboost.models.reboosted.drift import update_drift
+from kaboost.models.reboosted.growth import grow_trees
+from kaboost.models.reboosted.initial import bank, reset_structure, tree_builds
 from kaboost.models.reboosted.label_guard import guard_label, label_offset
 from kaboost.models.reboosted.learn import (
     MAX_LABEL,
     METRICS_EVERY,
     LabelScale,
     ServedTrees,
-    advance_schedule,
     assess_scores,
     calibrated_score,
     fill_row,
-    grow_trees,
     insert_event,
     label_scale,
-    label_summary,
     leaf_scores,
     learn_lines,
     learn_stack,
@@ -77,6 +76,8 @@ from kaboost.models.reboosted.learn import (
 from kaboost.models.reboosted.linear import LinearFilters, linear_filters
 from kaboost.models.reboosted.linear import with_features as widened_filters
 from kaboost.models.reboosted.lookahead import find_leaves, refresh_leaves
+from kaboost.models.reboosted.memory import affordable_window
+from kaboost.models.reboosted.schedule import advance_schedule
 from kaboost.models.reboosted.scratch import (
     LINEAR_SCORES,
     LearnScratch,
@@ -86,27 +87,21 @@ from kaboost.models.reboosted.scratch import (
 )
 from kaboost.models.reboosted.stacking import Stack, inflate_covariance, learn_filters, stack
 from kaboost.models.reboosted.state import (
-    LOG_ODDS,
-    NUMBERS,
-    Reboosted,
-    TreeBuild,
-    affordable_window,
-    bank,
-    reset_structure,
-    tree_builds,
-)
-from kaboost.models.reboosted.trees.binning import IDLE as BINNED
-from kaboost.models.reboosted.trees.binning import to_keys, update_bins
-from kaboost.models.reboosted.trees.commit import commit_tree
-from kaboost.models.reboosted.trees.rebuild import (
     BACKGROUND,
     GROWN,
+    IDLE,
+    LOG_ODDS,
+    NUMBERS,
     READY,
-    SLICE_NS,
-    STEP,
     UNASSIGNED,
-    rebuild_tree,
+    Reboosted,
+    TreeBuild,
 )
+from kaboost.models.reboosted.trees.binning import to_keys
+from kaboost.models.reboosted.trees.commit import commit_tree
+from kaboost.models.reboosted.trees.cost import SLICE_NS
+from kaboost.models.reboosted.trees.rebinning import update_bins
+from kaboost.models.reboosted.trees.rebuild import rebuild_tree
 from kaboost.models.types import WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, as_float64
 from kaboost.models.verbs import encode_labels, newton_curvature, value, value_gradient_hessian
 
@@ -229,7 +224,7 @@ def _learn_batch(booster: ReboostedTrees, events: Any, scores: Mat) -> None:
             with TreeWorker(
                 booster.trees.schedule, partial(_grow_in_background, booster, a)
             ) as helper:
-                while done < n and helper.exchange():
+                while done < n and helper.sync():
                     _learn(booster, events, a, scores, (WITH_WORKER, done))
     finally:  # a batch is learned to its end: who interrupts it could not tell how far it came
         if done < n or n == 0:  # nothing to learn is how a service has it compiled beforehand
@@ -376,7 +371,7 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat, how: Any) -> None:
         int(params.link[()]),
         ServedTrees(params.leaf_rates, params.depth, bank.structures, bank.base_score, lags),
     )
-    while apart >= 0 and stop[()] == 0 and builds[apart].cursor[STEP] != GROWN:
+    while apart >= 0 and stop[()] == 0 and builds[apart].cursor[0].step != GROWN:
         rebuild_tree(bank, builds[apart], loss, apart, WORKER_SLICE_NS)
     until = next_commit(schedule) if helped else NO_EVENT
     first, last = 0, 0  # of the events whose leaves were found
@@ -427,8 +422,10 @@ def _learn(b: Any, events: Any, a: Any, scores: Mat, how: Any) -> None:
             update_column_count(schedule, a, t)
             update_label_means(lags, params.label_mean_rates, y, kind)
             schedule.time[()], begun = t + 1, False
-            if advance_schedule(params, schedule, window, bins, (a.tree_counts, helped)):
-                begun = grow_trees(bank, builds, loss, label_summary(scale), helped)
+            if advance_schedule(params, schedule, window, bins, a.tree_counts, helped):
+                begun = grow_trees(
+                    bank, builds, loss, residual_unit(scale), float(scale.mean[()]), helped
+                )
                 refresh_leaves(bank, a, k + 1 - first, last - first)
             if helped and (begun or t + 2 >= until):
                 return
@@ -451,11 +448,11 @@ def _finish_builds(bank: Any, builds: Any, loss: Any) -> None:
     schedule, bins, t = bank.schedule, bank.bins, int(bank.schedule.time[()])
     for k in range(schedule.status.shape[0]):
         while schedule.status[k] != UNASSIGNED:
-            if builds[k].cursor[STEP] != GROWN:
+            if builds[k].cursor[0].step != GROWN:
                 rebuild_tree(bank, builds[k], loss, k, SLICE_NS)
             else:
                 commit_tree(bank, builds[k], k, t, SLICE_NS)
-    while bins.progress[0] != BINNED:
+    while bins.progress[0].step != IDLE:
         update_bins(bins, bank.window.codes, t, schedule.status)
 
 

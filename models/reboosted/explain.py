@@ -110,7 +110,7 @@ def _(booster: ReboostedTrees, X: ArrayLike) -> Explanation:
     _fill_rows(booster.trees.label_means, keys, laid)
     phi, said, base, s = np.zeros((B, d)), np.full(B, constant), constant, _shap_scratch(booster)
     for trees, own in zip(booster.trees.structures, weights, strict=True):
-        base += explain_trees(trees, own, laid, s, (phi, said))
+        base += explain_trees(trees, own, laid, s, phi, said)
     straight, lines = _explain_linear(booster, own_lines, keys)
     base, phi, said = base + straight, phi + lines, said + straight + lines.sum(axis=1)
     scores = score_many(booster, np.asarray(X, np.float64))

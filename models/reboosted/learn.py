@@ -36,37 +36,16 @@ from kaboost.models.reboosted.stacking import (
     mixture,
 )
 from kaboost.models.reboosted.state import LOG_ODDS, LOGARITHMS, NUMBERS
+from kaboost.models.reboosted.trees.binning import MISSING_KEY as MISSING_KEY
 from kaboost.models.reboosted.trees.binning import (
-    FIRST_BINS_EVENTS,
-    REQUESTED,
     column_runs,
     count_present,
     encode,
     from_keys,
-    observe_row,
-    thin_sample,
     to_key,
-    update_bins,
 )
-from kaboost.models.reboosted.trees.binning import IDLE as BINNED
-from kaboost.models.reboosted.trees.binning import MISSING_KEY as MISSING_KEY
-from kaboost.models.reboosted.trees.commit import commit_tree
 from kaboost.models.reboosted.trees.leaves import learn_leaves, sum_leaves, update_adagrad
-from kaboost.models.reboosted.trees.rebuild import (
-    BACKGROUND,
-    EVENT_BUDGET_NS,
-    GROWN,
-    INLINE,
-    READY,
-    SLICE_NS,
-    STEP,
-    UNASSIGNED,
-    best_constant,
-    rebuild_tree,
-    share_budget,
-    start_tree,
-    update_schedule,
-)
+from kaboost.models.reboosted.trees.sample import observe_row, thin_sample
 from kaboost.models.reboosted.trees.traverse import traverse
 from kaboost.models.types import LOSS_LIMIT, UINT, Ints, Mat, Vec
 from kaboost.models.verbs import newton_curvature, value_gradient_hessian
@@ -84,10 +63,6 @@ LAST_LABEL_SHRINKAGE = 0.9  # of the way from an even chance to the last of two 
 MIN_COUNT = 0.5  # the last count is at least this
 MAX_LOG_ERROR = 3.0  # error of a logarithm that the linear learners learn
 MAX_LOGARITHM = 60.0  # no filter says a larger logarithm
-SCHEDULE_EVERY, SCHEDULE_ALWAYS_BEFORE = (
-    16,
-    2000,
-)  # events between two looks at the schedule, once so many were seen
 
 
 class LabelScale(NamedTuple):
@@ -305,12 +280,6 @@ def residual_unit(scale: Any) -> float:
     return max(float(scale.residual[()]), 1e-12)
 
 
-@inlined
-def label_summary(scale: Any) -> tuple[float, float]:
-    """Return the typical residual of labels, and their mean."""
-    return residual_unit(scale), float(scale.mean[()])
-
-
 @kernel
 def learn_trees(params: Any, schedule: Any, forest: Any, event: Any, a: Any) -> None:
     """Move the offsets of every reached leaf, and the losses that share out the work; `event` is
@@ -384,113 +353,6 @@ def update_label_means(lags: Vec, rates: Vec, y: float, link: int) -> None:
     seen = 0.5 + 0.5 * y if link == LOG_ODDS else y
     for j in range(lags.shape[0]):
         lags[j] += rates[j] * (seen - lags[j])
-
-
-@inlined
-def advance_schedule(params: Any, schedule: Any, window: Any, bins: Any, how: Any) -> bool:
-    """Do this event's part of making bins; return whether there is one of growing trees: `how` is
-    the numbers of trees (K,) and whether another thread grows those that are grown apart.
-    """
-    t, (sizes, helped) = int(schedule.time[()]), how
-    if t % SCHEDULE_EVERY == 0 or t < SCHEDULE_ALWAYS_BEFORE:
-        share_budget(params, schedule)
-        update_schedule(params, schedule, sizes, t, window.labels.shape[0])
-    making = bins.progress[0] > REQUESTED
-    schedule.spent_ns[()] = 0.0
-    if bins.progress[0] != BINNED or t >= bins.rebin_at[()]:
-        schedule.spent_ns[()] = update_bins(bins, window.codes, t, schedule.status)
-    due = earn_credit(schedule, bins.rebin_at[()] == FIRST_BINS_EVENTS, t, helped)
-    return due and not (making and bins.progress[0] == BINNED)  # that event has done enough
-
-
-@kernel
-def earn_credit(schedule: Any, unbinned: bool, t: int, helped: bool) -> bool:
-    """Give every structure an event's credit; return whether there is something to do for one."""
-    if unbinned:
-        return True
-    due = False
-    for k in range(schedule.credit.shape[0]):
-        schedule.credit[k] = min(schedule.credit[k] + schedule.credit_per_event[k], 2.0)
-        busy = schedule.status[k]
-        due = due or busy == INLINE or (busy == UNASSIGNED and schedule.credit[k] >= 1.0)
-        due = (
-            due
-            or (busy >= BACKGROUND and t >= schedule.commit_at[k])
-            or (busy == BACKGROUND and not helped)
-        )
-    return due
-
-
-@kernel
-def grow_trees(bank: Any, builds: Any, loss: Any, labels: Any, helped: bool) -> bool:
-    """Do this event's part of growing trees, each structure first in its turn; before there are
-    bins, start every structure where the labels so far are. `labels` are their typical residual and
-    their mean. Return whether a tree was begun that is grown apart.
-    """
-    schedule, bins, t, (unit, mean) = bank.schedule, bank.bins, int(bank.schedule.time[()]), labels
-    R, link = bank.window.labels.shape[0], int(bank.params.link[()])
-    ready = bins.progress[0] == BINNED and bins.rebin_at[()] > FIRST_BINS_EVENTS
-    total = t * (2.0 * mean - 1.0 if link == LOG_ODDS else mean)
-    K, room, begun = schedule.status.shape[0], EVENT_BUDGET_NS, False
-    for i in range(K):
-        k = (t + i) % K
-        if bins.rebin_at[()] == FIRST_BINS_EVENTS:
-            bank.base_score[k] = best_constant(link, float(t), total)
-            bank.window.prefix[k, (t - 1) % R] = bank.base_score[k]
-        elif (
-            room > 0.0 and schedule.status[k] == UNASSIGNED and ready and schedule.credit[k] >= 1.0
-        ):
-            spent = float(start_tree(bank.params, schedule, bins, builds[k], (k, t, R, unit)))
-            begun = begun or schedule.status[k] == BACKGROUND
-            room -= spent + _work_on_tree(
-                bank, builds[k], loss, (k, t, min(SLICE_NS, room) - spent)
-            )
-        elif room > 0.0 and (
-            schedule.status[k] == INLINE
-            or (schedule.status[k] > INLINE and t >= schedule.commit_at[k])
-        ):
-            room -= _work_on_tree(bank, builds[k], loss, (k, t, min(SLICE_NS, room)))
-    schedule.spent_ns[()] += EVENT_BUDGET_NS - room
-    if not helped and room >= EVENT_BUDGET_NS - SLICE_NS:  # an event that had little work else
-        room = SLICE_NS
-        for i in range(K):
-            k = (t + i) % K
-            if room > 0.0 and schedule.status[k] == BACKGROUND:
-                room -= work_in_background(bank, builds[k], loss, k, room)
-        schedule.spent_ns[()] += SLICE_NS - room
-    return begun
-
-
-@kernel
-def _work_on_tree(bank: Any, build: Any, loss: Any, now: Any) -> float:
-    """Do a piece of what is to be done at this very event for the tree of structure k, after t
-    events, in some ns: `now` is k, t and these. Return those it took.
-    """
-    k, t, most = now
-    due, room, schedule = t >= bank.schedule.commit_at[k], float(most), bank.schedule
-    while (
-        schedule.status[k] == BACKGROUND and due
-    ):  # no event sees it less than grown, or the room that took
-        schedule.spent_ns[()] += work_in_background(bank, build, loss, k, SLICE_NS)
-    if schedule.status[k] == INLINE:
-        room -= rebuild_tree(bank, build, loss, k, room)
-    if (schedule.status[k] == INLINE and build.cursor[STEP] == GROWN) or (
-        schedule.status[k] == READY and due
-    ):
-        room -= commit_tree(bank, build, k, t, max(room, 0.0))
-    return float(most) - room
-
-
-@kernel
-def work_in_background(bank: Any, build: Any, loss: Any, k: int, most: float) -> float:
-    """Do a piece of work on a tree that is grown apart, for some `most` ns; return those it took.
-
-    Who does it, and at which event, does not show in any result.
-    """
-    spent = float(rebuild_tree(bank, build, loss, k, most))
-    if build.cursor[STEP] == GROWN:
-        bank.schedule.status[k] = READY
-    return spent
 
 
 @kernel

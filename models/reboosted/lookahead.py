@@ -38,7 +38,7 @@ def find_leaves(bank: Any, events: Any, a: Any, start: Any) -> int:
     for s in range(a.tree_counts.shape[0]):
         nodes, depth = bank.structures[s].nodes, int(bank.params.depth[s])
         for i in range(nodes.shape[0]):
-            traverse_block(nodes[i], depth, a.columns, (0, last - first), a.leaves[:, s, i])
+            traverse_block(nodes[i], depth, a.columns, 0, last - first, a.leaves[:, s, i])
         a.grown[s] = bank.schedule.grown[s]
     return last
 
@@ -62,5 +62,5 @@ def refresh_leaves(bank: Any, a: Any, first: int, last: int) -> None:
         new = int(bank.schedule.grown[s] - a.grown[s])
         for back in range(1, new + 1):
             i = (int(bank.schedule.cursor[s]) - back) % nodes.shape[0]
-            traverse_block(nodes[i], depth, a.columns, (first, last), a.leaves[:, s, i])
+            traverse_block(nodes[i], depth, a.columns, first, last, a.leaves[:, s, i])
         a.grown[s] += new

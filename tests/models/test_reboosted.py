@@ -103,7 +103,7 @@ def test_goes_on_from_mid_regrow(apart, expected):
     kaboost.learn_many(parts, X[:6230], y[:6230])
     for k in range(6230, 7450):
         kaboost.learn_many(parts, X[k : k + 1], y[k : k + 1])
-        step = (int(parts.builds[0].cursor[0]), int(parts.bank.bins.progress[0]))
+        step = (int(parts.builds[0].cursor[0].step), int(parts.trees.bins.progress[0].step))
         if step != (0, 0):
             steps.add(step)
             parts = copy(parts, spec)
