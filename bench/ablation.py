@@ -1,11 +1,11 @@
-"""What each part of reboosted trees pays: the default beside defaults that lack one part.
+"""Ablation of reboosted trees: the default against variants without one part.
 
     python -m bench.ablation --data FOLDER [--events 60000]
     python -m bench.ablation --data FOLDER --events 200000 --streams smtp hiv1 w8a a9a elec2 \
         --figures AUC "average precision" --parts default "no calibration"
 
-One line for each stream, the mean where it comes by several seeds; the learner's seed is 0. The
-linear learners and the last label have no switch: what they pay is in docs/adr/0017.
+One line per stream, the mean where a stream has several seeds; the learner's seed is 0. The linear
+models and the last label have no switch (docs/adr/0017).
 """
 
 from __future__ import annotations

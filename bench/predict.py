@@ -1,7 +1,7 @@
-"""`POST /predict` against a bare FastAPI route, idle against a learner at work, side by side.
+"""`POST /predict` against a bare FastAPI route, with an idle and a busy learner.
 
 `python -m bench.predict` needs wrk. It starts a real broker, a learner and one API process, and
-asks that and the bare route in turn over 16 connections.
+sends requests to it and to the bare route in turn over 16 connections.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tests.kafka.broker import Broker
 from tests.service.learning import free_port
 
 BATCH = 1000
-PAUSE = 8  # milliseconds of a connection between an answer and its next request, on average
-ANSWER = (  # as long as one of ours
+PAUSE = 8  # mean milliseconds between a response and the connection's next request
+ANSWER = (  # as long as one of Kaboost's
     b'{"prediction":1,"probability":0.8312345678901234,"probabilities":{"0":0.1687654321098766,'
     b'"1":0.8312345678901234},"score":1.594321012345678,"model":{"name":"kaboost","version":412,'
     b'"events_learned":45312,"snapshot_time":"2026-11-20T10:00:00.000Z","cold_start":false,'
@@ -49,7 +49,7 @@ DELAY = "delay = function() return math.random(0, {}) end"
 
 
 class Load(NamedTuple):
-    """What one run of wrk found."""
+    """The figures of one run of wrk."""
 
     per_second: float
     p50: float  # milliseconds
@@ -58,7 +58,7 @@ class Load(NamedTuple):
 
 
 class Round(NamedTuple):
-    """One turn of everything, a few seconds each; paced leaves the machine time to spare."""
+    """One round of all runs, a few seconds each; paced runs leave idle time."""
 
     bare: Load
     idle: Load
@@ -69,7 +69,7 @@ class Round(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Whom to ask and how long."""
+    """The target of a run and its length."""
 
     process: psutil.Process
     port: int
@@ -77,7 +77,7 @@ class Target(NamedTuple):
 
 
 def bare(port: int) -> None:
-    """Serve a route that reads its body with msgspec and answers a constant."""
+    """Serve a route that reads its body with msgspec and returns a constant."""
     app = FastAPI(telemetry={"tracing": False, "metrics": False, "logs": False})
     decode = msgspec.json.Decoder().decode
 
@@ -103,7 +103,7 @@ def serving_bare(seconds: int) -> Iterator[Target]:
 
 
 def load(target: Target, body: bytes, connections: int = 16, pause: int = 0) -> Load:
-    """Ask with wrk; every answer must be a good one."""
+    """Send requests with wrk; every response must be a success."""
     delay = DELAY.format(2 * pause) if pause else ""
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write(SCRIPT.format(body=f"[==[{body.decode()}]==]", delay=delay))
@@ -119,13 +119,13 @@ def load(target: Target, body: bytes, connections: int = 16, pause: int = 0) -> 
 
 
 def cpu(process: psutil.Process) -> float:
-    """Seconds of processor time that a process and its workers have taken."""
+    """Return the seconds of CPU time of a process and its workers."""
     family = [process, *process.children(recursive=True)]
     return float(sum(sum(each.cpu_times()[:2]) for each in family))
 
 
 def turn(service: Service, api: Target, other: Target, events: int) -> Round:
-    """Ask beside a busy learner, then beside an idle one, where the bare route has its turn too."""
+    """Measure with a busy learner, then with an idle one, and then the bare route."""
     drawn = rows(BATCH)
     body = json.dumps({"features": drawn[0]}).encode()
     with service.running("learner", "--cold-start") as learner:
@@ -142,7 +142,7 @@ def turn(service: Service, api: Target, other: Target, events: int) -> Round:
 
 
 def report(turns: list[Round]) -> Iterator[str]:
-    """Write the tables: medians of the rounds, ratios within each round."""
+    """Format the tables: medians of the rounds, ratios within each round."""
     named = {
         "a bare FastAPI route": [each.bare for each in turns],
         "one row, learner idle": [each.idle for each in turns],

@@ -1,10 +1,10 @@
-"""How good the default model is, on streams it was and was not made on: one configuration, no
-setting per stream; each event is predicted before it is learned.
+"""Quality of the default model on tuning and held-out streams: one configuration for all; each
+event is predicted before it is learned.
 
 `python -m bench.quality --data FOLDER` (or KABOOST_DATA) reads the public streams there; drifting
 streams need River. Prints figures, expected calibration error, events per second, and events per
-second of CPU time: a second thread grows trees. With `--peers [WORD ...]` others learn the same
-events in one thread, each for some seconds of CPU time (`bench` group).
+second of CPU time: a second thread grows trees. With `--peers [WORD ...]` peers learn the same
+events in one thread, each for a fixed CPU time (`bench` group).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from kaboost.models.features.onehot import Table
 
 BINS = 15  # of the expected calibration error, over the last half
 BATCH = 2000  # as the service learns them: kafka.batch_events
-EVERY = {**STREAMS, **HELD}  # those kept back are run by name
-LARGE = 100_000  # events from which a perfect model's calibration error is next to nothing
+EVERY = {**STREAMS, **HELD}  # held-out streams are run by name
+LARGE = 100_000  # events from which a perfect model's calibration error is negligible
 
 
 class Speed(NamedTuple):
@@ -53,14 +53,14 @@ def ours(stream: Stream, seed: int, bank: dict[str, Any]) -> tuple[np.ndarray, S
         part = slice(k, k + BATCH)
         numbers, y = np.ascontiguousarray(X[part]), stream.y[part]
         table = Table(numbers, np.empty((len(y), 0)), [column[part] for column in texts])
-        scores[part] = model.learn(table, y, np.ones(len(y)))[:, 0]
+        scores[part] = model.learn(table, y, np.ones(len(y))).scores[:, 0]
 
     spec = {"bank": {"kind": "reboosted_trees", **bank}, "seed": seed}
     spare, model = (
         kaboost.Model("regression" if stream.regression else "binary", spec, stream.kinds)
         for _ in range(2)
     )
-    learn(spare, 0)  # kernels are loaded before the clock starts, as the peers' libraries are
+    learn(spare, 0)  # loads kernels before timing starts, as peers load their libraries
     start = time.perf_counter(), time.process_time()
     for k in range(0, len(scores), BATCH):
         learn(model, k)
@@ -142,7 +142,7 @@ def report(name: str, folder: Path, seeds: range, given: argparse.Namespace) -> 
 
 
 def compare(stream: Stream, ours: np.ndarray, given: argparse.Namespace) -> None:
-    """Print the figures of every peer that is asked for, and ours on the events it came to."""
+    """Print the figures of every selected peer, and Kaboost's on the events that it reached."""
     for name, run in peers.of(stream):
         if given.peers and not any(word in name for word in given.peers):
             continue
@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", metavar="WORD", help=told)
     parser.add_argument("--seconds", type=float, default=60.0, help="CPU time of each peer")
     given = parser.parse_args()
-    # Compile off the clock.
+    # Compile before timing starts.
     for loss in ("squared", "logistic"):
         booster = kaboost.build({"bank": "reboosted_trees", "loss": loss}, 1)
         kaboost.learn_many(booster, np.zeros((3, 1)), [0.0, 1.0, 0.0])

@@ -1,9 +1,9 @@
-"""How soon the default model is back where it was after an abrupt drift, early and late.
+"""Recovery of the default model after an abrupt drift, early and late in a stream.
 
-Of every drift: the loss of the 2,000 events before it; as shares of that the loss of 500 events, 0,
-500, 1,500 and 3,000 events after it; and from 1,500 on the share of the loss of a model that begins
-at the drift. Log-loss of classes, of which a tenth or none is flipped; absolute error of numbers,
-with noise of .5 or none.
+For every drift: the loss of the 2,000 events before it; the loss of 500 events that start 0, 500,
+1,500 and 3,000 events after it, divided by that; and the loss from 1,500 on, divided by that of a
+model that starts at the drift. Log-loss for classes, a tenth or none of them flipped; absolute
+error for numbers, with noise .5 or none.
 
     python -m bench.recovery --seeds 5
 """
@@ -25,12 +25,12 @@ DRIFTS = ("none", "turned", "lifted", "tenfold", "columns")
 
 
 def rule(X: np.ndarray) -> np.ndarray:
-    """Return what labels follow, of deviation 2.3."""
+    """Return the noise-free labels, of standard deviation 2.3."""
     return np.asarray(1.5 * X[:, 0] + X[:, 1] * X[:, 2] + np.sin(3.0 * X[:, 3]))
 
 
 def drawn(drift: str, at: int, noise: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw events (n, D) and numbers (n,) whose rule is another from event `at` on."""
+    """Draw events (n, D) and numbers (n,) whose rule changes at event `at`."""
     r = np.random.default_rng(seed)
     X = r.standard_normal((at + AFTER, D))
     z, new = rule(X), slice(at, None)
@@ -54,7 +54,7 @@ def losses(X: np.ndarray, y: np.ndarray, classes: bool, seed: int) -> np.ndarray
 
 
 def shares(drift: str, at: int, noise: float, classes: bool, seed: int) -> list[float]:
-    """Return the loss before, its shares since, and the share of a new model's."""
+    """Return the loss before, the ratios after, and the ratio to a new model's loss."""
     X, y = drawn(drift, at, 0.0 if classes else noise, seed)
     if classes:
         y = ((y > 0.0) ^ (np.random.default_rng(1_000 + seed).random(len(y)) < noise)) * 1.0

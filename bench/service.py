@@ -1,4 +1,4 @@
-"""The real service under a benchmark: a filled topic, its commands as processes, what they tell."""
+"""The real service for benchmarks: a filled topic, its commands as processes, their reports."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rows(count: int) -> list[Row]:
 
 
 def fill(bootstrap: str, events: int) -> str:
-    """Write a topic of so many labelled events; give its name."""
+    """Write a topic of that many labelled events and return its name."""
     topic = create_topic(bootstrap)
     labelled = [{"features": row, "label": int(row.get("x0", 0) > 0)} for row in rows(DISTINCT)]
     values = [json.dumps(event).encode() for event in labelled]
@@ -80,7 +80,7 @@ class Service:
     def running(
         self, command: str, *flags: str, env: Mapping[str, str] | None = None
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Run one command; it is told to stop at the end."""
+        """Run one command, and stop it at the end."""
         words = [
             sys.executable,
             "-m",
@@ -107,7 +107,7 @@ class Service:
             process.wait(PATIENCE)
 
     def ready(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait until predictions are answered."""
+        """Wait until predictions are served."""
         wait(lambda: answers(f"http://127.0.0.1:{self.port}/healthz/ready"), process)
 
     def told(self, name: str) -> float:
@@ -119,12 +119,12 @@ class Service:
             return -1.0
 
     def learned(self, process: subprocess.Popen[bytes], events: int) -> None:
-        """Wait until the learner has learned so many events."""
+        """Wait until the learner has learned that many events."""
         wait(lambda: self.told("kaboost_events_learned_total") >= events, process)
 
 
 def answers(url: str) -> bool:
-    """Whether an address answers with 200."""
+    """Return whether an address responds with 200."""
     try:
         with urllib.request.urlopen(url, timeout=5):
             return True
@@ -133,7 +133,7 @@ def answers(url: str) -> bool:
 
 
 def wait(holds: Any, process: subprocess.Popen[bytes], every: float = 0.005) -> None:
-    """Wait until something holds; a process that ended cannot bring it about."""
+    """Wait for a condition; raise if the process ends first."""
     deadline = time.monotonic() + PATIENCE
     while not holds():
         if process.poll() is not None or time.monotonic() > deadline:

@@ -1,6 +1,6 @@
-"""From start to ready, with warm caches and without; what publishing and checkpointing cost.
+"""Time from start to ready, with and without warm caches; cost of snapshots and checkpoints.
 
-`python -m bench.startup` starts a real broker and, again and again, `kaboost serve`.
+`python -m bench.startup` starts a real broker and, repeatedly, `kaboost serve`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WRITES = {
 
 
 def first_start(bootstrap: str, topic: str, env: Mapping[str, str] | None = None) -> float:
-    """Start with nothing on the disk; return the seconds until predictions are answered."""
+    """Start with empty folders; return the seconds until predictions are served."""
     with tempfile.TemporaryDirectory() as folder:
         return start(Service(Path(folder), bootstrap, topic), env)
 
@@ -34,7 +34,7 @@ def cold_start(bootstrap: str, topic: str) -> float:
 
 
 def restart(bootstrap: str, topic: str) -> float:
-    """Start where a service has stopped before."""
+    """Start from the checkpoint of an earlier run."""
     with tempfile.TemporaryDirectory() as folder:
         service = Service(Path(folder), bootstrap, topic)
         start(service)

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kaboost.models.evaluation.baselines import progressive_validation, record
-from kaboost.models.evaluation.baselines import to_arrays as baseline_arrays
+from kaboost.models.evaluation.outcome import Outcome
 from kaboost.models.model import Model
+from kaboost.models.state.tree import to_arrays
 from tests.contracts import subjects
 from tests.e2e.systems import SYSTEMS, schema_of, stream
 
@@ -112,13 +113,14 @@ def default(task: str, spec: Any = None) -> Arrays:
         parts.append(model.learn_many(rows[first : first + 1500], labels[first : first + 1500]))
     seen = progressive_validation(model.labels)
     encoded = np.array([model.labels.encode(label) for label in labels], np.float64)
-    record(seen, np.ones(EVENTS), np.zeros(EVENTS), encoded, np.ones(EVENTS))
+    outcome = Outcome(np.zeros((EVENTS, 1)), encoded, np.ones(EVENTS), np.zeros(EVENTS), None)
+    record(seen, outcome, encoded, np.ones(EVENTS))
     served = {f"served.{name}": array for name, array in model.serving_arrays().items()}
     return {
         **model.to_arrays(),
-        **{f"validation.{name}": array for name, array in baseline_arrays(seen).items()},
+        **to_arrays(seen, "validation.baselines"),
         "answers": np.concatenate(parts),
-        "next": model.predictions(model.predict(model._ask(rows[:200]))),
+        "next": model.predictions(model.predict(model._tabulate_known(rows[:200]))),
         "names": np.array(len(served)),
     }
 

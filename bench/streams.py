@@ -1,4 +1,4 @@
-"""Streams for `bench/quality.py`: made-up ones, and the public ones of a folder of `.npz` files.
+"""Streams for `bench/quality.py`: generated ones, and public ones from a folder of `.npz` files.
 
 Every stream has named columns: numbers, or texts where it has categories.
 """
@@ -26,8 +26,8 @@ class Stream(NamedTuple):
     figures: tuple[str, ...]
     columns: dict[str, np.ndarray]  # of floats, or of texts for a category
     y: np.ndarray  # 0 or 1, or numbers
-    must: float | None = None  # the first figure should not be above
-    absent: float = np.nan  # what peers get for what is missing: nothing, or a number
+    must: float | None = None  # the goal of the first figure
+    absent: float = np.nan  # the value that peers get for a missing feature
 
     @property
     def regression(self) -> bool:
@@ -145,7 +145,7 @@ def dense(
 
 
 def sparse(name: str, *, mixed: bool) -> Callable[[Path], Iterator[Stream]]:
-    """Read a file of a sparse matrix of 0 and 1: what is not named is missing."""
+    """Read a file of a sparse matrix of 0 and 1; absent entries are missing."""
 
     def read(folder: Path) -> Iterator[Stream]:
         kept = np.load(folder / f"{name}.npz")

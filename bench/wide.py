@@ -1,4 +1,4 @@
-"""What an event costs by how wide the schema is, and by how much of it is there.
+"""Cost of an event by the width of the schema and the number of values present.
 
 `python -m bench.wide` takes events as name-to-value objects through the service's decoder to the
 default model's state, and rows as dicts through `predict_many`.
@@ -18,7 +18,7 @@ from kaboost import Model
 from kaboost.service.events.decoder import Decoder
 
 WIDTHS = (12, 100, 300, 1000)
-VALUES = 12  # of an event that is mostly empty
+VALUES = 12  # in a sparse event
 PIECE = 100
 
 
@@ -27,12 +27,12 @@ class Cost(NamedTuple):
 
     decode: float  # bytes to arrays
     learn: float  # arrays to state
-    predict: float  # dicts to answers
+    predict: float  # dicts to predictions
 
 
 def rows(width: int, values: int, count: int) -> tuple[list[dict[str, float]], np.ndarray]:
-    """Draw events of `values` numbers among `width` columns, in the order of the columns, and what
-    they add up to.
+    """Draw events of `values` numbers among `width` columns, in the order of the columns, and their
+    weighted sums.
     """
     r = np.random.default_rng(0)
     names, worth = [f"column{j}" for j in range(width)], r.standard_normal(width)
@@ -53,7 +53,7 @@ def measure(width: int, values: int, events: int, timed: int) -> Cost:
         encode({"features": row, "label": bool(s > 0)}) for row, s in zip(drawn, sums, strict=True)
     ]
     model = Model("binary", features={f"column{j}": "number" for j in range(width)})
-    decoder = Decoder(model.encoder.told, model.labels)
+    decoder = Decoder(model.encoder.schema, model.labels)
     spent = [0.0, 0.0]
     for k in range(0, events, PIECE):
         begun = time.process_time()

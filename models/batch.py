@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kaboost.models.banks.hedge import LIMIT, Hedge
-from kaboost.models.booster import Booster, SingleScratch, features
+from kaboost.models.booster import Booster, features
 from kaboost.models.build import build
 from kaboost.models.kernels.jit import kernel
+from kaboost.models.losses import TASK_LOSSES
 from kaboost.models.one_vs_rest import OneVsRest
 from kaboost.models.reboosted.booster import ReboostedTrees
-from kaboost.models.rules.ball import project
+from kaboost.models.rules.ball_projection import project_column
 from kaboost.models.rules.gb import Gb
 from kaboost.models.rules.ogb_batch import Batch
 from kaboost.models.types import (
@@ -28,6 +29,7 @@ from kaboost.models.types import (
     WEIGHT_LIMIT,
     Mat,
     ModelError,
+    SingleScratch,
     Vec,
     as_float64,
 )
@@ -42,8 +44,8 @@ from kaboost.models.verbs import (
     update_shared,
 )
 
-ENOUGH = 1e-3  # training of a learner ends when an epoch lowers its loss by less than this part
-EPOCHS = 1000  # at the most
+TOLERANCE = 1e-3  # training of a learner ends when an epoch lowers its loss by less than this part
+MAX_EPOCHS = 1000  # at the most
 
 
 class Sample(NamedTuple):
@@ -119,13 +121,13 @@ def train(rule: Any, booster: Booster, sample: Sample) -> None:
 def _(rule: Gb, booster: Booster, sample: Sample) -> None:
     loss, bank = booster.loss, booster.bank
     if rule.best:
-        _statistic(loss, sample, rule.y0)
+        _init_scores(loss, sample, rule.y0)
     P = np.tile(rule.y0, (len(sample.X), 1))
-    G, h, single = np.empty_like(P), np.empty_like(P), _turn(booster)
+    G, h, single = np.empty_like(P), np.empty_like(P), _single_scratch(booster)
     for i in range(booster.learners):
-        _slopes(loss, P, sample.Y, G)
-        converge(bank, i, sample, G, (SQUARE, np.inf), single)
-        _said(bank, i, sample.X, h, single)
+        _gradients(loss, P, sample.Y, G)
+        fit_epochs(bank, i, sample, G, (SQUARE, np.inf), single)
+        _predict_learner(bank, i, sample.X, h, single)
         P -= rule.eta * h
 
 
@@ -133,23 +135,25 @@ def _(rule: Gb, booster: Booster, sample: Sample) -> None:
 def _(rule: Batch, booster: Booster, sample: Sample) -> None:
     loss, bank = booster.loss, booster.bank
     P = np.zeros((len(sample.X), booster.outputs))
-    G, h, single = np.empty_like(P), np.empty_like(P), _turn(booster)
+    G, h, single = np.empty_like(P), np.empty_like(P), _single_scratch(booster)
     for i in range(booster.learners):
-        _slopes(loss, P, sample.Y, G)
-        oppose(bank, i, sample, G / rule.L, rule.D, single)
-        _said(bank, i, sample.X, h, single)
+        _gradients(loss, P, sample.Y, G)
+        minimise_linear(bank, i, sample, G / rule.L, rule.D, single)
+        _predict_learner(bank, i, sample.X, h, single)
         outwards = float((sample.W[:, None] * G * P).sum()) > 0.0
         rule.sigma[i] = 1.0 if rule.shrinks and outwards else 0.0
-        _advance(P, h, (rule.sigma[i] * rule.eta, rule.eta * rule.scale, rule.D, rule.B))
+        _move_scores(P, h, (rule.sigma[i] * rule.eta, rule.eta * rule.scale, rule.D, rule.B))
 
 
 @singledispatch
-def oppose(bank: Any, i: int, sample: Sample, slopes: Mat, D: float, single: SingleScratch) -> None:
+def minimise_linear(
+    bank: Any, i: int, sample: Sample, slopes: Mat, D: float, single: SingleScratch
+) -> None:
     """Make learner i one of least sum w <slope, h(x)>, |h| <= D: for most banks in epochs."""
-    converge(bank, i, sample, slopes, (LINEAR, D), single)
+    fit_epochs(bank, i, sample, slopes, (LINEAR, D), single)
 
 
-@oppose.register
+@minimise_linear.register
 def _(bank: Hedge, i: int, sample: Sample, slopes: Mat, D: float, single: SingleScratch) -> None:
     losses = np.einsum("k,kj,kc->cj", sample.W, sample.X, slopes)
     bank.C[:, :, i] = 0.0
@@ -158,16 +162,16 @@ def _(bank: Hedge, i: int, sample: Sample, slopes: Mat, D: float, single: Single
         bank.C[c, j, i] = LIMIT if row[j] > 0.0 else -LIMIT  # all weight on one function
 
 
-def converge(
+def fit_epochs(
     bank: Any, i: int, sample: Sample, tasks: Mat, how: Any, single: SingleScratch
 ) -> None:
     """Teach learner i its tasks (B, m) in epochs, until one lowers the training loss by less than
     0.1 percent; `how` is the mode, and the length D that answers are clipped to.
     """
     last = np.inf
-    for _ in range(EPOCHS):
+    for _ in range(MAX_EPOCHS):
         lost = _epoch(bank, i, sample, tasks, how, single)
-        if not last - lost > ENOUGH * abs(last) and last < np.inf:
+        if not last - lost > TOLERANCE * abs(last) and last < np.inf:
             break
         last = lost
 
@@ -183,7 +187,7 @@ def _epoch(bank: Any, i: int, sample: Sample, tasks: Mat, how: Any, single: Any)
             for c in range(tasks.shape[1]):
                 single.target[c, 0] = tasks[k, c]
             learn_one(bank, i, sample.X[k], mode, single)
-            project(single.h, 0, D)
+            project_column(single.h, 0, D)
             for c in range(tasks.shape[1]):
                 said, task = single.h[c, 0], tasks[k, c]
                 squared = 0.5 * (said - task) * (said - task)
@@ -192,7 +196,7 @@ def _epoch(bank: Any, i: int, sample: Sample, tasks: Mat, how: Any, single: Any)
 
 
 @kernel
-def _said(bank: Any, i: int, X: Mat, h: Mat, single: Any) -> None:
+def _predict_learner(bank: Any, i: int, X: Mat, h: Mat, single: Any) -> None:
     """Fill h (B, m) with what learner i says, 0 where it is not finite."""
     for k in range(X.shape[0]):
         predict_one(bank, i, X[k], single)
@@ -201,7 +205,7 @@ def _said(bank: Any, i: int, X: Mat, h: Mat, single: Any) -> None:
 
 
 @kernel
-def _slopes(loss: Any, P: Mat, Y: Mat, G: Mat) -> None:
+def _gradients(loss: Any, P: Mat, Y: Mat, G: Mat) -> None:
     """Fill G (B, m) with the gradients at scores P (B, m)."""
     for k in range(P.shape[0]):
         gradient(loss, P[k], Y[k], G[k])
@@ -210,19 +214,19 @@ def _slopes(loss: Any, P: Mat, Y: Mat, G: Mat) -> None:
 
 
 @kernel
-def _advance(P: Mat, h: Mat, how: Any) -> None:
+def _move_scores(P: Mat, h: Mat, how: Any) -> None:
     """Move the scores P (B, m) by proj_B((1 - sigma eta) P + eta s h), h clipped to D."""
     shrink, step, D, B = how
     for k in range(P.shape[0]):
         row, said = P[k].reshape((P.shape[1], 1)), h[k].reshape((P.shape[1], 1))
-        project(said, 0, D)
+        project_column(said, 0, D)
         for c in range(row.shape[0]):
             row[c, 0] = (1.0 - shrink) * row[c, 0] + step * said[c, 0]
-        project(row, 0, B)
+        project_column(row, 0, B)
 
 
 @kernel
-def _statistic(loss: Any, sample: Sample, y0: Vec) -> None:
+def _init_scores(loss: Any, sample: Sample, y0: Vec) -> None:
     """Fill y0 (m,) with where partial sums start for these labels (specification, 2.1)."""
     counts, total = np.zeros(y0.shape[0]), 0.0
     for k in range(sample.Y.shape[0]):
@@ -235,10 +239,10 @@ def _statistic(loss: Any, sample: Sample, y0: Vec) -> None:
 def _classes(spec: Mapping[str, Any], labels: Vec) -> int:
     loss = spec.get("loss")
     kind = loss.get("kind") if isinstance(loss, Mapping) else loss
-    return int(labels.max(initial=1.0)) + 1 if kind == "softmax" else 1
+    return int(labels.max(initial=1.0)) + 1 if kind in TASK_LOSSES["multiclass"] else 1
 
 
-def _turn(booster: Booster) -> SingleScratch:
+def _single_scratch(booster: Booster) -> SingleScratch:
     m = booster.outputs
     return SingleScratch(
         np.empty((m, 1)),

@@ -22,6 +22,7 @@ from kaboost.models.types import (
     Mat,
     Mat3,
     ModelError,
+    SingleScratch,
     Vec,
     as_float64,
 )
@@ -69,15 +70,6 @@ class Booster(NamedTuple):
     def learners(self) -> int:
         """The number of weak learners, N."""
         return int(self.progress.edge_total.shape[0])
-
-
-class SingleScratch(NamedTuple):
-    """Scratch for one learner at a time: what a rule needs that teaches them in turn."""
-
-    h: Mat  # (m, 1)
-    target: Mat  # (m, 1)
-    weight: Vec  # (1,)
-    bank_scratch: Mat  # (rooms(bank), 1)
 
 
 class Scratch(NamedTuple):
@@ -274,8 +266,8 @@ def _learn(
             observe(seen, lost(rule, loss, scores[k], y, a), a.L, w)
             fill(a.W, w)
             targets(rule, loss, y, a.h, a.F, a.G, a.T, a.W, a.rule_scratch)
-            if bad + strays(a.T) > 0:
-                limit(seen, a.T, a.W, bad, a.sound)
+            if bad + count_large_targets(a.T) > 0:
+                clip_targets(seen, a.T, a.W, bad, a.sound)
             measure(seen, a.h, a.T, a.W, (rule.mode, prediction_bound(rule), w))
             learn(bank, x, a.h, a.T, a.W, rule.mode, a.bank_scratch)
             update_rule(rule, loss, y, a.h, a.F, a.G, w, a.rule_scratch)
@@ -309,8 +301,8 @@ def _learn_in_turn(
             observe(seen, served_loss(rule, loss, scores[k], y), a.L, w)
             update_shared(bank, x)
             learn_sequentially(rule, bank, y, x, w, a.T, a.W, a.single)
-            if bad + strays(a.T) > 0:
-                limit(seen, a.T, a.W, bad, a.sound)
+            if bad + count_large_targets(a.T) > 0:
+                clip_targets(seen, a.T, a.W, bad, a.sound)
             measure(seen, a.h, a.T, a.W, (rule.mode, 1.0, w))
 
 
@@ -387,7 +379,7 @@ def sanitise(h: Mat, sound: Vec) -> int:
 
 
 @kernel
-def strays(T: Mat) -> int:
+def count_large_targets(T: Mat) -> int:
     """Return how many targets are beyond +-1e6 or not finite."""
     m, N = T.shape
     found = 0
@@ -398,7 +390,7 @@ def strays(T: Mat) -> int:
 
 
 @kernel
-def limit(seen: Progress, T: Mat, W: Vec, bad: int, sound: Vec) -> None:
+def clip_targets(seen: Progress, T: Mat, W: Vec, bad: int, sound: Vec) -> None:
     """Clip targets T (m, N) to +-1e6 and give weight 0 to a learner whose h or target is not
     finite; count both. `bad` and `sound` are as `sanitise` left them.
     """

@@ -20,9 +20,10 @@ from kaboost.models.one_vs_rest import OneVsRest, one_vs_rest
 from kaboost.models.parts import BANKS, PARTS, RULES
 from kaboost.models.reboosted import explain as explain  # registers explanations of its trees
 from kaboost.models.reboosted.booster import ReboostedTrees, reboosted_trees
-from kaboost.models.spec import TREES, _integer, make_loss, normalise_spec
-from kaboost.models.state.tree import Arrays, _leaves, _refill, _without_memory
-from kaboost.models.types import BuildContext, ModelError, to_python
+from kaboost.models.spec import TREES, check_integer, make_loss, normalise_spec
+from kaboost.models.state import tree
+from kaboost.models.state.tree import Arrays
+from kaboost.models.types import BuildContext, LossTraits, ModelError, to_python
 from kaboost.models.verbs import sequential
 
 AnyBooster = Booster | OneVsRest | ReboostedTrees
@@ -54,7 +55,7 @@ def build(
     """
     full = normalise_spec(spec, task)
     for name, count in (("d", d), ("m", m)):
-        _integer(name, to_python(count), 1, 2**31)
+        check_integer(name, to_python(count), 1, 2**31)
     if full.pop("multiclass", None):
         # Each class has a generator of its own, from the same seed: a class is the binary booster.
         full["classes"] = m
@@ -75,8 +76,14 @@ def check(spec: Mapping[str, Any] | None, d: int, m: int = 1, *, task: str | Non
 
 def _rule(full: Mapping[str, Any], d: int, m: int) -> tuple[BuildContext, Any]:
     _check_pair(full, d, m)
-    setting = BuildContext(full, make_loss(full["loss"]), BANKS[full["bank"]["kind"]], d, m)
+    setting = BuildContext(
+        full, make_loss(full["loss"]), _traits(full), BANKS[full["bank"]["kind"]], d, m
+    )
     return setting, RULES[full["rule"]["kind"]].make(full["rule"], setting)
+
+
+def _traits(full: Mapping[str, Any]) -> LossTraits:
+    return PARTS["loss"][full["loss"]["kind"]].traits
 
 
 def _build(full: Mapping[str, Any], d: int, m: int) -> Booster | ReboostedTrees:
@@ -96,12 +103,13 @@ def _check_pair(full: Mapping[str, Any], d: int, m: int) -> None:
     rule, loss = full["rule"]["kind"], full["loss"]["kind"]
     fixed = RULES[rule].losses
     if fixed and loss not in fixed:
-        wrapped = ", with multiclass: one_vs_rest" if loss == "softmax" else ""
+        wrapped = ", with multiclass: one_vs_rest" if _traits(full).task == "multiclass" else ""
         raise ModelError(
             f"loss: {rule} fixes its own loss; take {' or '.join(fixed)}{wrapped}, not {loss}"
         )
+    context = {**full, "d": d, "m": m, "traits": _traits(full)}
     for word in ("rule", "loss", "bank"):  # a loss says best what is wrong with a default bank
-        reason = PARTS[word][full[word]["kind"]].reject_reason({**full, "d": d, "m": m})
+        reason = PARTS[word][full[word]["kind"]].reject_reason(context)
         if reason:
             raise ModelError(f"{word}: {reason}")
 
@@ -111,12 +119,12 @@ def to_arrays(booster: AnyBooster) -> Arrays:
     of no axis. The same events leave the same bytes, in whatever batches and by how many threads.
     """
     quiesce(booster)
-    return {name: array for name, array, _ in _leaves("", booster)}
+    return tree.to_arrays(booster)
 
 
 def serving_arrays(booster: AnyBooster) -> Arrays:
     """Return the arrays a prediction needs: all but those that only learning reads."""
-    return {name: array for name, array, serving in _leaves("", booster) if serving}
+    return tree.to_arrays(booster, serving=True)
 
 
 def from_arrays(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> AnyBooster:
@@ -134,15 +142,14 @@ def from_arrays(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
     if "shape" not in arrays or arrays["shape"].shape != (2,):
         raise ModelError("arrays: 'shape' is missing; these are not a booster's arrays")
     d, m = (int(n) for n in arrays["shape"])
-    outline = _outline(json.dumps(normalise_spec(spec), sort_keys=True, default=to_python), d, m)
-    filled: AnyBooster = _refill("", outline, arrays)
-    return filled
+    text = json.dumps(normalise_spec(spec), sort_keys=True, default=to_python)
+    return tree.from_arrays(_template(text, d, m), arrays)
 
 
 @lru_cache(maxsize=8)
-def _outline(spec: str, d: int, m: int) -> AnyBooster:
-    """Return a booster whose arrays have types and shapes and no memory: a reader would make a
-    whole window of it with every snapshot.
+def _template(spec: str, d: int, m: int) -> AnyBooster:
+    """Return a booster whose arrays have types and shapes and no memory: otherwise a reader would
+    allocate a whole window of events with every snapshot.
     """
-    outline: AnyBooster = _without_memory(build(json.loads(spec), d, m))
-    return outline
+    template: AnyBooster = tree.without_memory(build(json.loads(spec), d, m))
+    return template

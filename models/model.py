@@ -24,27 +24,34 @@ from kaboost.models.booster import (
 )
 from kaboost.models.build import build, check, from_arrays, serving_arrays, to_arrays
 from kaboost.models.evaluation import intervals as residual_intervals
-from kaboost.models.evaluation.intervals import Intervals, watch_many
+from kaboost.models.evaluation.intervals import Intervals, update_many
+from kaboost.models.evaluation.outcome import Outcome
 from kaboost.models.explain.interface import REFUSAL, explain_many, gains
 from kaboost.models.explain.reasons import Reason, Share, reasons, shares
 from kaboost.models.features import labels as task_labels
-from kaboost.models.features.columns import WIDTHS, Columns, roomy
+from kaboost.models.features.columns import WIDTHS, Columns, reserved_width
 from kaboost.models.features.label_outliers import OUTLIER_SPREADS
 from kaboost.models.features.labels import Label
-from kaboost.models.features.onehot import Encoder, Table, some
-from kaboost.models.features.rows import BatchSlice, check_frame, check_rows, discover, tabulate
-from kaboost.models.features.schema import AUTO, Schema, described, from_description
-from kaboost.models.losses import has_probability
+from kaboost.models.features.onehot import Encoder, Table, slice_table
+from kaboost.models.features.rows import (
+    BatchSlice,
+    check_frame,
+    check_rows,
+    find_new_features,
+    tabulate,
+)
+from kaboost.models.features.schema import AUTO, Schema, describe_schema, from_description
+from kaboost.models.losses import LOSSES, has_probability
 from kaboost.models.parts import BANKS
 from kaboost.models.reboosted.component import rates
 from kaboost.models.spec import normalise_spec
+from kaboost.models.state import tree
 from kaboost.models.state.format import Arrays, FormatError, pack, unpack
 from kaboost.models.types import Ints, Mat, ModelError, Vec, as_float64, to_python
 from kaboost.models.verbs import diagnostics, served_loss
 
-LOG_LOSSES = ("logistic", "logistic2", "softmax")  # log-losses themselves, exact in the tails
-TOGETHER = 1 << 17  # numbers of events that are predicted at once: they stay in a cache
-LEAST_SHARE = 1e-6  # a label's probability counts as at least this, as a vote's does
+CHUNK_NUMBERS = 1 << 17  # of encoded features predicted at once: they stay in a cache
+SMALLEST_PROBABILITY = 1e-6  # of a label in its log-loss, as for votes
 
 
 def encoder_of(spec: Mapping[str, Any]) -> type[Encoder]:
@@ -52,7 +59,7 @@ def encoder_of(spec: Mapping[str, Any]) -> type[Encoder]:
     return Columns if BANKS[spec["bank"]["kind"]].takes_raw_columns else Encoder
 
 
-def _votes(booster: Any) -> bool:
+def _scores_are_votes(booster: Any) -> bool:
     """Return whether the rule's scores are votes, which have a log-loss of their own."""
     return served_loss.dispatch(type(booster.rule)) is not served_loss.dispatch(object)
 
@@ -95,10 +102,10 @@ class Model:
         labels: Sequence[Label] | None = None,
     ) -> None:
         self._describe(task, spec, features, labels)
-        if self.encoder.told.auto:
-            self.encoder.room = self._room(len(self.encoder.columns))
+        if self.encoder.schema.auto:
+            self.encoder.reserved = self._reserved_width(len(self.encoder.columns))
         self.booster = build(self.spec, self.encoder.width, self.labels.m, task=task)
-        mark_categorical(self.booster, self.encoder.names)
+        mark_categorical(self.booster, self.encoder.categorical_columns)
 
     def _describe(
         self,
@@ -107,12 +114,12 @@ class Model:
         features: Mapping[str, str] | Schema | str,
         labels: Sequence[Label] | None,
     ) -> None:
-        """Take what `__init__` was told, and make all but the booster."""
+        """Set everything but the booster."""
         self.task = task
         self.labels = task_labels.labels(task, labels)
         self.spec = normalise_spec(spec, task)
-        if self.spec["loss"]["kind"] == "poisson":
-            self.labels = self.labels._replace(least=0.0)
+        lowest = LOSSES[self.spec["loss"]["kind"]].traits.lowest_label
+        self.labels = self.labels._replace(least=max(self.labels.least, lowest))
         self.encoder = encoder_of(self.spec)(features)
         self.intervals = _intervals(task)
         self.serving_only = False
@@ -124,8 +131,8 @@ class Model:
 
     @property
     def kinds(self) -> dict[str, str]:
-        """The kind of every feature there is, told or inferred so far."""
-        return dict(self.encoder.schema)
+        """The kind of every feature so far, declared or inferred."""
+        return dict(self.encoder.kinds)
 
     def __repr__(self) -> str:
         """Show the task, the parts, and how much was seen."""
@@ -137,8 +144,8 @@ class Model:
 
     # What the service calls: encoded labels, grouped columns, whole batches.
 
-    def learn(self, table: Table, y: Vec, w: Vec) -> Mat:
-        """Learn B events in order; return the scores (B, m) made before each was learned.
+    def learn(self, table: Table, y: Vec, w: Vec) -> Outcome:
+        """Learn B events in order; return what was predicted before each was learned.
 
         Parameters
         ----------
@@ -160,16 +167,17 @@ class Model:
             )
         far = OUTLIER_SPREADS if self.task == "regression" else math.inf
         scores = learn_many(self.booster, self.encoder.learn_many(table, w, y, far), y, w)
+        outcome = self.outcome(scores, y)
         if self.intervals is not None:
-            watch_many(self.intervals, self.predictions(scores), y, w)
-        return scores
+            update_many(self.intervals, outcome.predictions, y, w)
+        return outcome
 
     def predict(self, table: Table) -> Mat:
         """Return the scores (B, m) of B events; nothing changes."""
-        B, rows = len(table.numbers), max(1, TOGETHER // max(self.encoder.width, 1))
+        B, rows = len(table.numbers), max(1, CHUNK_NUMBERS // max(self.encoder.width, 1))
         if B <= rows:
             return score_many(self.booster, self.encoder.encode_many(table))
-        parts = (some(table, first, first + rows) for first in range(0, B, rows))
+        parts = (slice_table(table, first, first + rows) for first in range(0, B, rows))
         return np.concatenate(
             [score_many(self.booster, self.encoder.encode_many(part)) for part in parts]
         )
@@ -178,7 +186,7 @@ class Model:
         """Return what scores (B, m) stand for: numbers (B,), or probabilities (B, C) by class."""
         linked = predictions(self.booster, scores)
         if self.task == "binary" and not self.has_probabilities:
-            linked = 0.5 + 0.5 * linked  # the sign, as certain as it says
+            linked = 0.5 + 0.5 * linked  # the sign, as certain as its size
         if self.task == "regression":
             return linked[:, 0]
         if self.task == "multiclass":
@@ -188,7 +196,7 @@ class Model:
         both[:, 0] = 1.0 - both[:, 1]
         return both
 
-    def intervals_around(self, said: Vec, level: float) -> Mat:
+    def intervals_around(self, predicted: Vec, level: float) -> Mat:
         """Return low and high (B, 2) around predictions (B,), so that `level` of all labels lie
         inside; infinite before 20 events.
 
@@ -203,7 +211,7 @@ class Model:
                 "interval: classes have none, their probabilities say how sure the model is; "
                 "leave it out"
             )
-        found = residual_intervals.bounds(self.intervals, said, level)
+        found = residual_intervals.bounds(self.intervals, predicted, level)
         if self.labels.least == 0.0:  # counts
             np.maximum(found, 0.0, out=found)
         return found
@@ -212,7 +220,7 @@ class Model:
     def has_probabilities(self) -> bool:
         """Whether classes get probabilities: every loss of classes but hinge gives them."""
         return self.task != "regression" and (
-            has_probability(self.booster.loss) or _votes(self.booster)
+            has_probability(self.booster.loss) or _scores_are_votes(self.booster)
         )
 
     def add_features(self, found: Mapping[str, str]) -> None:
@@ -225,11 +233,11 @@ class Model:
         """
         assert isinstance(self.encoder, Columns)  # no other lets features join
         encoder = self.encoder.extended(found)
-        encoder.room = self._room(len(encoder.columns))
+        encoder.reserved = self._reserved_width(len(encoder.columns))
         if encoder.width > int(self.booster.shape[0]):
             self.booster = add_features(self.booster, self.spec, encoder.width)
         self.encoder = encoder
-        mark_categorical(self.booster, encoder.names)
+        mark_categorical(self.booster, encoder.categorical_columns)
 
     def affordable_features(self, found: Mapping[str, str]) -> dict[str, str]:
         """Return as many of the features as there is room for, the first ones.
@@ -246,30 +254,32 @@ class Model:
         )
         return dict(islice(found.items(), full))
 
-    def losses_and_errors(self, scores: Mat, said: Mat, y: Vec) -> tuple[Vec, Vec]:
-        """Return the comparable loss (B,) and error (B,) of scores (B, m), for which `predictions`
-        said `said`, as the baselines have them.
+    def outcome(self, scores: Mat, y: Vec) -> Outcome:
+        """Return predictions, losses and errors of scores (B, m) for labels y (B,).
 
-        Comparable whatever the loss that is learned: half the square for numbers, log-loss for
-        classes, without any l2. What gives no probability has the loss that it learned.
+        Losses do not depend on the loss that is learned: half the square for numbers, log-loss for
+        classes, without l2. A model without probabilities has the loss that it learns.
         """
+        predicted = self.predictions(scores)
+        losses, errors = self._losses_and_errors(scores, predicted, y)
+        return Outcome(scores, predicted, losses, errors, self._positive_probability(predicted))
+
+    def _losses_and_errors(self, scores: Mat, predicted: Mat, y: Vec) -> tuple[Vec, Vec]:
         if self.task == "regression":
             with np.errstate(over="ignore"):
-                return 0.5 * (said - y) * (said - y), abs(said - y)
-        errors = (self.classify(said) != y).astype(np.float64)
-        kind = self.spec["loss"]["kind"]
-        if kind in LOG_LOSSES or not self.has_probabilities or _votes(self.booster):
+                return 0.5 * (predicted - y) * (predicted - y), abs(predicted - y)
+        errors = (self.classify(predicted) != y).astype(np.float64)
+        log_loss = LOSSES[self.spec["loss"]["kind"]].traits.log_loss
+        if log_loss or not self.has_probabilities or _scores_are_votes(self.booster):
             bare = self.booster._replace(loss=self.booster.loss._replace(l2=0.0))
             return losses(bare, scores, y), errors
-        of_label = said[np.arange(len(said)), y.astype(np.int64)]
-        return -np.log(np.clip(of_label, LEAST_SHARE, 1.0)), errors
+        of_label = predicted[np.arange(len(y)), y.astype(np.int64)]
+        return -np.log(np.clip(of_label, SMALLEST_PROBABILITY, 1.0)), errors
 
-    def positive_probability(self, said: Mat) -> Vec | None:
-        """Return the probability (B,) of the positive of two classes among what `predictions` said;
-        None where there is none.
-        """
-        # Contiguous for one event as for many: kernels are compiled for one layout, not two.
-        return said[:, 1].copy() if self.task == "binary" and self.has_probabilities else None
+    def _positive_probability(self, predicted: Mat) -> Vec | None:
+        if self.task != "binary" or not self.has_probabilities:
+            return None
+        return predicted[:, 1].copy()  # contiguous: kernels are compiled for one layout, not two
 
     def classify(self, probabilities: Mat) -> Ints:
         """Return the class index (B,) that probabilities (B, C) stand for.
@@ -343,25 +353,30 @@ class Model:
         encoded = self._encode_labels(y)
         weights = _check_weights(np.ones(len(rows)) if w is None else w)
         if not len(rows) == len(encoded) == len(weights):
-            told = "" if w is None else f", {len(weights)} importances in w"
-            raise ModelError(f"y: {len(encoded)} labels{told} for {len(rows)} rows; pair them")
-        joining = discover(self.encoder.schema, rows, weights) if self.encoder.told.auto else []
+            importances = "" if w is None else f", {len(weights)} importances in w"
+            raise ModelError(
+                f"y: {len(encoded)} labels{importances} for {len(rows)} rows; pair them"
+            )
+        joining = (
+            find_new_features(self.encoder.kinds, rows, weights) if self.encoder.schema.auto else []
+        )
         if joining:
             self._check_joining(rows, joining)
-        scores, first = [np.empty((0, self.labels.m))], 0
+        predicted, first = [], 0
         for k, found in [*joining, (len(rows), {})]:
             part = rows.iloc[first:k] if hasattr(rows, "iloc") else rows[first:k]
             table = self._tabulate(part, BatchSlice(first, len(rows)))
-            scores.append(self.learn(table, encoded[first:k], weights[first:k]))
+            outcome = self.learn(table, encoded[first:k], weights[first:k])
+            predicted.append(outcome.predictions)
             if found:
                 self.add_features(found)
             first = k
-        return self.predictions(np.concatenate(scores))
+        return np.concatenate(predicted)
 
     def predict_one(self, x: Mapping[str, Any]) -> Label:
         """Return the number or the likeliest label for features `x`."""
-        said: Label = to_python(self.predict_many([x])[0])
-        return said
+        predicted: Label = to_python(self.predict_many([x])[0])
+        return predicted
 
     def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Label, float]:
         """Return the probability of every label for features `x`."""
@@ -369,10 +384,10 @@ class Model:
 
     def predict_many(self, rows: Any) -> NDArray[Any]:
         """Return numbers or the likeliest labels, (B,)."""
-        said = self.predictions(self.predict(self._ask(rows)))
+        predicted = self.predictions(self.predict(self._tabulate_known(rows)))
         if self.task == "regression":
-            return said
-        labels: NDArray[Any] = _array(self.classes_)[self.classify(said)]
+            return predicted
+        labels: NDArray[Any] = _array(self.classes_)[self.classify(predicted)]
         return labels
 
     def predict_proba_many(self, rows: Any) -> Mat:
@@ -386,7 +401,7 @@ class Model:
         if not self.has_probabilities:
             what = "a regression" if self.task == "regression" else "the loss hinge"
             raise ModelError(f"task: {what} has no probabilities; call predict_many")
-        return self.predictions(self.predict(self._ask(rows)))
+        return self.predictions(self.predict(self._tabulate_known(rows)))
 
     def predict_interval_one(self, x: Mapping[str, Any], level: float = 0.9) -> tuple[float, float]:
         """Return low and high, between which labels for features `x` lie with that probability."""
@@ -407,13 +422,14 @@ class Model:
         Examples
         --------
         >>> model = Model("regression", features={"x": "number"})
-        >>> said = model.learn_many([{"x": k % 7} for k in range(500)], [k % 7 for k in range(500)])
+        >>> y = [k % 7 for k in range(500)]
+        >>> predicted = model.learn_many([{"x": value} for value in y], y)
         >>> low, high = model.predict_interval_one({"x": 3}, 0.9)
         >>> low < 3.0 < high
         True
         """
-        said = self.predictions(self.predict(self._ask(rows)))
-        return self.intervals_around(said, level)
+        predicted = self.predictions(self.predict(self._tabulate_known(rows)))
+        return self.intervals_around(predicted, level)
 
     def explain_one(self, x: Mapping[str, Any], label: Label | None = None) -> Reason:
         """Return why features `x` get their score; see `explain_many`."""
@@ -435,7 +451,7 @@ class Model:
         ModelError
             For a bank whose scores cannot be explained, and a label that there is none of.
         """
-        found = self.explain(self._ask(rows))
+        found = self.explain(self._tabulate_known(rows))
         if label is not None:
             if self.task == "regression":
                 raise ModelError("label: a regression has one score, of no label; leave it out")
@@ -453,20 +469,19 @@ class Model:
 
     def to_arrays(self) -> Arrays:
         """Return every array of the state by its dotted name; no copy."""
-        return {**to_arrays(self.booster), **self.encoder.to_arrays(), **self._interval_arrays()}
+        return {**to_arrays(self.booster), **self._other_arrays()}
 
     def serving_arrays(self) -> Arrays:
         """Return the arrays that a prediction needs, and what the rule shows of itself; no copy."""
         shown = {f"shown.{name}": values for name, values in diagnostics(self.booster.rule).items()}
-        own = {**serving_arrays(self.booster), **self.encoder.to_arrays()}
-        return {**own, **self._interval_arrays(), **shown}
+        return {**serving_arrays(self.booster), **self._other_arrays(), **shown}
 
     def describe(self) -> dict[str, Any]:
         """Return what the arrays alone do not say, as plain JSON values."""
         return {
             "task": self.task,
             "spec": self.spec,
-            **described(self.encoder.told),
+            **describe_schema(self.encoder.schema),
             "labels": list(self.classes_),
         }
 
@@ -485,12 +500,13 @@ class Model:
         task, spec, labels = (description[word] for word in ("task", "spec", "labels"))
         model = cls.__new__(cls)
         model._describe(task, spec, schema, labels or None)
-        model.encoder = type(model.encoder).from_arrays(schema, arrays)
+        state = tree.from_arrays(model.encoder.state, arrays, "encoder")
+        model.encoder = type(model.encoder)(schema, state)
         model.booster = from_arrays(model.spec, arrays)
-        model.encoder.room = int(model.booster.shape[0])
-        names = {**to_arrays(model.booster), **model.encoder.to_arrays()}
-        if model.intervals is not None:
-            model.intervals = residual_intervals.from_arrays(arrays)
+        model.encoder.reserved = int(model.booster.shape[0])
+        if model.intervals is not None and any(name.startswith("intervals.") for name in arrays):
+            model.intervals = tree.from_arrays(model.intervals, arrays, "intervals")
+        names = {**to_arrays(model.booster), **tree.to_arrays(state, "encoder")}
         model.serving_only = not all(
             name in arrays and arrays[name].flags.writeable for name in names
         )
@@ -534,7 +550,7 @@ class Model:
             header["model"], {name: array.copy() for name, array in arrays.items()}
         )
 
-    def _room(self, columns: int) -> int:
+    def _reserved_width(self, columns: int) -> int:
         """Return how many columns to keep for so many: as many more as memory has room for.
 
         Raises
@@ -542,13 +558,11 @@ class Model:
         ModelError
             Where there is none for those there are, or something else is wrong with the model.
         """
-        width = roomy(columns)
+        width = reserved_width(columns)
         if self._fits_memory(width):
             return width
         check(self.spec, columns or width, self.labels.m)
-        widths = range(
-            columns, width
-        )  # all that is left at once: to widen takes a tenth of a second
+        widths = range(columns, width)  # as wide as fits: widening takes a tenth of a second
         return widths[bisect_left(widths, True, key=lambda n: not self._fits_memory(n)) - 1]
 
     def _fits_memory(self, width: int) -> bool:
@@ -561,26 +575,30 @@ class Model:
     def _lag_rates(self) -> Sequence[float]:
         return rates("label_lags", self.spec["bank"].get("label_lags"))
 
-    def _ask(self, rows: Any) -> Table:
-        """Tabulate rows to predict: what joins when it is learned is passed over here."""
-        check_frame(self.encoder.schema, rows)
+    def _tabulate_known(self, rows: Any) -> Table:
+        """Return the known features of rows to predict."""
+        check_frame(self.encoder.kinds, rows)
         return self._tabulate(rows)
 
     def _tabulate(self, rows: Any, part: BatchSlice | None = None) -> Table:
-        return tabulate(self.encoder.layout, rows, lenient=self.encoder.told.auto, part=part)
+        return tabulate(self.encoder.layout, rows, lenient=self.encoder.schema.auto, part=part)
 
     def _check_joining(self, rows: Any, joining: Sequence[tuple[int, Mapping[str, str]]]) -> None:
         """Raise what the features that come up in rows will raise, before anything is learned."""
         assert isinstance(self.encoder, Columns)
-        told, first = self.encoder.told, 0
+        schema, first = self.encoder.schema, 0
         for k, found in [*joining, (len(rows), {})]:
             part = rows.iloc[first:k] if hasattr(rows, "iloc") else rows[first:k]
-            tabulate(told.kinds, part, lenient=True, part=BatchSlice(first, len(rows)))
-            told, first = told.with_inferred(found), k
-        check(self.spec, self._room(len(Columns.columns_of(told))), self.labels.m)
+            tabulate(schema.kinds, part, lenient=True, part=BatchSlice(first, len(rows)))
+            schema, first = schema.with_inferred(found), k
+        check(self.spec, self._reserved_width(len(Columns.columns_of(schema))), self.labels.m)
 
-    def _interval_arrays(self) -> Arrays:
-        return {} if self.intervals is None else residual_intervals.to_arrays(self.intervals)
+    def _other_arrays(self) -> Arrays:
+        """Return the arrays of all but the booster."""
+        arrays = tree.to_arrays(self.encoder.state, "encoder")
+        if self.intervals is not None:
+            arrays |= tree.to_arrays(self.intervals, "intervals")
+        return arrays
 
     def _columns(self) -> Columns:
         if not isinstance(self.encoder, Columns):

@@ -27,9 +27,9 @@ from kaboost.models.losses import Softmax, has_probability
 from kaboost.models.types import Ints, Mat, Mat3, ModelError, Vec, as_float64
 from kaboost.models.verbs import encode_labels
 
-WORD = "one_vs_rest"
-SHARED = ("events", "weight_sum", "recent_weight")  # the same for every class
-LEAST = float(np.finfo(np.float64).tiny)  # probability under which no label counts
+ONE_VS_REST = "one_vs_rest"
+SHARED_FIELDS = ("events", "weight_sum", "recent_weight")  # the same for every class
+SMALLEST_PROBABILITY = float(np.finfo(np.float64).tiny)  # probability under which no label counts
 
 
 class OneVsRest(NamedTuple):
@@ -65,7 +65,7 @@ class OneVsRest(NamedTuple):
         return Progress(
             *(
                 getattr(first, field)
-                if field in SHARED
+                if field in SHARED_FIELDS
                 else np.sum([getattr(one.progress, field) for one in self.classes], axis=0)
                 for field in Progress._fields
             )
@@ -76,17 +76,17 @@ def one_vs_rest(boosters: Sequence[Any], d: int) -> OneVsRest:
     """Return the wrapper of one fresh booster for each class."""
     if len(boosters) < 2:
         raise ModelError(
-            f"m: {WORD} needs two classes or more, not {len(boosters)}; leave multiclass out"
+            f"m: {ONE_VS_REST} needs two classes or more, not {len(boosters)}; leave multiclass out"
         )
     return OneVsRest(tuple(boosters), boosters[0].loss, np.array([d, len(boosters)], np.int64))
 
 
 def binary_task(word: Any, task: str | None) -> str:
     """Return the task of every class's booster; ModelError where the wrapper does not fit."""
-    if word != WORD:
-        raise ModelError(f"multiclass: {word!r} is not known; write {WORD}, or leave it out")
+    if word != ONE_VS_REST:
+        raise ModelError(f"multiclass: {word!r} is not known; write {ONE_VS_REST}, or leave it out")
     if task not in (None, "multiclass"):
-        raise ModelError(f"multiclass: {WORD} does not answer a {task} task; leave it out")
+        raise ModelError(f"multiclass: {ONE_VS_REST} does not answer a {task} task; leave it out")
     return "binary"
 
 
@@ -161,7 +161,7 @@ def _(booster: OneVsRest, scores: Mat, y: ArrayLike) -> Vec:
     labels = _labels(booster, y)
     if has_probability(booster.loss):
         said = predictions(booster, scores)[np.arange(len(scores)), labels.astype(np.int64)]
-        return np.asarray(-np.log(np.maximum(said, LEAST)))
+        return np.asarray(-np.log(np.maximum(said, SMALLEST_PROBABILITY)))
     bare = [one._replace(loss=booster.loss) for one in booster.classes]
     return np.asarray(
         sum(losses(one, scores[:, k : k + 1], labels == k) for k, one in enumerate(bare))

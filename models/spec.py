@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
-from kaboost.models.losses import LOSSES
-from kaboost.models.one_vs_rest import WORD, binary_task
+from kaboost.models.losses import DEFAULT_LOSS, LOSSES, NEWTON_LOSSES, TASK_LOSSES
+from kaboost.models.one_vs_rest import ONE_VS_REST, binary_task
 from kaboost.models.parts import BANKS, PARTS, RULES
-from kaboost.models.reboosted.component import LOSSES as TREE_LOSSES
 from kaboost.models.types import ModelError, Param, to_python
 
 TREES = "reboosted_trees"  # the default bank
-TASK_LOSS = {"regression": "squared", "binary": "logistic", "multiclass": "softmax"}
-TASK_FITS = {
-    "regression": ("squared", "squared_full", "absolute", "quantile", "huber", "poisson", "pnorm"),
-    "binary": ("logistic", "logistic2", "hinge", "exponential", "linear", "mls"),
-    "multiclass": ("softmax",),
+
+LISTED_NAMES = 8  # a message lists at most this many names
+LOSS_ALIASES = {  # what other libraries call the losses
+    "squared": "mse l2 rmse mean_squared_error squared_error least_squares gaussian regression",
+    "absolute": "mae l1 mean_absolute_error absolute_error laplace",
+    "huber": "smooth_l1",
+    "quantile": "pinball",
+    "logistic": "logloss log_loss bce binary_crossentropy binary_cross_entropy binary_logloss "
+    "logistic_regression logistic_loss binary sigmoid cross_entropy crossentropy xentropy",
+    "hinge": "svm",
+    "softmax": "multi_logloss mlogloss categorical_crossentropy multinomial multiclass "
+    "softmax_regression cross_entropy crossentropy xentropy",
 }
 
 
@@ -29,39 +35,41 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
     given = dict(spec or {})
     wrapper = given.pop("multiclass", None)
     if wrapper is None and task == "multiclass" and given.keys() <= {"rule", "seed"}:
-        wrapper = WORD if _takes_trees({**given, "loss": "logistic"}) else None
+        trees = _defaults_to_trees({**given, "loss": DEFAULT_LOSS["binary"]})
+        wrapper = ONE_VS_REST if trees else None
     if wrapper is not None:
         return {**normalise_spec(given, binary_task(wrapper, task)), "multiclass": wrapper}
     _refuse_unknown("model", given, (*PARTS, "seed", "multiclass"))
-    if task is not None and task not in TASK_LOSS:
-        raise ModelError(f"task: {task!r} is not one; take {', '.join(TASK_LOSS)}")
+    if task is not None and task not in DEFAULT_LOSS:
+        raise ModelError(f"task: {task!r} is not one; take {', '.join(DEFAULT_LOSS)}")
     if "loss" not in given:
-        given["loss"] = _unnamed_loss(given.get("rule", "sgb"), task)
+        given["loss"] = _default_loss(given.get("rule", "sgb"), task)
     given = {"rule": "sgb", **given}
-    if given.get("bank") is None and _takes_trees(given):
+    if given.get("bank") is None and _defaults_to_trees(given):
         given["bank"] = TREES
-    given["bank"] = _with_likings(given.get("bank"), given["rule"])
+    given["bank"] = _with_default_bank(given.get("bank"), given["rule"])
     full: dict[str, Any] = {word: _fill(word, given[word]) for word in PARTS}
     takes = RULES[full["rule"]["kind"]].losses
-    if task is not None and takes and not set(takes) & set(TASK_FITS[task]):
+    if task is not None and takes and not set(takes) & set(TASK_LOSSES[task]):
         instead = "multiclass: one_vs_rest beside it" if task == "multiclass" else "sgb"
         raise ModelError(
             f"rule: {full['rule']['kind']} does not answer a {task} task; take {instead}"
         )
-    if task is not None and full["loss"]["kind"] not in TASK_FITS[task]:
+    if task is not None and full["loss"]["kind"] not in TASK_LOSSES[task]:
         raise ModelError(
             f"loss: {full['loss']['kind']} does not answer a {task} task; "
-            f"take {' or '.join(TASK_FITS[task])}"
+            f"take {' or '.join(TASK_LOSSES[task])}"
         )
     for word in ("bank", "rule"):  # a rule's defaults may depend on the bank's
         own = full[word]
-        around = {**full, "task": task, "part": BANKS[full["bank"]["kind"]]}
+        parts = {"part": BANKS[full["bank"]["kind"]], "traits": LOSSES[full["loss"]["kind"]].traits}
+        around = {**full, "task": task, **parts}
         PARTS[word][own["kind"]].fill_defaults(own, make_loss(full["loss"]), around)
-    full["seed"] = _integer("seed", to_python(given.get("seed", 1)), 0, 2**63 - 1)
+    full["seed"] = check_integer("seed", to_python(given.get("seed", 1)), 0, 2**63 - 1)
     return full
 
 
-def _takes_trees(given: Mapping[str, Any]) -> bool:
+def _defaults_to_trees(given: Mapping[str, Any]) -> bool:
     """Return whether reboosted trees are the default bank beside a rule and a loss; whether they
     have the memory for its features is asked later, and refused with the remedy.
     """
@@ -74,12 +82,12 @@ def _takes_trees(given: Mapping[str, Any]) -> bool:
     return bool(
         plain_rule
         and rule["kind"] == "sgb"
-        and loss.get("kind") in TREE_LOSSES
+        and loss.get("kind") in NEWTON_LOSSES
         and not loss.get("l2")
     )
 
 
-def _unnamed_loss(rule: Any, task: str | None) -> str:
+def _default_loss(rule: Any, task: str | None) -> str:
     """Return the loss of a specification that names none: the task's, or the first that the rule
     takes and the task allows.
     """
@@ -87,13 +95,15 @@ def _unnamed_loss(rule: Any, task: str | None) -> str:
     fixed = RULES[kind].losses if isinstance(kind, str) and kind in RULES else ()
     if task is None:
         if not fixed:
-            raise ModelError(f"loss: missing; name one of {', '.join(LOSSES)}, or give the task")
+            raise ModelError(
+                "loss: missing; name one, as `kaboost models` lists them, or give the task"
+            )
         return fixed[0]
-    fitting = [loss for loss in fixed if loss in TASK_FITS[task]]
-    return fitting[0] if fitting and TASK_LOSS[task] not in fitting else TASK_LOSS[task]
+    fitting = [loss for loss in fixed if loss in TASK_LOSSES[task]]
+    return fitting[0] if fitting and DEFAULT_LOSS[task] not in fitting else DEFAULT_LOSS[task]
 
 
-def _with_likings(bank: Any, rule: Any) -> Any:
+def _with_default_bank(bank: Any, rule: Any) -> Any:
     """Return the bank with what the rule takes by default: all of it for a bank of that kind, the
     number of learners for any other that has one.
     """
@@ -120,11 +130,12 @@ def _fill(word: str, given: Any) -> dict[str, Any]:
     params = {"kind": given} if isinstance(given, str) else given
     if not isinstance(params, Mapping) or "kind" not in params:
         raise ModelError(
-            f"{word}: {given!r} names no kind; write {word}: {{kind: {_meant(word, params)}, ...}}"
+            f"{word}: {given!r} names no kind; "
+            f"write {word}: {{kind: {_likely_kind(word, params)}, ...}}"
         )
     kind = params["kind"]
     if not isinstance(kind, str) or kind not in PARTS[word]:
-        raise ModelError(f"{word}: {kind!r} is not known{_nearest(str(kind), PARTS[word])}")
+        raise ModelError(f"{word}: {kind!r} is not known{_hint(str(kind), PARTS[word])}")
     part = PARTS[word][kind]
     _refuse_unknown(f"{word} {kind}", params, ("kind", *(p.name for p in part.params)))
     return {"kind": kind} | {
@@ -132,7 +143,7 @@ def _fill(word: str, given: Any) -> dict[str, Any]:
     }
 
 
-def _meant(word: str, given: Any) -> str:
+def _likely_kind(word: str, given: Any) -> str:
     """Return the first kind that has the parameters given without one, or the first of all."""
     keys = set(given) if isinstance(given, Mapping) else set()
     kinds = PARTS[word].items()
@@ -157,13 +168,13 @@ def _value(word: str, param: Param, given: Any) -> Any:
     if isinstance(given, str) and param.choices:
         if given not in param.choices:
             number = "" if param.low is None else f"; or give a number from {param.low:g} on"
-            near = _nearest(given, param.choices)
+            near = _hint(given, param.choices)
             raise ModelError(f"{where}: {given!r} is not known{near}{number}")
         return given
     if param.low is None or param.high is None:
         raise ModelError(f"{where}: {given!r} is not one of {', '.join(param.choices)}")
     if param.integer:
-        return _integer(where, given, int(param.low), int(param.high))
+        return check_integer(where, given, int(param.low), int(param.high))
     return _number(where, given, param.low, param.high)
 
 
@@ -174,7 +185,8 @@ def _number(where: str, given: Any, low: float, high: float) -> float:
     return float(given)
 
 
-def _integer(where: str, given: Any, low: int, high: int) -> int:
+def check_integer(where: str, given: Any, low: int, high: int) -> int:
+    """Return a whole number from low to high; ModelError for anything else."""
     if not isinstance(given, int) or isinstance(given, bool) or not low <= given <= high:
         raise ModelError(f"{where}: {given!r} is not a whole number from {low} to {high}")
     return given
@@ -183,9 +195,18 @@ def _integer(where: str, given: Any, low: int, high: int) -> int:
 def _refuse_unknown(where: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
     for key in given:
         if key not in known:
-            raise ModelError(f"{where}: unknown key {key!r}{_nearest(str(key), known)}")
+            raise ModelError(f"{where}: unknown key {key!r}{_hint(str(key), known)}")
 
 
-def _nearest(word: str, known: Any) -> str:
-    close = difflib.get_close_matches(word, list(known), 1, 0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}"
+def _hint(word: str, known: Iterable[str]) -> str:
+    """Return what an unknown word was probably meant to be; a long list is only pointed to."""
+    names = list(known)
+    alias = word.strip().lower().replace("-", "_").replace(" ", "_")
+    close = [kind for kind, words in LOSS_ALIASES.items() if alias in words.split()]
+    close = [kind for kind in close if kind in names] or get_close_matches(word, names, 1, 0.5)
+    if close:
+        return f"; did you mean {' or '.join(map(repr, close))}?"
+    if len(names) <= LISTED_NAMES:
+        return f"; known are {', '.join(names)}"
+    nearest = get_close_matches(word, names, 3, 0.0)
+    return f"; nearest are {', '.join(nearest)}; `kaboost models` lists all"

@@ -289,7 +289,7 @@ def _reliable(now: Reliability) -> Iterator[Metric]:
         error.add_metric([], value)
     yield error
     filled = np.flatnonzero(now.weight > 0.0)
-    for what, sums in (("said", now.said), ("happened", now.happened)):
+    for what, sums in (("said", now.predicted), ("happened", now.observed)):
         name = f"kaboost_reliability_{what}"
         family = GaugeMetricFamily(name, _RELIABILITY[what], labels=["bin"])
         for b in filled:

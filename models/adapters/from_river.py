@@ -13,23 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kaboost.models.adapters import river_spec
-from kaboost.models.evaluation.intervals import intervals, watch_many
+from kaboost.models.evaluation.intervals import intervals, update_many
+from kaboost.models.evaluation.outcome import Outcome
 from kaboost.models.features import labels as task_labels
-from kaboost.models.features.datetimes import SHOWN, shown_many
+from kaboost.models.features.datetimes import CLOCK_FIELDS, clock_fields_many
 from kaboost.models.features.labels import Label
 from kaboost.models.features.onehot import Encoder, Table
 from kaboost.models.model import Model
 from kaboost.models.state.format import Arrays
 from kaboost.models.types import LOSS_LIMIT, WEIGHT_LIMIT, Mat, ModelError, Vec
 
-SURE = 1e-15  # a probability is kept between this and 1 - this, as River's own LogLoss does
-NO_FILE = (
+PROBABILITY_FLOOR = 1e-15  # probabilities are clipped to [this, 1 - this], as in River's LogLoss
+NO_FILE_MESSAGE = (
     "model: a River model can only be pickled, which Kaboost does not; learn its events again, or "
     "take one of Kaboost's own models"
 )
 
 
-MADE_UP: dict[str, tuple[Any, Any]] = {  # two values of each kind
+EXAMPLE_VALUES: dict[str, tuple[Any, Any]] = {  # two values of each kind
     "number": (1.0, 2.5),
     "boolean": (True, False),
     "category": ("a", "b"),
@@ -38,7 +39,7 @@ MADE_UP: dict[str, tuple[Any, Any]] = {  # two values of each kind
 }
 
 
-class Seen(NamedTuple):
+class RiverProgress(NamedTuple):
     """What a report asks of a booster's progress; there are no weak learners to tell of."""
 
     events: NDArray[np.int64]  # () events of positive weight
@@ -47,7 +48,7 @@ class Seen(NamedTuple):
 
 
 class _Booster(NamedTuple):
-    progress: Seen
+    progress: RiverProgress
     rule: None = None
 
 
@@ -65,7 +66,7 @@ class RiverModel(Model):
     task
         `regression`, `binary` or `multiclass`.
     spec
-        What `river_spec.normalise` takes.
+        What `river_spec.normalise_spec` takes.
     features
         Feature name to `number`, `boolean`, `category`, `datetime` or `text`.
     labels
@@ -97,16 +98,18 @@ class RiverModel(Model):
         assert spec is not None
         self.task = task
         self.labels = task_labels.labels(task, labels)
-        self.spec = river_spec.normalise(spec, task)
+        self.spec = river_spec.normalise_spec(spec, task)
         self.encoder = Encoder(features)  # holds the schema; River does its own encoding
-        self.estimator = river_spec.build(self.spec)
+        self.estimator = river_spec.build_estimator(self.spec)
         self.takes_weight = river_spec.takes_weight(self.spec)
         self.weights_ignored = 0  # events of a weight that the estimator cannot take
         self.failed_at = 0  # index of the event being learned, in the last table
         self.turn: AbstractContextManager[Any] = nullcontext()  # held around each event
         self.serving_only = False
         self.intervals = intervals() if task == "regression" else None
-        self.booster: Any = _Booster(Seen(np.zeros((), np.int64), np.zeros(0), np.zeros(0)))
+        self.booster: Any = _Booster(
+            RiverProgress(np.zeros((), np.int64), np.zeros(0), np.zeros(0))
+        )
         C = len(self.labels.classes)
         self._keys: list[Any] = [False, True] if task == "binary" else list(range(C))
 
@@ -120,8 +123,8 @@ class RiverModel(Model):
         """Whether classes get probabilities: always, if only those of a certain answer."""
         return self.task != "regression"
 
-    def learn(self, table: Table, y: Vec, w: Vec) -> Mat:
-        """Learn B events in order; return the scores (B, m) made before each was learned.
+    def learn(self, table: Table, y: Vec, w: Vec) -> Outcome:
+        """Learn B events in order; return what was predicted before each was learned.
 
         Events of weight 0 are predicted only. Any other weight is River's own `w` where the
         estimator takes one; where it takes none the event is learned once and counted in
@@ -136,8 +139,8 @@ class RiverModel(Model):
                 if w[k] > 0.0:
                     self._learn(x, y[k], min(float(w[k]), WEIGHT_LIMIT))
                     if self.intervals is not None:
-                        watch_many(self.intervals, scores[k], y[k : k + 1], w[k : k + 1])
-        return scores
+                        update_many(self.intervals, scores[k], y[k : k + 1], w[k : k + 1])
+        return self.outcome(scores, y)
 
     def predict(self, table: Table) -> Mat:
         """Return the scores (B, m) of B events.
@@ -160,20 +163,13 @@ class RiverModel(Model):
         positive = 1.0 / (1.0 + np.exp(-scores[:, 0]))
         return np.column_stack([1.0 - positive, positive])
 
-    def losses_and_errors(self, scores: Mat, said: Mat, y: Vec) -> tuple[Vec, Vec]:
-        """Return loss (B,) and error (B,) of what was said of scores (B, m), as the baselines
-        define both.
-        """
+    def _losses_and_errors(self, scores: Mat, predicted: Mat, y: Vec) -> tuple[Vec, Vec]:
         if self.task == "regression":
             with np.errstate(over="ignore", invalid="ignore"):
-                return np.minimum(0.5 * (said - y) ** 2, LOSS_LIMIT), abs(said - y)
-        of_label = said[np.arange(len(y)), y.astype(np.int64)]
-        errors = self.classify(said) != y
-        return -np.log(np.maximum(of_label, SURE)), errors.astype(np.float64)
-
-    def positive_probability(self, said: Mat) -> Vec | None:
-        """Return the probability (B,) of the positive of two classes; None where there is none."""
-        return said[:, 1] if self.task == "binary" else None
+                return np.minimum(0.5 * (predicted - y) ** 2, LOSS_LIMIT), abs(predicted - y)
+        of_label = predicted[np.arange(len(y)), y.astype(np.int64)]
+        errors = self.classify(predicted) != y
+        return -np.log(np.maximum(of_label, PROBABILITY_FLOOR)), errors.astype(np.float64)
 
     def rehearse(self) -> None:
         """Learn and predict a few made-up events of this schema on a fresh estimator.
@@ -183,14 +179,14 @@ class RiverModel(Model):
         ModelError
             When the estimator cannot take what events will bring.
         """
-        twin = RiverModel(self.task, self.spec, self.encoder.schema, self.classes_ or None)
-        kinds = self.encoder.schema.items()
-        rows = [{name: MADE_UP[kind][k] for name, kind in kinds} for k in (0, 1)] + [{}]
+        twin = RiverModel(self.task, self.spec, self.encoder.kinds, self.classes_ or None)
+        kinds = self.encoder.kinds.items()
+        rows = [{name: EXAMPLE_VALUES[kind][k] for name, kind in kinds} for k in (0, 1)] + [{}]
         labels: Sequence[Any] = self.classes_ or (0.0, 1.0)
         try:
             for label in [*labels, *labels]:
                 twin.learn_many(rows, [label] * len(rows))
-        except river_spec.CANNOT as err:
+        except river_spec.RIVER_ERRORS as err:
             raise ModelError(
                 f"model.river: {self.spec['river']} cannot learn events of features.schema "
                 f"({type(err).__name__}: {err}){self._hint()}"
@@ -214,33 +210,33 @@ class RiverModel(Model):
         ModelError
             Always.
         """
-        raise ModelError(NO_FILE)
+        raise ModelError(NO_FILE_MESSAGE)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Model:
         """Refuse, as `save`."""
-        raise ModelError(NO_FILE)
+        raise ModelError(NO_FILE_MESSAGE)
 
     @classmethod
     def from_arrays(
         cls, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> Model:
         """Refuse, as `save`."""
-        raise ModelError(NO_FILE)
+        raise ModelError(NO_FILE_MESSAGE)
 
     # One event.
 
     def _rows(self, table: Table, B: int) -> list[dict[str, Any]]:
         """Return the features of B events by name, without those that are missing."""
         encoder = self.encoder
-        times = [f"{name} {shown}" for name in encoder.times for shown in SHOWN]
+        times = [f"{name} {shown}" for name in encoder.times for shown in CLOCK_FIELDS]
         rows: list[dict[str, Any]] = [{} for _ in range(B)]
         for k, values in enumerate(table.numbers.tolist()):
             rows[k].update((n, v) for n, v in zip(encoder.numbers, values, strict=True) if v == v)
         for k, values in enumerate(table.booleans.tolist()):
             known = zip(encoder.booleans, values, strict=True)
             rows[k].update((n, v == 1.0) for n, v in known if v == v)
-        for k, values in enumerate(shown_many(table.times).tolist() if times else ()):
+        for k, values in enumerate(clock_fields_many(table.times).tolist() if times else ()):
             rows[k].update((n, v) for n, v in zip(times, values, strict=True) if v == v)
         for name, column in zip(encoder.categories, table.categories, strict=True):
             for row, value in zip(rows, column, strict=True):
@@ -281,11 +277,11 @@ class RiverModel(Model):
             return [total] * len(found)  # it has diverged: whoever is asked says so
         if total == 0.0:
             return [1.0 / len(found)] * len(found)
-        low, high = SURE, 1.0 - SURE
+        low, high = PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR
         return [min(max(p / total, low), high) for p in found]
 
     def _hint(self) -> str:
-        kinds = set(self.encoder.schema.values())
+        kinds = set(self.encoder.kinds.values())
         if "text" in kinds:
             return "; it is given texts as they are: begin steps with feature_extraction.BagOfWords"
         if "category" in kinds and not any(s["on"] == "category" for s in self.spec["steps"]):

@@ -44,13 +44,13 @@ MODULES = (
 KEYS = ("river", "params", "steps", "scale", "one_hot", "seed")
 SEED = 1
 # What a step works on, as the types of the values; whatever else there is passes it by.
-ON: dict[str, tuple[tuple[type, ...], tuple[type, ...]]] = {
+STEP_TYPES: dict[str, tuple[tuple[type, ...], tuple[type, ...]]] = {
     "number": ((float,), (str, int)),
     "category": ((str,), (float, int)),
 }
 SCALE = {"river": "preprocessing.StandardScaler", "params": {}, "on": "number"}
 ONE_HOT = {"river": "preprocessing.OneHotEncoder", "params": {}, "on": "category"}
-CANNOT = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError)
+RIVER_ERRORS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError)
 
 
 def is_river(spec: object) -> bool:
@@ -58,7 +58,7 @@ def is_river(spec: object) -> bool:
     return isinstance(spec, Mapping) and "river" in spec
 
 
-def normalise(spec: Mapping[str, Any], task: str) -> dict[str, Any]:
+def normalise_spec(spec: Mapping[str, Any], task: str) -> dict[str, Any]:
     """Return the specification with nothing left open: every step spelled out, the seed named.
 
     Parameters
@@ -77,7 +77,7 @@ def normalise(spec: Mapping[str, Any], task: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> said = normalise({"river": "linear_model.LogisticRegression", "scale": True}, "binary")
+    >>> said = normalise_spec({"river": "linear_model.LogisticRegression", "scale": True}, "binary")
     >>> said["steps"]
     [{'river': 'preprocessing.StandardScaler', 'params': {}, 'on': 'number'}]
     """
@@ -88,7 +88,7 @@ def normalise(spec: Mapping[str, Any], task: str) -> dict[str, Any]:
     part = resolve(full["river"], "model.river")
     if not _fits(part, task):
         raise ModelError(_misfit(full["river"], task))
-    estimator = build(full)
+    estimator = build_estimator(full)
     if task == "multiclass" and not estimator._multiclass:
         raise ModelError(
             f"model.river: {full['river']} tells two classes apart; for more write river: "
@@ -97,7 +97,7 @@ def normalise(spec: Mapping[str, Any], task: str) -> dict[str, Any]:
     return full
 
 
-def build(spec: Mapping[str, Any]) -> Any:
+def build_estimator(spec: Mapping[str, Any]) -> Any:
     """Return the estimator of a normalised specification, in a River pipeline where it has
     steps.
     """
@@ -217,7 +217,7 @@ def _steps(spec: Mapping[str, Any], where: str) -> Iterator[dict[str, Any]]:
         full = _node(step, place, ("river", "params", "on"))
         if not hasattr(resolve(step["river"], place), "transform_one"):
             raise ModelError(f"{place}.river: {step['river']} transforms nothing; take a scaler")
-        if step.get("on") not in (None, *ON):
+        if step.get("on") not in (None, *STEP_TYPES):
             raise ModelError(f"{place}.on: {step['on']!r} is not number or category; or leave out")
         yield {**full, "on": step.get("on")}
 
@@ -277,7 +277,7 @@ def _make(node: Mapping[str, Any], seed: int, where: str) -> Any:
         made.setdefault("seed", seed)  # a replay must come to the same model
     try:
         return part(**made)
-    except CANNOT as err:
+    except RIVER_ERRORS as err:
         raise ModelError(
             f"{where}.params: {node['river']} refuses {node['params']!r} "
             f"({type(err).__name__}: {err}); River's documentation tells what it takes"
@@ -289,7 +289,7 @@ def _step(node: Mapping[str, Any], seed: int, where: str) -> Any:
     if node["on"] is None:
         return made
     compose = _compose()
-    chosen, rest = ON[node["on"]]
+    chosen, rest = STEP_TYPES[node["on"]]
     return compose.TransformerUnion(compose.SelectType(*chosen) | made, compose.SelectType(*rest))
 
 

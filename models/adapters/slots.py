@@ -11,15 +11,15 @@ import numpy as np
 
 from kaboost.models.features.columns import Columns
 from kaboost.models.features.onehot import Encoder, Table
-from kaboost.models.features.rows import READ
+from kaboost.models.features.rows import READERS
 from kaboost.models.types import Mat, ModelError, to_python
 
-BRIEF = 128  # longer texts are remembered by their hash: what is kept stays small
+KEPT_LENGTH = 128  # longer texts are remembered by their hash: what is kept stays small
 
 Key = tuple[Any, str | None]  # a feature's name; a text's value beside it
 
 
-class Slots:
+class NamedSlots:
     """Give a column to each number, each boolean and each value of a text, as they are first seen.
 
     A number is standardised by what came before it, a boolean is -1 or 1, a text is 1 in the column
@@ -37,7 +37,7 @@ class Slots:
 
     Examples
     --------
-    >>> slots = Slots(Encoder({"0": "number", "1": "number", "2": "number"}), own=2)
+    >>> slots = NamedSlots(Encoder({"0": "number", "1": "number", "2": "number"}), own=2)
     >>> slots.learn_one({"vip": True, "from": "PT"}).tolist()
     [[1.0, 0.0, 0.0]]
     >>> slots.encode_one({"vip": False, "from": "PT", "age": 31}).tolist()
@@ -120,7 +120,7 @@ def _read(x: Mapping[Any, Any]) -> Iterator[tuple[Key, Any]]:
 
 def _number(name: Any, value: Any) -> float:
     try:
-        number: float = READ["number"](value)
+        number: float = READERS["number"](value)
     except ValueError as err:
         raise ModelError(f"features.{name}: {err}") from err
     return number
@@ -148,7 +148,7 @@ def _mark(X: Mat, marks: dict[int, float]) -> Mat:
 
 
 def _brief(name: Any) -> Any:
-    if isinstance(name, str) and len(name) > BRIEF:
+    if isinstance(name, str) and len(name) > KEPT_LENGTH:
         return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return name
 

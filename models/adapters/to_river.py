@@ -1,6 +1,6 @@
 """River estimators over a `Model`: learn_one, predict_one, predict_proba_one.
 
-Features may come, go and be of any name; they get a fixed number of columns, see `Slots`.
+Features may come, go and be of any name; they get a fixed number of columns, see `NamedSlots`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from river import base
 from river.base.typing import ClfTarget as Label
 
-from kaboost.models.adapters.slots import Slots
+from kaboost.models.adapters.slots import NamedSlots
 from kaboost.models.booster import learn_many, score_many
 from kaboost.models.model import Model
 from kaboost.models.types import Mat, ModelError, Vec, to_python
@@ -47,7 +47,7 @@ class _Online:
         spec.update((word, value) for word, value in optional.items() if value is not None)
         schema = {str(j): "number" for j in range(self.slots + self.shared)}
         self._model = Model(task, spec, schema, None if classes is None else list(range(classes)))
-        self._columns = Slots(self._model.encoder, self.slots)
+        self._columns = NamedSlots(self._model.encoder, self.slots)
 
     def _learn(self, x: Mapping[Any, Any], y: float, w: float) -> None:
         if w > 0.0:

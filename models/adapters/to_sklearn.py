@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from kaboost.models.build import check
 from kaboost.models.features.onehot import Table
 from kaboost.models.model import Model
-from kaboost.models.one_vs_rest import WORD, binary_task
+from kaboost.models.one_vs_rest import ONE_VS_REST, binary_task
 from kaboost.models.spec import TREES
 from kaboost.models.types import Mat, ModelError, Vec, to_python
 
@@ -279,7 +279,7 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         return None
 
     def _fits_wrapped(self, classes: int) -> bool:
-        wrapped = clone(self).set_params(multiclass=WORD)
+        wrapped = clone(self).set_params(multiclass=ONE_VS_REST)
         wrapped.n_features_in_ = self.n_features_in_
         return wrapped._refusal("multiclass", classes) is None
 
@@ -287,7 +287,7 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         spec, wrapper = super()._spec(task), self.multiclass
         bank = self.bank.get("kind") if isinstance(self.bank, dict) else self.bank
         if bank == TREES:  # which have one output, as the default has, for which it goes unsaid
-            wrapper = wrapper or WORD
+            wrapper = wrapper or ONE_VS_REST
         wrapped = wrapper is not None and task == "multiclass"
         return {**spec, "multiclass": wrapper} if wrapped else spec
 

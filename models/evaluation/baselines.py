@@ -5,16 +5,15 @@ reliable the model's own probabilities were.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kaboost.models.evaluation.reliability import Reliability, check_many, reliability
+from kaboost.models.evaluation.outcome import Outcome
+from kaboost.models.evaluation.reliability import Reliability, record_many, reliability
 from kaboost.models.features.labels import Labels
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.types import LOSS_LIMIT, WEIGHT_LIMIT, Mat, ModelError, Vec
+from kaboost.models.types import LOSS_LIMIT, WEIGHT_LIMIT, Mat, Vec
 
 PREDICTORS = ("model", "prior", "last_label")
 DECAY = 0.999  # of the windows: a memory of about a thousand events, as in `progress`
@@ -79,28 +78,19 @@ def progressive_validation(labels: Labels) -> ProgressiveValidation:
     )
 
 
-def record(
-    seen: ProgressiveValidation,
-    losses: Vec,
-    errors: Vec,
-    y: Vec,
-    w: Vec,
-    positive_probability: Vec | None = None,
-) -> None:
+def record(seen: ProgressiveValidation, outcome: Outcome, y: Vec, w: Vec) -> None:
     """Record events in stream order; an event of weight 0 is left out.
 
     Parameters
     ----------
     seen
         Moves in place.
-    losses, errors
-        What the model lost on each event before it learned it, (B,).
+    outcome
+        What `Model.learn` returned for these events.
     y
         Class indices, or the numbers of a regression, (B,).
     w
         Importances, (B,).
-    positive_probability
-        What the model gave the positive of two classes, (B,); None where it gives none.
 
     References
     ----------
@@ -111,17 +101,17 @@ def record(
     --------
     >>> from kaboost.models.features.labels import labels
     >>> seen = progressive_validation(labels("regression"))
-    >>> record(seen, np.zeros(2), np.zeros(2), np.array([2.0, 4.0]), np.ones(2))
+    >>> y = np.array([2.0, 4.0])
+    >>> perfect = Outcome(y[:, None], y, np.zeros(2), np.zeros(2), None)
+    >>> record(seen, perfect, y, np.ones(2))
     >>> seen.mean_error.tolist()
     [0.0, 2.0, 2.0]
     """
     w = np.minimum(w, WEIGHT_LIMIT)
-    if positive_probability is not None:
-        check_many(seen.reliability, positive_probability, y, w)
-    if seen.counts.size:
-        _compare_classes(seen, losses, errors, y, w)
-    else:
-        _compare_numbers(seen, losses, errors, y, w)
+    if outcome.probabilities is not None:
+        record_many(seen.reliability, outcome.probabilities, y, w)
+    compare = _compare_classes if seen.counts.size else _compare_numbers
+    compare(seen, outcome.losses, outcome.errors, y, w)
 
 
 def copied(seen: ProgressiveValidation) -> ProgressiveValidation:
@@ -129,35 +119,6 @@ def copied(seen: ProgressiveValidation) -> ProgressiveValidation:
     inner = Reliability(*map(np.copy, seen.reliability))
     own = {name: array.copy() for name, array in seen._asdict().items() if name != "reliability"}
     return ProgressiveValidation(**own, reliability=inner)
-
-
-def to_arrays(seen: ProgressiveValidation) -> dict[str, NDArray[np.float64]]:
-    """Return the arrays by name, `baselines.loss_sum` and so on; no copy."""
-    own = seen._asdict()
-    inner = {f"reliability.{k}": array for k, array in own.pop("reliability")._asdict().items()}
-    return {f"baselines.{name}": array for name, array in (own | inner).items()}
-
-
-def from_arrays(labels: Labels, arrays: Mapping[str, NDArray[np.float64]]) -> ProgressiveValidation:
-    """Return the baselines over these very arrays.
-
-    Raises
-    ------
-    ModelError
-        For an array that is missing or does not fit the labels.
-    """
-    for name, fresh in to_arrays(progressive_validation(labels)).items():
-        if name not in arrays or (arrays[name].shape, arrays[name].dtype) != (
-            fresh.shape,
-            fresh.dtype,
-        ):
-            raise ModelError(
-                f"{name}: missing or not {list(fresh.shape)} float64; these are not its arrays"
-            )
-    inner = {name: arrays[f"baselines.reliability.{name}"] for name in Reliability._fields}
-    own = [name for name in ProgressiveValidation._fields if name != "reliability"]
-    found = {name: arrays[f"baselines.{name}"] for name in own}
-    return ProgressiveValidation(**found, reliability=Reliability(**inner))
 
 
 @kernel

@@ -1,10 +1,10 @@
-"""Prediction intervals as events stream by: how far from a prediction its label will lie.
+"""Prediction intervals as events stream by: how far a label lies from its prediction.
 
 Conformal prediction online: the tails of the residuals `label - prediction`, both made before the
 event was learned, are followed by quantile tracking, each side for itself. A tail that was missed
 moves out by a step times its level, one that held moves in by a step times the rest, so over T
-events the share of misses is what was asked for but for (last - first place) / (step * T), whatever
-the stream does: noise of any kind, a drift, a model that is wrong.
+events the share of misses differs from the level by (last - first multiplier) / (step * T),
+whatever the stream does: noise of any kind, a drift, a wrong model.
 
 Tails are followed in units of a local scale, so that they need not move when only the scale does:
 three running scales of different speed, mixed by how likely each made the residuals so far, times
@@ -18,85 +18,83 @@ tracking, equation 3); Herbster, Warmuth, Tracking the Best Expert, 1998 (fixed 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kaboost.models.kernels.jit import inlined, kernel
 from kaboost.models.types import LABEL_LIMIT, Mat, ModelError, Vec
 
-LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)  # tracked; between two it is interpolated
-FIRST = 20  # events before anything is said: their median residual is the first scale
-START = (0.51, 0.60, 0.70, 0.81, 0.96, 1.08, 1.21, 1.29)  # bends of Gaussian tails
-STEP = 0.004  # of a bend, once settled
-SETTLED = 2700  # events until the first, larger steps have come down to it
-RATES = (0.05, 0.01, 0.0015)  # of the scales' steps: memories of about 20, 100 and 700 events
-FREEDOM = 5.0  # Student's t that residuals are judged by: of outliers it minds only the number
-SHARE = 1e-4  # of the mixture that is dealt out anew every event
-APART = 8.0  # a slower scale stays within this factor of the quicker one: it has less to catch up
-FLOOR = 0.125  # of the typical residual: a smaller one counts as this, or zeros would win the scale
-RECENT = 0.01  # of the typical residual's mean
-LEAP = 10.0  # one residual counts in it as at most this many typical ones
-TILT = 0.003  # of a step of the tilt
-SPREAD = 0.001  # of the predictions' mean and variance
-HEAVIEST = 4.0  # an importance counts as at most this many mean ones
-DECAY = 0.999  # of the coverage: a memory of about a thousand events
+LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)  # tracked; others are interpolated
+WARMUP_EVENTS = 20  # without intervals: their median residual is the first scale
+GAUSSIAN_MULTIPLIERS = (0.51, 0.60, 0.70, 0.81, 0.96, 1.08, 1.21, 1.29)  # of Gaussian tails
+MULTIPLIER_STEP = 0.004  # of a multiplier after SETTLED_EVENTS
+SETTLED_EVENTS = 2700  # until the first, larger steps have come down to MULTIPLIER_STEP
+SCALE_RATES = (0.05, 0.01, 0.0015)  # of the scales: memories of about 20, 100 and 700 events
+T_DEGREES = 5.0  # of Student's t, the likelihood of residuals: it limits what an outlier counts
+FIXED_SHARE = 1e-4  # of the mixture: redistributed at every event
+SCALE_RATIO_LIMIT = 8.0  # between a scale and the next slower one, which has less to catch up
+RESIDUAL_FLOOR = 0.125  # of the typical residual: smaller ones count as this, or zeros would win
+TYPICAL_RATE = 0.01  # of the typical residual's running mean
+TYPICAL_CLIP = 10.0  # typical residuals: one residual counts in their mean as at most this many
+TILT_RATE = 0.003  # of a step of the tilt
+MOMENT_RATE = 0.001  # of the predictions' mean and variance
+WEIGHT_RATIO_LIMIT = 4.0  # mean importances: one importance counts as at most this many
+COVERAGE_DECAY = 0.999  # an event: a memory of about a thousand events
 
 TAILS = tuple((1.0 - level) / 2.0 for level in LEVELS)
 DEPTHS = tuple(-math.log(1.0 - level) for level in LEVELS)  # exponential tails are straight in it
 
 
 class Intervals(NamedTuple):
-    """What was seen of the residuals. A tail reaches scale * bend * (1 + |bend|): linear near the
-    prediction, quadratic far out, where steps have to be longer.
+    """State of the residuals. A tail with the multiplier b reaches scale * b * (1 + |b|): linear
+    near the prediction, quadratic far out, where steps have to be longer.
     """
 
-    bends: Mat  # (2, 8) below and above, by level
+    quantile_multipliers: Mat  # (2, 8) below and above, by level
     scales: Vec  # (3,) of the residuals, the quickest first
     shares: Vec  # (3,) of the scales in their mixture
-    typical: Vec  # () mean residual, without outliers
-    said: Vec  # (2,) mean and variance of the predictions
+    typical_residual: Vec  # () mean residual, without outliers
+    prediction_moments: Vec  # (2,) mean and variance of the predictions
     tilt: Vec  # () growth of the log-scale by a standard deviation of the prediction
-    weight: Vec  # () mean importance
-    first: Vec  # (20,) sorted |residuals| of the first events
+    mean_weight: Vec  # () mean importance
+    first_residuals: Vec  # (20,) sorted |residuals| of the first events
     events: Vec  # () of positive weight
     covered: Vec  # (8,) decayed weight of labels that the interval of a level held
-    seen: Vec  # () decayed weight of all labels that had intervals
+    coverage_weight: Vec  # () decayed weight of all labels that had intervals
 
     @property
     def coverage(self) -> Vec:
         """Share of labels inside, of about the last thousand, (8,); nan before any interval."""
         with np.errstate(invalid="ignore"):
-            return np.asarray(np.divide(self.covered, self.seen), dtype=np.float64)
+            return np.asarray(np.divide(self.covered, self.coverage_weight), dtype=np.float64)
 
 
 def intervals() -> Intervals:
     """Return intervals that have seen no event."""
     return Intervals(
-        bends=np.array([START, START]),
-        scales=np.zeros(len(RATES)),
-        shares=np.full(len(RATES), 1.0 / len(RATES)),
-        typical=np.zeros(()),
-        said=np.zeros(2),
+        quantile_multipliers=np.array([GAUSSIAN_MULTIPLIERS, GAUSSIAN_MULTIPLIERS]),
+        scales=np.zeros(len(SCALE_RATES)),
+        shares=np.full(len(SCALE_RATES), 1.0 / len(SCALE_RATES)),
+        typical_residual=np.zeros(()),
+        prediction_moments=np.zeros(2),
         tilt=np.zeros(()),
-        weight=np.zeros(()),
-        first=np.zeros(FIRST),
+        mean_weight=np.zeros(()),
+        first_residuals=np.zeros(WARMUP_EVENTS),
         events=np.zeros(()),
         covered=np.zeros(len(LEVELS)),
-        seen=np.zeros(()),
+        coverage_weight=np.zeros(()),
     )
 
 
-def watch_many(seen: Intervals, said: Vec, y: Vec, w: Vec) -> None:
-    """Learn from events in stream order how far labels lie from what was said.
+def update_many(seen: Intervals, predicted: Vec, y: Vec, w: Vec) -> None:
+    """Learn the residuals of events in stream order.
 
     Parameters
     ----------
     seen
         Moves in place.
-    said
+    predicted
         Predictions made before each event was learned, (B,).
     y
         Labels, (B,).
@@ -106,15 +104,15 @@ def watch_many(seen: Intervals, said: Vec, y: Vec, w: Vec) -> None:
     Examples
     --------
     >>> seen = intervals()
-    >>> watch_many(seen, np.zeros(200), np.tile([-1.0, 1.0], 100), np.ones(200))
+    >>> update_many(seen, np.zeros(200), np.tile([-1.0, 1.0], 100), np.ones(200))
     >>> low, high = bounds(seen, np.array([5.0]), 0.9)[0]
     >>> bool(low <= 4.0 and 6.0 <= high)
     True
     """
-    _watch(seen, said, y, w, np.empty((2, len(LEVELS))))
+    _update_many(seen, predicted, y, w, np.empty((2, len(LEVELS))))
 
 
-def bounds(seen: Intervals, said: Vec, level: float) -> Mat:
+def bounds(seen: Intervals, predicted: Vec, level: float) -> Mat:
     """Return low and high (B, 2) around predictions (B,); infinite before 20 events.
 
     Raises
@@ -127,16 +125,16 @@ def bounds(seen: Intervals, said: Vec, level: float) -> Mat:
             f"interval: {level!r} is not a level from {LEVELS[0]} to {LEVELS[-1]}; 0.9 holds nine "
             "labels of ten"
         )
-    found = np.empty((len(said), 2))
-    if seen.events < FIRST:
-        found[:] = -np.inf, np.inf
-        return found
-    ends = np.empty((2, len(LEVELS)))
-    _reach(seen, ends)
+    ends = np.empty((len(predicted), 2))
+    if seen.events < WARMUP_EVENTS:
+        ends[:] = -np.inf, np.inf
+        return ends
+    quantiles = np.empty((2, len(LEVELS)))
+    _quantiles(seen, quantiles)
     depth = -math.log(1.0 - level)
-    low, high = (float(np.interp(depth, DEPTHS, side)) for side in ends)
-    _surround(seen, said, low, high, found)
-    return found
+    low, high = (float(np.interp(depth, DEPTHS, side)) for side in quantiles)
+    _fill_bounds(seen, predicted, low, high, ends)
+    return ends
 
 
 def _is_level(level: object) -> bool:
@@ -144,205 +142,194 @@ def _is_level(level: object) -> bool:
     return number and bool(LEVELS[0] <= level <= LEVELS[-1])  # type: ignore[operator] # a number
 
 
-def to_arrays(seen: Intervals) -> dict[str, NDArray[np.float64]]:
-    """Return the arrays by name, `intervals.bends` and so on; no copy."""
-    return {f"intervals.{name}": array for name, array in seen._asdict().items()}
-
-
-def from_arrays(arrays: Mapping[str, NDArray[np.float64]]) -> Intervals:
-    """Return the intervals over these very arrays; fresh ones where a file of before has none.
-
-    Raises
-    ------
-    ModelError
-        For an array that is missing beside others, or of another shape or type.
-    """
-    fresh = to_arrays(intervals())
-    if not any(name in arrays for name in fresh):
-        return intervals()
-    for name, array in fresh.items():
-        found = arrays.get(name)
-        if found is None or (found.shape, found.dtype) != (array.shape, array.dtype):
-            raise ModelError(f"{name}: missing or not {list(array.shape)} float64; not its arrays")
-    return Intervals(*(arrays[name] for name in fresh))
-
-
 @kernel
-def _watch(seen: Intervals, said: Vec, y: Vec, w: Vec, ends: Mat) -> None:
+def _update_many(seen: Intervals, predicted: Vec, y: Vec, w: Vec, quantiles: Mat) -> None:
     for k in range(y.shape[0]):
         if w[k] > 0.0:
-            weight = _relative(seen, w[k])
-            p = min(max(said[k], -LABEL_LIMIT), LABEL_LIMIT)
-            place = _place(seen, p)
-            r = (y[k] - said[k]) / math.exp(seen.tilt[()] * place)
-            if seen.events[()] >= FIRST:
-                _check(seen, r, weight, ends)
+            weight = _relative_weight(seen, w[k])
+            p = min(max(predicted[k], -LABEL_LIMIT), LABEL_LIMIT)
+            place = _standardise(seen, p)
+            r = (y[k] - predicted[k]) / math.exp(seen.tilt[()] * place)
+            if seen.events[()] >= WARMUP_EVENTS:
+                _update_coverage(seen, r, weight, quantiles)
             if r == r:  # else the model ran away: it was wrong, and there is nothing to learn
                 r = min(max(r, -LABEL_LIMIT), LABEL_LIMIT)
-                _learn(seen, r, place, weight)
-                _spread(seen, p)
+                _update_residual(seen, r, place, weight)
+                _update_moments(seen, p)
                 seen.events[()] += 1.0
 
 
 @inlined
-def _learn(seen: Intervals, r: float, place: float, weight: float) -> None:
-    """Learn a residual r, in units of the stretch at that place."""
-    if seen.events[()] < FIRST:
-        _gather(seen, abs(r))
+def _update_residual(seen: Intervals, r: float, place: float, weight: float) -> None:
+    """Learn a residual r that was divided by its stretch."""
+    if seen.events[()] < WARMUP_EVENTS:
+        _insert_residual(seen, abs(r))
     else:
-        scale = _mixed(seen)
-        _bend(seen, r, scale, weight)
-        _lean(seen, abs(r), place, scale, weight)
-        _rescale(seen, abs(r), weight)
+        scale = _mixed_scale(seen)
+        _update_multipliers(seen, r, scale, weight)
+        _update_tilt(seen, abs(r), place, scale, weight)
+        _update_scales(seen, abs(r), weight)
 
 
 # The mean over all events at first, then over about the last thousand.
 @inlined
-def _relative(seen: Intervals, w: float) -> float:
+def _relative_weight(seen: Intervals, w: float) -> float:
     """Return an importance w > 0 in units of the mean one, which it moves."""
     n = float(seen.events[()])
-    mean = float(seen.weight[()]) if n > 0.0 else w
-    mean += max(1.0 / (n + 1.0), 0.001) * (min(w, HEAVIEST * mean) - mean)
-    seen.weight[()] = mean
-    return min(w / mean, HEAVIEST)
+    mean = float(seen.mean_weight[()]) if n > 0.0 else w
+    mean += max(1.0 / (n + 1.0), 0.001) * (min(w, WEIGHT_RATIO_LIMIT * mean) - mean)
+    seen.mean_weight[()] = mean
+    return min(w / mean, WEIGHT_RATIO_LIMIT)
 
 
 @inlined
-def _place(seen: Intervals, p: float) -> float:
-    """Return where a prediction lies among those of before, in standard deviations up to 3."""
-    deviation = math.sqrt(seen.said[1])
-    return min(max((p - float(seen.said[0])) / deviation, -3.0), 3.0) if deviation > 0.0 else 0.0
+def _standardise(seen: Intervals, p: float) -> float:
+    """Return a prediction in standard deviations from the mean of earlier ones, up to 3."""
+    deviation = math.sqrt(seen.prediction_moments[1])
+    return (
+        min(max((p - float(seen.prediction_moments[0])) / deviation, -3.0), 3.0)
+        if deviation > 0.0
+        else 0.0
+    )
 
 
 @inlined
-def _mixed(seen: Intervals) -> float:
+def _mixed_scale(seen: Intervals) -> float:
     scale = 0.0
-    for k in range(len(RATES)):
+    for k in range(len(SCALE_RATES)):
         scale += seen.shares[k] * seen.scales[k]
     return scale
 
 
 @inlined
-def _reached(bend: float, scale: float) -> float:
-    return scale * bend * (1.0 + abs(bend))
+def _quantile(multiplier: float, scale: float) -> float:
+    return scale * multiplier * (1.0 + abs(multiplier))
 
 
 @kernel
-def _reach(seen: Intervals, ends: Mat) -> None:
-    """Fill ends (2, 8) with where the interval of each level begins and ends, 0 the prediction;
-    wider levels hold narrower ones even where their tails have crossed.
+def _quantiles(seen: Intervals, quantiles: Mat) -> None:
+    """Fill quantiles (2, 8) with both ends of each interval, relative to the prediction; wider
+    levels contain narrower ones even where their tails have crossed.
     """
-    scale = _mixed(seen)
-    low = high = 0.5 * (_reached(seen.bends[1, 0], scale) - _reached(seen.bends[0, 0], scale))
+    scale = _mixed_scale(seen)
+    multipliers = seen.quantile_multipliers
+    low = high = 0.5 * (_quantile(multipliers[1, 0], scale) - _quantile(multipliers[0, 0], scale))
     for j in range(len(LEVELS)):
-        low = min(low, -_reached(seen.bends[0, j], scale))
-        high = max(high, _reached(seen.bends[1, j], scale))
-        ends[0, j], ends[1, j] = low, high
+        low = min(low, -_quantile(multipliers[0, j], scale))
+        high = max(high, _quantile(multipliers[1, j], scale))
+        quantiles[0, j], quantiles[1, j] = low, high
 
 
 @kernel
-def _surround(seen: Intervals, said: Vec, low: float, high: float, found: Mat) -> None:
-    for k in range(said.shape[0]):
-        stretch = math.exp(seen.tilt[()] * _place(seen, said[k]))
-        found[k, 0] = said[k] + stretch * low
-        found[k, 1] = said[k] + stretch * high
+def _fill_bounds(seen: Intervals, predicted: Vec, low: float, high: float, ends: Mat) -> None:
+    for k in range(predicted.shape[0]):
+        stretch = math.exp(seen.tilt[()] * _standardise(seen, predicted[k]))
+        ends[k, 0] = predicted[k] + stretch * low
+        ends[k, 1] = predicted[k] + stretch * high
 
 
 @inlined
-def _check(seen: Intervals, r: float, weight: float, ends: Mat) -> None:
-    _reach(seen, ends)
-    seen.seen[()] = DECAY * seen.seen[()] + weight
+def _update_coverage(seen: Intervals, r: float, weight: float, quantiles: Mat) -> None:
+    _quantiles(seen, quantiles)
+    seen.coverage_weight[()] = COVERAGE_DECAY * seen.coverage_weight[()] + weight
     for j in range(len(LEVELS)):
-        inside = weight if ends[0, j] <= r <= ends[1, j] else 0.0
-        seen.covered[j] = DECAY * seen.covered[j] + inside
+        inside = weight if quantiles[0, j] <= r <= quantiles[1, j] else 0.0
+        seen.covered[j] = COVERAGE_DECAY * seen.covered[j] + inside
 
 
 @kernel
-def _gather(seen: Intervals, size: float) -> None:
-    """Put one of the first residuals in its place; their median withstands outliers."""
+def _insert_residual(seen: Intervals, size: float) -> None:
+    """Insert one of the first residuals in order; their median is robust to outliers."""
     k = int(seen.events[()])
-    while k > 0 and seen.first[k - 1] > size:
-        seen.first[k] = seen.first[k - 1]
+    while k > 0 and seen.first_residuals[k - 1] > size:
+        seen.first_residuals[k] = seen.first_residuals[k - 1]
         k -= 1
-    seen.first[k] = size
-    if seen.events[()] == FIRST - 1:
-        _restart(seen, 0.5 * (seen.first[FIRST // 2 - 1] + seen.first[FIRST // 2]))
+    seen.first_residuals[k] = size
+    if seen.events[()] == WARMUP_EVENTS - 1:
+        _reset_scales(
+            seen,
+            0.5
+            * (
+                seen.first_residuals[WARMUP_EVENTS // 2 - 1]
+                + seen.first_residuals[WARMUP_EVENTS // 2]
+            ),
+        )
 
 
 @kernel
-def _restart(seen: Intervals, size: float) -> None:
-    seen.typical[()] = size
-    for k in range(len(RATES)):
+def _reset_scales(seen: Intervals, size: float) -> None:
+    seen.typical_residual[()] = size
+    for k in range(len(SCALE_RATES)):
         seen.scales[k] = size
 
 
-# A residual that lies on a tail moves nothing: so a constant label leaves the bends alone.
+# A residual that lies on a tail moves nothing: so a constant label leaves the multipliers alone.
 @inlined
-def _bend(seen: Intervals, r: float, scale: float, weight: float) -> None:
+def _update_multipliers(seen: Intervals, r: float, scale: float, weight: float) -> None:
     n = float(seen.events[()])
-    step = weight * (STEP if n >= SETTLED else (n + 10.0) ** -0.7)
+    step = weight * (MULTIPLIER_STEP if n >= SETTLED_EVENTS else (n + 10.0) ** -0.7)
     for side in range(2):
         outward = r if side == 1 else -r
         for j in range(len(LEVELS)):
-            reached = _reached(seen.bends[side, j], scale)
-            missed = 1.0 if outward > reached else 0.0
-            apart = 0.0 if outward == reached else TAILS[j]
-            seen.bends[side, j] += step * (missed - apart)
+            quantile = _quantile(seen.quantile_multipliers[side, j], scale)
+            missed = 1.0 if outward > quantile else 0.0
+            miss_rate = 0.0 if outward == quantile else TAILS[j]
+            seen.quantile_multipliers[side, j] += step * (missed - miss_rate)
 
 
 @inlined
-def _tail(x: float) -> float:
+def _t_tail(x: float) -> float:
     """Return 1 / (1 + x^2 / 5): its cube is the likelihood of a residual of x scales, and
     5 - 6 times it the slope of the log-likelihood in the log-scale, from -1 to 5.
     """
     x = min(x, 1e6)
-    return FREEDOM / (FREEDOM + x * x)
+    return T_DEGREES / (T_DEGREES + x * x)
 
 
 @inlined
-def _lean(seen: Intervals, size: float, place: float, scale: float, weight: float) -> None:
+def _update_tilt(seen: Intervals, size: float, place: float, scale: float, weight: float) -> None:
     if scale > 0.0:
-        slope = FREEDOM - (FREEDOM + 1.0) * _tail(size / scale)
-        moved = float(seen.tilt[()]) + weight * TILT * slope * place
+        slope = T_DEGREES - (T_DEGREES + 1.0) * _t_tail(size / scale)
+        moved = float(seen.tilt[()]) + weight * TILT_RATE * slope * place
         seen.tilt[()] = min(max(moved, -1.0), 1.0)
 
 
 @inlined
-def _rescale(seen: Intervals, size: float, weight: float) -> None:
+def _update_scales(seen: Intervals, size: float, weight: float) -> None:
     """Move scales and shares towards the residual's size, by its likelihood under each scale."""
-    typical, unit = float(seen.typical[()]), float(seen.scales[0])
+    typical, unit = float(seen.typical_residual[()]), float(seen.scales[0])
     if typical == 0.0:
-        _restart(seen, size)
+        _reset_scales(seen, size)
         return
-    typical += RECENT * (min(size, LEAP * typical) - typical)
-    seen.typical[()] = typical
-    size = max(size, FLOOR * typical)
+    typical += TYPICAL_RATE * (min(size, TYPICAL_CLIP * typical) - typical)
+    seen.typical_residual[()] = typical
+    size = max(size, RESIDUAL_FLOOR * typical)
     total = 0.0
-    for k in range(len(RATES)):
+    for k in range(len(SCALE_RATES)):
         scale = float(seen.scales[k])
-        tail = _tail(size / scale)
+        tail = _t_tail(size / scale)
         seen.shares[k] *= tail * tail * tail * (unit / scale)
         total += seen.shares[k]
-        scale *= 1.0 + weight * RATES[k] * (FREEDOM - (FREEDOM + 1.0) * tail)
+        scale *= 1.0 + weight * SCALE_RATES[k] * (T_DEGREES - (T_DEGREES + 1.0) * tail)
         if k > 0:
-            near = float(seen.scales[k - 1])
-            scale = min(max(scale, near / APART), near * APART)
+            faster = float(seen.scales[k - 1])
+            scale = min(max(scale, faster / SCALE_RATIO_LIMIT), faster * SCALE_RATIO_LIMIT)
         seen.scales[k] = scale
-    kept = (1.0 - SHARE) / total
-    for k in range(len(RATES)):
-        seen.shares[k] = kept * seen.shares[k] + SHARE / len(RATES)
+    kept = (1.0 - FIXED_SHARE) / total
+    for k in range(len(SCALE_RATES)):
+        seen.shares[k] = kept * seen.shares[k] + FIXED_SHARE / len(SCALE_RATES)
 
 
 @inlined
-def _spread(seen: Intervals, p: float) -> None:
+def _update_moments(seen: Intervals, p: float) -> None:
     """Move mean and variance of the predictions; once settled one counts as at most 5 deviations
     away.
     """
     n = float(seen.events[()])
-    rate = max(SPREAD, 1.0 / (n + 1.0))
-    away = p - float(seen.said[0])
-    if n >= FIRST:
-        most = 5.0 * math.sqrt(seen.said[1])
-        away = min(max(away, -most), most)
-    seen.said[0] += rate * away
-    seen.said[1] += rate * ((1.0 - rate) * away * away - seen.said[1])
+    rate = max(MOMENT_RATE, 1.0 / (n + 1.0))
+    away = p - float(seen.prediction_moments[0])
+    if n >= WARMUP_EVENTS:
+        limit = 5.0 * math.sqrt(seen.prediction_moments[1])
+        away = min(max(away, -limit), limit)
+    seen.prediction_moments[0] += rate * away
+    seen.prediction_moments[1] += rate * ((1.0 - rate) * away * away - seen.prediction_moments[1])

@@ -1,4 +1,4 @@
-"""Reliability: how often what was given a probability came about, in bins of the probability."""
+"""Reliability: predicted probabilities against observed frequencies, in bins of the probability."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ DECAY = 0.9999  # an event: a memory of about ten thousand events, enough for ev
 
 
 class Reliability(NamedTuple):
-    """Probabilities said before each event was learned, against what then happened; decayed sums
-    weighted by importance.
+    """Probabilities predicted before each event was learned, and the labels; decayed sums weighted
+    by importance.
     """
 
     weight: Vec  # (15,) of the events whose probability fell into [b/15, (b+1)/15)
-    said: Vec  # (15,) their probabilities
-    happened: Vec  # (15,) of the positive ones among them
+    predicted: Vec  # (15,) sum of their probabilities
+    observed: Vec  # (15,) weight of the positive events among them
 
     @property
     def error(self) -> float:
-        """Expected calibration error: the mean |said - happened| over the bins; nan before any
+        """Expected calibration error: the mean |predicted - observed| over the bins; nan before any
         event (Naeini, Cooper, Hauskrecht 2015).
         """
         total = float(self.weight.sum())
-        return float(abs(self.said - self.happened).sum()) / total if total > 0.0 else np.nan
+        return float(abs(self.predicted - self.observed).sum()) / total if total > 0.0 else np.nan
 
 
 def reliability() -> Reliability:
-    """Return a reliability that has seen no event."""
+    """Return the reliability before any event."""
     return Reliability(np.zeros(BINS), np.zeros(BINS), np.zeros(BINS))
 
 
 @kernel
-def check_many(seen: Reliability, p: Vec, y: Vec, w: Vec) -> None:
+def record_many(seen: Reliability, p: Vec, y: Vec, w: Vec) -> None:
     """Record events in stream order: probabilities p (B,), labels y (B,) of 0 and 1, importances w
-    (B,), of which 0 leaves an event out. What is no probability is left out as well.
+    (B,), of which 0 leaves an event out. Values outside [0, 1] are left out as well.
     """
     for k in range(p.shape[0]):
         if w[k] > 0.0 and 0.0 <= p[k] <= 1.0:
             for b in range(BINS):
                 seen.weight[b] *= DECAY
-                seen.said[b] *= DECAY
-                seen.happened[b] *= DECAY
+                seen.predicted[b] *= DECAY
+                seen.observed[b] *= DECAY
             weight = min(w[k], WEIGHT_LIMIT)
             b = min(int(p[k] * BINS), BINS - 1)
             seen.weight[b] += weight
-            seen.said[b] += weight * p[k]
-            seen.happened[b] += weight * y[k]
+            seen.predicted[b] += weight * p[k]
+            seen.observed[b] += weight * y[k]

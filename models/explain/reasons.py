@@ -70,7 +70,7 @@ def _named(encoder: Columns, rates: Sequence[float], values: Vec) -> Named:
     told = values.tolist()
     whole: dict[str, float] = {}
     parts: dict[str, float] = {}
-    for name, kind in encoder.schema.items():
+    for name, kind in encoder.kinds.items():
         first = encoder.places[name]
         whole[name] = sum(told[first : first + WIDTHS[kind]])
         if kind == "category":

@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 from kaboost.models.types import Ints, Vec
 
 MISSING, UNSEEN, NEW = -1, -2, -3  # no slot; none yet; the slot NEW - s from the next event on
-FORGOTTEN = -(2**40)  # not remembered: look further
-MEMO = 65_536  # remembered strings, shared by all categories of an encoder
-MEMO_LENGTH = 128  # longer strings are hashed anew each time: what is remembered stays small
+NOT_CACHED = -(2**40)  # not remembered: look further
+CACHE_SIZE = 65_536  # remembered strings, shared by all categories of an encoder
+CACHED_LENGTH = 128  # longer strings are hashed anew each time: what is remembered stays small
 
 
 class _Memo(dict[str | None, int]):
     """Slots that can never change again, by value."""
 
     def __missing__(self, value: str | None) -> int:
-        return FORGOTTEN
+        return NOT_CACHED
 
 
-class Values:
+class ValueSlots:
     """Slots of one category's values; the look-ups are derived from the arrays of the state.
 
     Parameters
@@ -62,12 +62,12 @@ class Values:
         """Fill out with the slots that are remembered; list the places of all others."""
         if len(values) == 1:  # a row to predict: arrays would cost more than the look-up
             out[0] = slot = self._memo[values[0]]
-            return [0] if slot == FORGOTTEN else []
+            return [0] if slot == NOT_CACHED else []
         out[:] = np.fromiter(map(self._memo.__getitem__, values), np.int64, len(values))
-        return list(np.flatnonzero(out == FORGOTTEN).tolist())
+        return list(np.flatnonzero(out == NOT_CACHED).tolist())
 
     def _slot(self, value: str | None) -> int:
-        key = hashed(value)
+        key = hash64(value)
         full = len(self._slots) == len(self._keys)
         other = self._shared[key % len(self._shared)] if full else UNSEEN
         slot = self._slots.get(key, other)
@@ -76,7 +76,7 @@ class Values:
         return slot
 
     def _register(self, value: str | None) -> int:
-        key, slot = hashed(value), len(self._slots)
+        key, slot = hash64(value), len(self._slots)
         self._keys[slot] = key
         self._known[0] = slot + 1
         self._slots[key] = slot
@@ -86,11 +86,11 @@ class Values:
     def _remember(self, value: str | None, slot: int) -> None:
         if len(self._memo) >= self._room:
             self._memo = _Memo({None: MISSING})
-        if len(value or "") <= MEMO_LENGTH:
+        if len(value or "") <= CACHED_LENGTH:
             self._memo[value] = slot
 
 
-def hashed(value: str | None) -> int:
+def hash64(value: str | None) -> int:
     """Return the fixed 64-bit hash of a string; lone surrogates are strings as well."""
     text = (value or "").encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")

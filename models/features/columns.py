@@ -11,25 +11,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kaboost.models.features.categories import MISSING, NEW
-from kaboost.models.features.datetimes import SHOWN, mark_shown
-from kaboost.models.features.label_outliers import FIRST_LABELS, cut_first
+from kaboost.models.features.datetimes import CLOCK_FIELDS, fill_clock_fields
+from kaboost.models.features.label_outliers import FIRST_LABELS, replace_outliers
 from kaboost.models.features.onehot import Encoder, Table
-from kaboost.models.features.schema import Schema, of_kind
+from kaboost.models.features.schema import Schema, names_by_kind
 from kaboost.models.features.texts import BUCKETS
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import LABEL_LIMIT, Ints, Mat, Vec
 
-SLOTS = 4_096  # values of one category that have a mean of their own; the others share by hash
-PRIOR = 10.0  # events that the mean of all labels counts for in a value's mean
-MEMORY = 2_000.0  # events that a value's mean remembers, so that it follows a drift
-SHOWS: dict[str, tuple[str, ...]] = {  # columns of a feature, by what follows its name
+VALUE_SLOTS = 4_096  # values of a category with a mean of their own; others share by hash
+PRIOR_WEIGHT = 10.0  # events that the mean of all labels counts for in a value's mean
+MEMORY_EVENTS = 2_000.0  # events that a value's mean remembers, so that it follows a drift
+COLUMN_SUFFIXES: dict[str, tuple[str, ...]] = {  # columns of a feature, by what follows its name
     "number": ("",),
     "boolean": ("",),
     "category": (" mean label", " order"),
-    "datetime": tuple(f" {shown}" for shown in SHOWN),
+    "datetime": tuple(f" {shown}" for shown in CLOCK_FIELDS),
     "text": tuple(f" words{i + 1}" for i in range(BUCKETS)),
 }
-WIDTHS = {kind: len(shown) for kind, shown in SHOWS.items()}
+WIDTHS = {kind: len(shown) for kind, shown in COLUMN_SUFFIXES.items()}
 
 
 class ColumnsState(NamedTuple):
@@ -76,52 +76,53 @@ class Columns(Encoder):
     [[30.0, 0.0, -1.0], [40.0, 1.0, 0.0]]
     """
 
-    shared = range(SLOTS)
+    shared = range(VALUE_SLOTS)
     infers = True
 
     def __init__(self, schema: Mapping[str, str] | Schema | str, state: Any = None) -> None:
         super().__init__(schema, state)
         self.places: dict[str, int] = {}  # the first column of each feature
         at = 0
-        for name in _order(self.told):
-            self.places[name], at = at, at + WIDTHS[self.schema[name]]
+        for name in _order(self.schema):
+            self.places[name], at = at, at + WIDTHS[self.kinds[name]]
         self._numbers, self._booleans, self._categories, self._times, self._texts = (
             np.array([self.places[name] for name in names], np.int64)
-            for names in of_kind(self.schema)
+            for names in names_by_kind(self.kinds)
         )
 
     @property
-    def names(self) -> Ints:
-        """The columns whose numbers stand for names: the orders of categories' values."""
+    def categorical_columns(self) -> Ints:
+        """The columns that hold codes of categories, in order of first sight."""
         return self._categories + 1
 
     def extended(self, found: Mapping[str, str]) -> Columns:
         """Return the encoder with more features at the end, and all that this one has learned."""
-        told = self.told.with_inferred(found)
-        fresh = self.fresh(0, len(list(of_kind(told.kinds))[2]))
+        schema = self.schema.with_inferred(found)
+        fresh = self.initial_state(schema)
         for name in ("keys", "known", "mean", "weight"):
             array = getattr(self.state, name)
             getattr(fresh, name)[: len(array)] = array
-        return Columns(told, fresh._replace(label=self.state.label, first=self.state.first))
+        return Columns(schema, fresh._replace(label=self.state.label, first=self.state.first))
 
     @staticmethod
-    def fresh(n: int, c: int) -> ColumnsState:
-        """Return the state that has seen nothing of c categories."""
+    def initial_state(schema: Schema) -> ColumnsState:
+        """Return the state that has seen no event."""
+        c = len(list(names_by_kind(schema.kinds))[2])
         return ColumnsState(
-            keys=np.zeros((c, SLOTS), np.uint64),
+            keys=np.zeros((c, VALUE_SLOTS), np.uint64),
             known=np.zeros(c, np.int64),
-            mean=np.zeros((c, SLOTS)),
-            weight=np.zeros((c, SLOTS)),
+            mean=np.zeros((c, VALUE_SLOTS)),
+            weight=np.zeros((c, VALUE_SLOTS)),
             label=np.zeros(3),
             first=np.full(FIRST_LABELS, np.nan),
         )
 
     @staticmethod
-    def columns_of(told: Schema) -> tuple[str, ...]:
+    def columns_of(schema: Schema) -> tuple[str, ...]:
         """Return the names of the columns of an encoded vector, without room for others."""
         named: list[str] = []
-        for name in _order(told):
-            named += [name + shown for shown in SHOWS[told.kinds[name]]]
+        for name in _order(schema):
+            named += [name + shown for shown in COLUMN_SUFFIXES[schema.kinds[name]]]
         return tuple(named)
 
     def fill(
@@ -139,7 +140,7 @@ class Columns(Encoder):
         _place(table.numbers, self._numbers, X)
         _place(table.booleans, self._booleans, X)
         if self.times:
-            mark_shown(table.times, X, self._times)
+            fill_clock_fields(table.times, X, self._times)
         for texts, place in zip(table.texts, self._texts.tolist(), strict=True):
             self.buckets.count(texts, X, place)
         if w is None:
@@ -148,13 +149,13 @@ class Columns(Encoder):
             labels = np.zeros(len(X)) if y is None else y
             events, early = (codes, labels, w, X, self._categories), 0
             if far < math.inf and math.isnan(self.state.first[-1]):
-                early = self._hear(labels, w)
+                early = self._keep_first_labels(labels, w)
                 _learn(self.state, events, math.inf, (0, early))
-                self._look_back()
+                self._replace_first_outliers()
             _learn(self.state, events, far, (early, len(X)))
         return X
 
-    def _hear(self, labels: Vec, w: Vec) -> int:
+    def _keep_first_labels(self, labels: Vec, w: Vec) -> int:
         """Keep the labels (B,) of positive weight (B,) that are among the first; return how many
         events there are up to the last of them.
         """
@@ -165,31 +166,31 @@ class Columns(Encoder):
         first[known : known + len(places)] = kept
         return int(places[-1]) + 1 if len(places) else 0
 
-    def _look_back(self) -> None:
+    def _replace_first_outliers(self) -> None:
         """Once the first labels are there, forget what they taught if one of them is far from the
         others.
         """
         state = self.state
-        if math.isnan(state.first[-1]) or not cut_first(state.first):
+        if math.isnan(state.first[-1]) or not replace_outliers(state.first):
             return
         mean = float(state.first.mean())
         state.mean[:], state.weight[:] = 0.0, 0.0
         state.label[:] = mean, len(state.first), abs(state.first - mean).mean()
 
 
-def _order(told: Schema) -> Iterable[str]:
+def _order(schema: Schema) -> Iterable[str]:
     """Return the features in the order of their columns: kind by kind; that of the schema where
     features may join, so that those before them stay in place.
     """
-    return told.kinds if told.auto else chain(*of_kind(told.kinds))
+    return schema.kinds if schema.auto else chain(*names_by_kind(schema.kinds))
 
 
-def roomy(columns: int) -> int:
+def reserved_width(columns: int) -> int:
     """Return how many columns to keep for so many known ones: whole eights, and a quarter more.
 
     Examples
     --------
-    >>> [roomy(n) for n in (0, 8, 9, 54, 100)]
+    >>> [reserved_width(n) for n in (0, 8, 9, 54, 100)]
     [8, 16, 16, 56, 120]
     """
     width = 8
@@ -211,7 +212,7 @@ def _show(state: ColumnsState, i: int, code: int, row: Vec, place: int) -> None:
     """Put mean label and order of a category's value into its two columns."""
     row[place], row[place + 1] = math.nan, math.nan
     if code >= 0:
-        share = state.weight[i, code] / (state.weight[i, code] + PRIOR)
+        share = state.weight[i, code] / (state.weight[i, code] + PRIOR_WEIGHT)
         row[place] = state.label[0] + share * (state.mean[i, code] - state.label[0])
         row[place + 1] = float(code)
     elif code != MISSING:
@@ -249,12 +250,12 @@ def _learn(state: ColumnsState, events: Any, far: float, span: tuple[int, int]) 
             _show(state, i, code, X[k], places[i])
             slot = NEW - code if code <= NEW else code
             if learns and slot >= 0:
-                weight = min(state.weight[i, slot] + w[k], MEMORY)
+                weight = min(state.weight[i, slot] + w[k], MEMORY_EVENTS)
                 step = min(w[k] / weight, 1.0)
                 state.mean[i, slot] += step * (label - state.mean[i, slot])
                 state.weight[i, slot] = weight
         if learns:
-            weight, off = min(state.label[1] + w[k], MEMORY), label - state.label[0]
+            weight, off = min(state.label[1] + w[k], MEMORY_EVENTS), label - state.label[0]
             step = min(w[k] / weight, 1.0)
             state.label[2] += step * (abs(off) - state.label[2])
             state.label[0] += step * off

@@ -11,7 +11,7 @@ import numpy as np
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import Ints, Mat, Vec
 
-SHOWN = ("hour", "weekday", "month")  # of one wall clock; 0 is Monday, 1 January
+CLOCK_FIELDS = ("hour", "weekday", "month")  # of one wall clock; 0 is Monday, 1 January
 _TURN = 2.0 * math.pi
 
 _DAY = "(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)"
@@ -26,13 +26,13 @@ _WRITTEN = re.compile(PATTERN)
 _KEPT = len("2026-11-20T10:00:00")
 
 
-def is_moment(text: str) -> bool:
+def is_datetime(text: str) -> bool:
     """Return whether a text is a date, or a date and time, as RFC 3339 writes them.
 
     Examples
     --------
-    >>> is_moment("2026-11-20T10:00:00+01:00"), is_moment("2026-11-20"), is_moment("2026-02-29")
-    (True, True, False)
+    >>> is_datetime("2026-11-20T10:00:00+01:00"), is_datetime("2026-02-29")
+    (True, False)
     """
     return _WRITTEN.search(text) is not None
 
@@ -45,7 +45,7 @@ def wall_seconds(columns: Sequence[Sequence[str | None]], B: int) -> Mat:
     Parameters
     ----------
     columns
-        Texts for which `is_moment` holds; None where missing, which is NaN.
+        Texts for which `is_datetime` holds; None where missing, which is NaN.
     B
         Events.
 
@@ -64,7 +64,7 @@ def wall_seconds(columns: Sequence[Sequence[str | None]], B: int) -> Mat:
 
 
 @kernel
-def show(second: float) -> tuple[float, float, float]:
+def clock_fields(second: float) -> tuple[float, float, float]:
     """Return hour with its fraction, weekday and month of a wall clock; NaN where it is NaN."""
     if second != second:
         return math.nan, math.nan, math.nan
@@ -78,30 +78,30 @@ def show(second: float) -> tuple[float, float, float]:
     return hour, float((day + 3) % 7), float((month + 2) % 12 + 1)
 
 
-def shown_many(times: Mat) -> Mat:
+def clock_fields_many(times: Mat) -> Mat:
     """Return hour, weekday and month (B, 3 t) of wall clocks (B, t)."""
     B, t = times.shape
     shown = np.empty((B, 3 * t))
-    mark_shown(times, shown, 3 * np.arange(t))
+    fill_clock_fields(times, shown, 3 * np.arange(t))
     return shown
 
 
 @kernel
-def mark_shown(times: Mat, X: Mat, places: Ints) -> None:
+def fill_clock_fields(times: Mat, X: Mat, places: Ints) -> None:
     """Put what the wall clocks (B, t) show into three columns each, from places (t,) on."""
     for k in range(times.shape[0]):
         for j in range(times.shape[1]):
             at = places[j]
-            X[k, at], X[k, at + 1], X[k, at + 2] = show(times[k, j])
+            X[k, at], X[k, at + 1], X[k, at + 2] = clock_fields(times[k, j])
 
 
 @kernel
-def mark_cycles(times: Mat, X: Mat, first: int) -> None:
+def fill_cycles(times: Mat, X: Mat, first: int) -> None:
     """Put sine and cosine of hour, weekday and month into six columns a clock; 0 where missing."""
     for k in range(times.shape[0]):
         for j in range(times.shape[1]):
             at = first + 6 * j
-            hour, weekday, month = show(times[k, j])
+            hour, weekday, month = clock_fields(times[k, j])
             _turn(hour / 24.0, X[k], at)
             _turn(weekday / 7.0, X[k], at + 2)
             _turn(month / 12.0, X[k], at + 4)

@@ -11,7 +11,7 @@ OUTLIER_SPREADS = 30.0  # mean absolute deviations: no Gaussian label of 10^100 
 FIRST_OUTLIER_SPREADS = 100.0  # the same from the median of the first labels
 
 
-def cut_first(labels: Vec) -> bool:
+def replace_outliers(labels: Vec) -> bool:
     """Replace outliers among the first labels (n,) by their median, in place; return whether there
     were any: those farther than FIRST_OUTLIER_SPREADS typical distances from it.
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kaboost.models.features.categories import MEMO, MISSING, Values
-from kaboost.models.features.datetimes import SHOWN, mark_cycles
-from kaboost.models.features.schema import Schema, checked, layout, of_kind
-from kaboost.models.features.texts import BUCKETS, Buckets, draw_together
+from kaboost.models.features.categories import CACHE_SIZE, MISSING, ValueSlots
+from kaboost.models.features.datetimes import CLOCK_FIELDS, fill_cycles
+from kaboost.models.features.schema import Schema, layout, names_by_kind, parse_schema
+from kaboost.models.features.texts import BUCKETS, Buckets, log_counts
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import Ints, Mat, ModelError, Vec
 
 NUMBER_LIMIT = 1e150  # squares of differences stay finite, so no statistic ever becomes inf or nan
 SCORE_LIMIT = 1e6  # of the encoded number, in standard deviations
-OTHERS = 8  # codes 1..8: values that came when all codes were taken, by hash
-SEEN = 23  # codes 9..31: the first distinct values, in order of first sight
-CODES = 1 + OTHERS + SEEN  # columns of one category; code 0 is missing
-CYCLES = 2 * len(SHOWN)  # columns of one datetime: a sine and a cosine each
-NONE = np.empty((0, 0))
+HASHED_CODES = 8  # codes 1..8: values that came when all codes were taken, by hash
+VALUE_CODES = 23  # codes 9..31: the first distinct values, in order of first sight
+CODES = 1 + HASHED_CODES + VALUE_CODES  # columns of one category; code 0 is missing
+CYCLES = 2 * len(CLOCK_FIELDS)  # columns of one datetime: a sine and a cosine each
+EMPTY = np.empty((0, 0))
 
 
 class Table(NamedTuple):
@@ -31,16 +31,17 @@ class Table(NamedTuple):
     numbers: Mat  # (B, n) NaN where missing, otherwise finite
     booleans: Mat  # (B, b) 1.0 or 0.0, NaN where missing
     categories: Sequence[Sequence[str | None]]  # c columns of B values
-    times: Mat = NONE  # (B, t) seconds of the wall clock since 1970, NaN where missing
+    times: Mat = EMPTY  # (B, t) seconds of the wall clock since 1970, NaN where missing
     texts: Sequence[Sequence[str | None]] = ()  # columns of B texts
 
 
-def some(table: Table, first: int, last: int) -> Table:
+def slice_table(table: Table, first: int, last: int) -> Table:
     """Return the events [first, last) of a table, numbers as views.
 
     Examples
     --------
-    >>> some(Table(np.ones((9, 2)), np.empty((9, 0)), [["a", "b", "c"] * 3]), 3, 5).categories
+    >>> table = Table(np.ones((9, 2)), np.empty((9, 0)), [["a", "b", "c"] * 3])
+    >>> slice_table(table, 3, 5).categories
     [['a', 'b']]
     """
     numbers, booleans, categories, times, texts = table
@@ -91,38 +92,38 @@ class Encoder:
     [[0.0, 1.0], [0.0, -1.0], [2.0, 0.0]]
     """
 
-    shared = range(SEEN, SEEN + OTHERS)  # slots of values that came when all were taken
-    infers = False  # whether features may join
-    room = 0  # columns that are kept, where features may join
+    shared = range(VALUE_CODES, VALUE_CODES + HASHED_CODES)  # slots of later values
+    infers = False  # whether the kinds of undeclared features are inferred
+    reserved = 0  # columns to keep, where features may be added
 
     def __init__(self, schema: Mapping[str, str] | Schema | str, state: Any = None) -> None:
-        self.told = schema if isinstance(schema, Schema) else checked(schema)
-        if self.told.auto and not self.infers:
+        self.schema = schema if isinstance(schema, Schema) else parse_schema(schema)
+        if self.schema.auto and not self.infers:
             raise ModelError(
                 "features: kinds are inferred for bank reboosted_trees alone, which takes columns "
                 "as they are; name every feature and its kind, or take that bank"
             )
-        self.schema = self.told.kinds
-        self.layout = layout(self.schema, self.told.inferred)
-        groups = of_kind(self.schema)
+        self.kinds = self.schema.kinds
+        self.layout = layout(self.kinds, self.schema.inferred)
+        groups = names_by_kind(self.kinds)
         self.numbers, self.booleans, self.categories, self.times, self.texts = groups
-        self.state = self.fresh(len(self.numbers), len(self.categories)) if state is None else state
-        self.columns = self.columns_of(self.told)
+        self.state = self.initial_state(self.schema) if state is None else state
+        self.columns = self.columns_of(self.schema)
         self.buckets = Buckets()
-        room = MEMO // max(1, len(self.categories))
+        room = CACHE_SIZE // max(1, len(self.categories))
         self._values = [
-            Values(self.state.keys[i], self.state.known[i : i + 1], self.shared, room)
+            ValueSlots(self.state.keys[i], self.state.known[i : i + 1], self.shared, room)
             for i in range(len(self.categories))
         ]
 
     @property
     def width(self) -> int:
-        """Length d of an encoded vector: its last columns wait for features that join."""
-        return max(self.room, len(self.columns))
+        """Length d of an encoded vector: its last columns are reserved for new features."""
+        return max(self.reserved, len(self.columns))
 
     @property
-    def names(self) -> Ints:
-        """The columns whose numbers stand for names: none."""
+    def categorical_columns(self) -> Ints:
+        """The columns that hold codes of categories: none, they are one-hot."""
         return np.empty(0, np.int64)
 
     def encode_many(self, table: Table) -> Mat:
@@ -168,49 +169,30 @@ class Encoder:
             known.learn(values, w, out)
         return self.fill(table, codes, w, y, far)
 
-    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Return the state as named arrays, `encoder.mean` and so on; no copy."""
-        return {f"encoder.{name}": array for name, array in self.state._asdict().items()}
-
-    @classmethod
-    def from_arrays(
-        cls, schema: Mapping[str, str] | Schema | str, arrays: Mapping[str, NDArray[np.generic]]
-    ) -> Self:
-        """Return the encoder over these very arrays: read-only ones serve, but cannot learn.
-
-        Raises
-        ------
-        ModelError
-            For an array that is missing or does not fit the schema.
-        """
-        told = schema if isinstance(schema, Schema) else checked(schema)
-        numbers, _, categories, _, _ = of_kind(told.kinds)
-        fresh = cls.fresh(len(numbers), len(categories))
-        found = {name: arrays.get(f"encoder.{name}") for name in fresh._fields}
-        for name, expected in fresh._asdict().items():
-            _check_fit(f"encoder.{name}", found[name], expected)
-        return cls(told, fresh._replace(**found))
-
     # What encoders differ in.
 
     @staticmethod
-    def fresh(n: int, c: int) -> Any:
-        """Return the state that has seen nothing of n numbers and c categories."""
+    def initial_state(schema: Schema) -> Any:
+        """Return the state that has seen no event."""
+        numbers, _, categories, _, _ = names_by_kind(schema.kinds)
+        n, c = len(numbers), len(categories)
         return EncoderState(
             seen=np.zeros(n),
             mean=np.zeros(n),
             m2=np.zeros(n),
-            keys=np.zeros((c, SEEN), np.uint64),
+            keys=np.zeros((c, VALUE_CODES), np.uint64),
             known=np.zeros(c, np.int64),
         )
 
     @staticmethod
-    def columns_of(told: Schema) -> tuple[str, ...]:
+    def columns_of(schema: Schema) -> tuple[str, ...]:
         """Return the names of the columns of an encoded vector."""
-        numbers, booleans, categories, times, texts = of_kind(told.kinds)
+        numbers, booleans, categories, times, texts = names_by_kind(schema.kinds)
         codes = ["missing"]
-        codes += [f"other{i + 1}" for i in range(OTHERS)] + [f"seen{i + 1}" for i in range(SEEN)]
-        turns = [f"{wave} of {shown}" for shown in SHOWN for wave in ("sine", "cosine")]
+        codes += [f"other{i + 1}" for i in range(HASHED_CODES)] + [
+            f"seen{i + 1}" for i in range(VALUE_CODES)
+        ]
+        turns = [f"{wave} of {shown}" for shown in CLOCK_FIELDS for wave in ("sine", "cosine")]
         return (
             *numbers,
             *booleans,
@@ -238,18 +220,18 @@ class Encoder:
         if self.categories:
             _mark_codes(codes, X, len(self.numbers) + len(self.booleans))
         if self.times or self.texts:
-            self._mark_told(table, X)
+            self._fill_times_and_texts(table, X)
         return X
 
-    def _mark_told(self, table: Table, X: Mat) -> None:
+    def _fill_times_and_texts(self, table: Table, X: Mat) -> None:
         """Fill the last columns of X (B, d): what datetimes and texts stand for."""
         words = self.width - BUCKETS * len(self.texts)
         if self.times:
-            mark_cycles(table.times, X, words - CYCLES * len(self.times))
+            fill_cycles(table.times, X, words - CYCLES * len(self.times))
         for i, texts in enumerate(table.texts):
             self.buckets.count(texts, X, words + i * BUCKETS)
         if self.texts:
-            draw_together(X, words)
+            log_counts(X, words)
 
 
 @kernel
@@ -315,18 +297,5 @@ def _mark_codes(codes: Ints, X: Mat, first: int) -> None:
         for k in range(codes.shape[1]):
             slot = codes[i, k]
             if slot >= MISSING:
-                place = 1 + OTHERS + slot if slot < SEEN else 1 + slot - SEEN
+                place = 1 + HASHED_CODES + slot if slot < VALUE_CODES else 1 + slot - VALUE_CODES
                 X[k, first + i * CODES + (place if slot != MISSING else 0)] = 1.0
-
-
-def _check_fit(name: str, array: NDArray[np.generic] | None, expected: NDArray[np.generic]) -> None:
-    if array is None:
-        raise ModelError(f"{name}: missing; these arrays are not those of an encoder")
-    if (array.shape, array.dtype) != (expected.shape, expected.dtype):
-        found = f"{array.dtype}{list(array.shape)}"
-        wanted = f"{expected.dtype}{list(expected.shape)}"
-        raise ModelError(
-            f"{name}: is {found}, the schema needs {wanted}; load it with its own schema"
-        )
-    if not array.flags.c_contiguous:
-        raise ModelError(f"{name}: is not C-contiguous; pass np.ascontiguousarray of it")

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from kaboost.models.features.datetimes import is_moment, wall_seconds
+from kaboost.models.features.datetimes import is_datetime, wall_seconds
 from kaboost.models.features.onehot import Table
-from kaboost.models.features.schema import Layout, check_name, infer, layout
+from kaboost.models.features.schema import Layout, check_name, infer_kind, layout
 from kaboost.models.types import Mat, ModelError, short_repr, to_python
 
-MOST_COMPARED = 100  # names that an unknown one is compared with, letter by letter
+COMPARED_NAMES = 100  # names that an unknown one is compared with, letter by letter
 VALUE_LIMIT = 1e308  # of a number, on every door
 INFERRED = "; its kind was inferred from its first value"
 DECLARE = f"{INFERRED}: begin anew with it declared if that is wrong"
-TEXTS = ("category", "datetime", "text")  # kinds of values that are texts
+TEXT_KINDS = ("category", "datetime", "text")  # kinds of values that are texts
 
 
 class BatchSlice(NamedTuple):
@@ -99,7 +99,7 @@ class TableBuilder(NamedTuple):
             numbers,
             booleans,
             (numbers.ravel().data, booleans.ravel().data),
-            {kind: [[None] * B for _ in range(known.counts[kind])] for kind in TEXTS},
+            {kind: [[None] * B for _ in range(known.counts[kind])] for kind in TEXT_KINDS},
         )
 
     def table(self) -> Table:
@@ -131,7 +131,7 @@ def _fill(
             numbers[k * n + j] = value  # what most values are
             continue
         try:
-            read = READ[kind](value if kind == "datetime" else to_python(value))
+            read = READERS[kind](value if kind == "datetime" else to_python(value))
         except ValueError as error:
             amount = kind == "number" and _is_amount(to_python(value))  # its kind is right
             why = DECLARE if name in known.inferred and not amount else ""
@@ -146,7 +146,9 @@ def _fill(
             sheet.columns[kind][j][k] = read
 
 
-def discover(known: Mapping[str, str], rows: Any, w: Any) -> list[tuple[int, dict[str, str]]]:
+def find_new_features(
+    known: Mapping[str, str], rows: Any, w: Any
+) -> list[tuple[int, dict[str, str]]]:
     """Return the features that come up in rows, by the row of their first value.
 
     Parameters
@@ -165,7 +167,7 @@ def discover(known: Mapping[str, str], rows: Any, w: Any) -> list[tuple[int, dic
 
     Examples
     --------
-    >>> discover({"age": "number"}, [{"age": 31}, {"vip": True, "job": "cook"}], [1.0, 1.0])
+    >>> find_new_features({"age": "number"}, [{"age": 31}, {"vip": True, "job": "cook"}], [1, 1])
     [(1, {'vip': 'boolean', 'job': 'category'})]
     """
     seen: set[Any] = set()
@@ -200,7 +202,7 @@ def _with_unknown(
 def _kind(name: Any, value: Any, place: str) -> str:
     if why := check_name(name):
         raise ModelError(f"features{place}: the name {name!r:.60} {why}")
-    kind = infer(to_python(value))
+    kind = infer_kind(to_python(value))
     if kind is None and hasattr(value, "isoformat"):
         raise ModelError(
             f"features.{name}{place}: {short_repr(value)} is a date or time, which is never "
@@ -211,7 +213,7 @@ def _kind(name: Any, value: Any, place: str) -> str:
             f"features.{name}{place}: {short_repr(value)} has no kind; pass a number, true, "
             "false or a text"
         )
-    if kind == "category" and is_moment(str(value)):
+    if kind == "category" and is_datetime(str(value)):
         warnings.warn(
             f"features.{name}{place}: {short_repr(value)} looks like a date and is read as a "
             f"category; for hour, weekday and month begin a new model with "
@@ -284,7 +286,7 @@ def check_frame(schema: Mapping[str, str], rows: Any) -> None:
 
 
 def _refuse(schema: Mapping[str, str], name: Any, row: str = "") -> NoReturn:
-    looked = list(islice(schema, MOST_COMPARED))
+    looked = list(islice(schema, COMPARED_NAMES))
     near = get_close_matches(str(name), looked, 1)
     more = ", .." if len(schema) > len(looked) else ""
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(looked)}{more}"
@@ -330,7 +332,7 @@ def _moment(value: Any) -> str | None:
         written = str(value.astype("datetime64[s]"))
     elif hasattr(value, "isoformat"):
         written = value.isoformat()[:19]  # without an offset, which no clock shows
-    if written is not None and not (isinstance(written, str) and is_moment(written)):
+    if written is not None and not (isinstance(written, str) and is_datetime(written)):
         raise ValueError(
             f"{short_repr(value)} is not a date and time; pass a datetime, or a text such as "
             "'2026-11-20T10:00:00+01:00' (seconds are needed) or '2026-11-20', or None where it is "
@@ -339,7 +341,7 @@ def _moment(value: Any) -> str | None:
     return written
 
 
-READ: dict[str, Callable[[Any], Any]] = {
+READERS: dict[str, Callable[[Any], Any]] = {
     "number": _number,
     "boolean": _boolean,
     "category": _text,

@@ -1,4 +1,4 @@
-"""Schemas: what kind of thing each feature is, as told or as its first value says."""
+"""Schemas: the kind of every feature, declared or inferred from its first value."""
 
 from __future__ import annotations
 
@@ -8,41 +8,42 @@ from typing import Any, NamedTuple
 
 from kaboost.models.types import ModelError
 
-KINDS = ("number", "boolean", "category", "datetime", "text")  # the last two only when told
-AUTO, REST = "auto", "*"  # the word for a kind to be inferred, and what stands for other features
-LONGEST = 200  # characters of a feature's name: each stands in every file's header
-ALSO_CALLED = {  # what libraries and schemas elsewhere call the kinds
+KINDS = ("number", "boolean", "category", "datetime", "text")  # the last two are never inferred
+AUTO = "auto"  # in place of a kind: infer it from the first value
+WILDCARD = "*"  # in place of a name: every feature that is not named
+NAME_LENGTH_LIMIT = 200  # characters of a feature's name: each stands in every file's header
+KIND_ALIASES = {  # what libraries and schemas elsewhere call the kinds
     "number": "float double int integer numeric num real decimal long float32 float64 int32 int64",
     "boolean": "flag bit",
     "category": "categorical cat str string enum object nominal varchar factor",
     "datetime": "date time timestamp datetime64",
     AUTO: "automatic infer inferred guess",
 }
-MEANT = {word: kind for kind, words in ALSO_CALLED.items() for word in words.split()}
+KIND_OF_ALIAS = {word: kind for kind, words in KIND_ALIASES.items() for word in words.split()}
 
 
 class Schema(NamedTuple):
-    """Kinds by feature; the first `pinned` were told, the others inferred in order of sight."""
+    """Kinds by feature: the declared ones first, then the inferred ones in order of first sight."""
 
     kinds: dict[str, str]
-    pinned: int | None  # None where no other feature may come
+    declared: int | None  # how many are declared; None where no other feature may come
 
     @property
     def auto(self) -> bool:
         """Whether features that come up later join."""
-        return self.pinned is not None
+        return self.declared is not None
 
     @property
     def inferred(self) -> list[str]:
         """The features whose kinds were inferred, in order of first sight."""
-        return [] if self.pinned is None else list(self.kinds)[self.pinned :]
+        return [] if self.declared is None else list(self.kinds)[self.declared :]
 
     def with_inferred(self, found: Mapping[str, str]) -> Schema:
         """Return the schema with more features at its end."""
         return self._replace(kinds={**self.kinds, **found})
 
 
-def checked(given: Mapping[str, str] | str) -> Schema:
+def parse_schema(given: Mapping[str, str] | str) -> Schema:
     """Return the schema of a mapping of features to kinds, or of the word `auto`.
 
     The feature `*` of kind `auto` stands for all that the mapping does not name: their kinds are
@@ -55,24 +56,24 @@ def checked(given: Mapping[str, str] | str) -> Schema:
 
     Examples
     --------
-    >>> checked({"zip": "category", "*": "auto"})
-    Schema(kinds={'zip': 'category'}, pinned=1)
+    >>> parse_schema({"zip": "category", "*": "auto"})
+    Schema(kinds={'zip': 'category'}, declared=1)
     """
     if isinstance(given, str):
-        given = {REST: given}
+        given = {WILDCARD: given}
     if not isinstance(given, Mapping):
         raise ModelError(
             f"features: {given!r} is no schema; map each feature's name to its kind, or say 'auto'"
         )
     kinds: dict[Any, Any] = {}  # whatever the types say, a name may be anything
-    kinds |= {name: kind for name, kind in given.items() if (name, kind) != (REST, AUTO)}
+    kinds |= {name: kind for name, kind in given.items() if (name, kind) != (WILDCARD, AUTO)}
     auto = len(kinds) < len(given)
     if not kinds and not auto:
         raise ModelError(
             "features: the schema is empty; name at least one feature and its kind, or say 'auto'"
         )
     for name, kind in kinds.items():
-        if kind not in KINDS or name == REST:
+        if kind not in KINDS or name == WILDCARD:
             raise ModelError(_unknown_kind(name, kind))
         if not isinstance(name, str) or not name:
             raise ModelError(f"features: {name!r} {check_name(name)}")
@@ -81,28 +82,28 @@ def checked(given: Mapping[str, str] | str) -> Schema:
 
 def _unknown_kind(name: str, kind: object) -> str:
     """Word the refusal of a kind that is none, with the one that was probably meant."""
-    if name == REST:
+    if name == WILDCARD:
         return (
             f"features: {kind!r} is not {AUTO!r}, the one kind for features without a name; write "
             "that, or name each feature and its kind"
         )
-    return f"features.{name}: kind {kind!r} is not one of {', '.join(KINDS)}{meant(kind)}"
+    return f"features.{name}: kind {kind!r} is not one of {', '.join(KINDS)}{kind_hint(kind)}"
 
 
-def meant(kind: object) -> str:
+def kind_hint(kind: object) -> str:
     """Word which kind was probably meant by one that is none; empty where nothing is near.
 
     Examples
     --------
-    >>> meant("float"), meant("auto")
+    >>> kind_hint("float"), kind_hint("auto")
     ("; did you mean 'number'?", "; to infer kinds write '*': auto")
     """
     if not isinstance(kind, str):
         return ""
     word = kind.strip().lower()
-    near = MEANT.get(word) or next(iter(get_close_matches(word, KINDS, 1, 0.5)), None)
+    near = KIND_OF_ALIAS.get(word) or next(iter(get_close_matches(word, KINDS, 1, 0.5)), None)
     if near == AUTO or word == AUTO:
-        return f"; to infer kinds write {REST!r}: {AUTO}"
+        return f"; to infer kinds write {WILDCARD!r}: {AUTO}"
     return f"; did you mean {near!r}?" if near else ""
 
 
@@ -116,22 +117,22 @@ def check_name(name: object) -> str | None:
     """
     if not isinstance(name, str):
         return "is no text; rename it to one"
-    if name in ("", REST):
+    if name in ("", WILDCARD):
         return "cannot be a feature's: it must not be empty, and '*' stands for others; rename it"
-    if len(name) > LONGEST or any(letter in '"\\' or letter < " " for letter in name):
+    if len(name) > NAME_LENGTH_LIMIT or any(letter in '"\\' or letter < " " for letter in name):
         return (
-            f"cannot be a feature's: at most {LONGEST} characters, without quotes, "
+            f"cannot be a feature's: at most {NAME_LENGTH_LIMIT} characters, without quotes, "
             "backslashes and control characters"
         )
     return None
 
 
-def infer(value: object) -> str | None:
+def infer_kind(value: object) -> str | None:
     """Return the kind of a feature whose first value is this; None where it does not say.
 
     Examples
     --------
-    >>> infer(True), infer(3), infer("PT"), infer(None)
+    >>> infer_kind(True), infer_kind(3), infer_kind("PT"), infer_kind(None)
     ('boolean', 'number', 'category', None)
     """
     if isinstance(value, bool):
@@ -141,7 +142,7 @@ def infer(value: object) -> str | None:
     return "category" if isinstance(value, str) else None
 
 
-def of_kind(kinds: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+def names_by_kind(kinds: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     """Return the names of the features of each of `KINDS`, in the order of the schema."""
     return (tuple(name for name, of in kinds.items() if of == kind) for kind in KINDS)
 
@@ -152,7 +153,7 @@ class Layout(NamedTuple):
     kinds: Mapping[str, str]  # feature name to kind
     places: dict[Any, tuple[str, int]]  # feature name to kind, and its column among these
     counts: dict[str, int]  # columns of each kind
-    inferred: frozenset[str]  # features whose kinds nobody told
+    inferred: frozenset[str]  # features whose kinds were inferred
 
 
 def layout(kinds: Mapping[str, str], inferred: Iterable[str] = ()) -> Layout:
@@ -170,11 +171,11 @@ def layout(kinds: Mapping[str, str], inferred: Iterable[str] = ()) -> Layout:
     return Layout(kinds, places, counts, frozenset(inferred))
 
 
-def described(schema: Schema) -> dict[str, Any]:
+def describe_schema(schema: Schema) -> dict[str, Any]:
     """Return the schema as plain JSON values: pairs, because sorted JSON loses the order."""
-    return {"schema": [list(pair) for pair in schema.kinds.items()], "pinned": schema.pinned}
+    return {"schema": [list(pair) for pair in schema.kinds.items()], "declared": schema.declared}
 
 
 def from_description(description: Mapping[str, Any]) -> Schema:
-    """Return the schema that `described` described; one that infers nothing may leave that out."""
-    return Schema(dict(description["schema"]), description.get("pinned"))
+    """Return the schema that `describe_schema` described."""
+    return Schema(dict(description["schema"]), description.get("declared"))

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kaboost.models.features.categories import MEMO, MEMO_LENGTH, hashed
+from kaboost.models.features.categories import CACHE_SIZE, CACHED_LENGTH, hash64
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import Ints, Mat
 
 BUCKETS = 64  # columns of one text: every word falls on one of them, by its hash
-MOST = 255  # of a count that is drawn together; beyond it a text only grows
-_LOGS = np.log1p(np.arange(MOST + 1.0))  # a table: the same bits in any batch, compiled or not
+COUNT_LIMIT = 255  # a larger count has the logarithm of this one
+# A table gives the same bits in any batch, compiled or not.
+_LOGS = np.log1p(np.arange(COUNT_LIMIT + 1.0))
 _words = re.compile(r"\w+").findall
 
 
@@ -29,10 +30,10 @@ class Buckets(dict[str, int]):
     """
 
     def __missing__(self, word: str) -> int:
-        bucket = hashed(word) % BUCKETS
-        if len(self) >= MEMO:
+        bucket = hash64(word) % BUCKETS
+        if len(self) >= CACHE_SIZE:
             self.clear()
-        if len(word) <= MEMO_LENGTH:
+        if len(word) <= CACHED_LENGTH:
             self[word] = bucket
         return bucket
 
@@ -61,9 +62,9 @@ def _tally(buckets: Ints, sizes: Ints, X: Mat, first: int) -> None:
 
 
 @kernel
-def draw_together(X: Mat, first: int) -> None:
+def log_counts(X: Mat, first: int) -> None:
     """Turn the counts in the columns of X (B, d) from `first` on into log(1 + count); NaN is 0."""
     for k in range(X.shape[0]):
         for j in range(first, X.shape[1]):
             count = X[k, j]
-            X[k, j] = _LOGS[int(min(count, float(MOST)))] if count == count else 0.0
+            X[k, j] = _LOGS[int(min(count, float(COUNT_LIMIT)))] if count == count else 0.0

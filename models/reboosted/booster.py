@@ -25,7 +25,7 @@ from kaboost.models.booster import (
     score_many,
 )
 from kaboost.models.evaluation.progress import Progress, progress
-from kaboost.models.features.label_outliers import FIRST_LABELS, cut_first
+from kaboost.models.features.label_outliers import FIRST_LABELS, replace_outliers
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.reboosted.add_features import with_features
 from kaboost.models.reboosted.background import (
@@ -264,7 +264,7 @@ def _restart_from_first_labels(booster: ReboostedTrees) -> None:
     that heard of it; the window keeps the events, their labels brought nearer.
     """
     bank, labels = booster.trees, booster.trees.window.labels[:FIRST_LABELS]
-    cut, origin = cut_first(labels), label_offset(labels)
+    cut, origin = replace_outliers(labels), label_offset(labels)
     if not cut and origin == 0.0:
         return
     labels -= origin

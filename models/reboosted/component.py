@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from kaboost.models.losses import LOSSES, NEWTON_LOSSES
 from kaboost.models.reboosted.config import (
     MAX_STRUCTURES,
     MAX_WINDOW,
@@ -18,8 +19,7 @@ from kaboost.models.reboosted.memory import affordable_window
 from kaboost.models.reboosted.state import LOG_ODDS, LOGARITHMS, NUMBERS
 from kaboost.models.types import SQUARE, Component, ModelError, Param
 
-LOSS_LINKS = {"logistic": LOG_ODDS, "poisson": LOGARITHMS}  # others score NUMBERS
-LOSSES = ("squared", "logistic", "absolute", "quantile", "huber", "poisson")
+SCALE_LINKS = {"log_odds": LOG_ODDS, "logarithms": LOGARITHMS}
 DEFAULT_RATES = {  # and the largest that may be set
     "leaf_rates": ((0.7, 0.1, 0.4, 1.0), 2.0),  # the first one is AdaGrad's
     "label_lags": ((1.0, 0.5, 0.2, 0.05, 0.01), 1.0),
@@ -48,7 +48,7 @@ def sizes_of(full: Mapping[str, Any]) -> Sizes:
         budget=bank_["budget"],
         memory=int(bank_["max_memory"] * 1e6),
         events=MAX_WINDOW,
-        link=LOSS_LINKS.get(full["loss"]["kind"], NUMBERS),
+        link=SCALE_LINKS.get(LOSSES[full["loss"]["kind"]].traits.scale, NUMBERS),
         classes=full.get("classes", 1),
     )
 
@@ -141,8 +141,8 @@ def _reject_reason(context: Mapping[str, Any]) -> str | None:
         return f"{kind} regrows its trees in the order of sgb; take rule sgb, not {rule}"
     if context["m"] > 1:
         return f"{kind} has one output; write multiclass: one_vs_rest beside it, or bank: linear"
-    if loss not in LOSSES:
-        return f"{kind} lowers {', '.join(LOSSES)}; take one of them, not {loss}"
+    if not context["traits"].newton:
+        return f"{kind} lowers {', '.join(NEWTON_LOSSES)}; take one of them, not {loss}"
     if context["loss"].get("l2"):
         return f"{kind} does not shrink its scores by l2; leave it 0"
     affordable_window(sizes_of(context), context["d"])  # raises where none fits into max_memory

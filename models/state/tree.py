@@ -1,9 +1,9 @@
-"""A tree of NamedTuples to named arrays and back."""
+"""A tree of NamedTuples to named arrays and back: the only such pair."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,33 +13,93 @@ from kaboost.models.types import ModelError
 from kaboost.models.verbs import learning_only
 
 Arrays = dict[str, NDArray[Any]]
+Tree = TypeVar("Tree")
 
 
-def _without_memory(part: Any) -> Any:
+def to_arrays(part: Any, prefix: str = "", *, serving: bool = False) -> Arrays:
+    """Return the arrays of a tree by their dotted names; no copy.
+
+    Parameters
+    ----------
+    part
+        A NamedTuple of arrays, of such NamedTuples and of tuples of them; other fields are skipped.
+    prefix
+        Beginning of every name, without its dot.
+    serving
+        Leave out the arrays that only learning reads.
+
+    Examples
+    --------
+    >>> from typing import NamedTuple
+    >>> class Mean(NamedTuple):
+    ...     count: NDArray[Any]
+    >>> to_arrays(Mean(np.zeros(2)), "mean")
+    {'mean.count': array([0., 0.])}
+    """
+    return {name: array for name, array, serves in _leaves(part, prefix) if serves or not serving}
+
+
+def from_arrays(template: Tree, arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> Tree:
+    """Return the tree over these very arrays, shaped like a template.
+
+    Arrays that only learning reads may be missing; they are then empty.
+
+    Raises
+    ------
+    ModelError
+        An array is missing, has another type or shape than in the template, or is not
+        C-contiguous.
+    """
+    part: Any = template
+    optional = learning_only(part)
+    fields = {
+        field: _filled(value, arrays, _join(prefix, field), field in optional)
+        for field, value in part._asdict().items()
+    }
+    filled: Tree = part._replace(**fields)
+    return filled
+
+
+def without_memory(part: Any) -> Any:
+    """Return the tree with arrays of the same types and shapes that take no memory: a template."""
     if isinstance(part, np.ndarray):
         return np.broadcast_to(np.zeros((), part.dtype), part.shape)
     if hasattr(part, "_asdict"):
-        return part._replace(**{k: _without_memory(v) for k, v in part._asdict().items()})
-    return tuple(map(_without_memory, part)) if isinstance(part, tuple) else part
+        return part._replace(**{k: without_memory(v) for k, v in part._asdict().items()})
+    return tuple(map(without_memory, part)) if isinstance(part, tuple) else part
 
 
-def _refill(prefix: str, part: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    only = learning_only(part)
-    found: dict[str, Any] = {}
-    for field, template in part._asdict().items():
-        name = f"{prefix}.{field}" if prefix else field
-        if hasattr(template, "_asdict"):
-            found[field] = _refill(name, template, arrays)
-        elif isinstance(template, tuple):
-            parts = enumerate(template)
-            found[field] = tuple(_refill(f"{name}.{k}", part, arrays) for k, part in parts)
-        elif isinstance(template, np.ndarray):
-            found[field] = _same(name, template, arrays, field in only)
-    return part._replace(**found)
+def _join(prefix: str, field: str) -> str:
+    return f"{prefix}.{field}" if prefix else field
 
 
-def _same(
-    name: str, template: NDArray[Any], arrays: Mapping[str, NDArray[Any]], optional: bool
+def _leaves(part: Any, prefix: str) -> Iterator[tuple[str, NDArray[Any], bool]]:
+    """Yield name and array of every leaf, and whether a prediction reads it."""
+    optional = learning_only(part)
+    for field, value in part._asdict().items():
+        name = _join(prefix, field)
+        if isinstance(value, np.ndarray):
+            assert value.flags.c_contiguous, f"{name} must be C-contiguous"
+            yield name, plain(value), field not in optional
+        elif hasattr(value, "_asdict"):
+            yield from _leaves(value, name)
+        elif isinstance(value, tuple):  # the classes of one_vs_rest
+            for k, inner in enumerate(value):
+                yield from _leaves(inner, f"{name}.{k}")
+
+
+def _filled(value: Any, arrays: Mapping[str, NDArray[Any]], name: str, optional: bool) -> Any:
+    if isinstance(value, np.ndarray):
+        return _checked(value, arrays, name, optional)
+    if hasattr(value, "_asdict"):
+        return from_arrays(value, arrays, name)
+    if isinstance(value, tuple):
+        return tuple(from_arrays(inner, arrays, f"{name}.{k}") for k, inner in enumerate(value))
+    return value
+
+
+def _checked(
+    template: NDArray[Any], arrays: Mapping[str, NDArray[Any]], name: str, optional: bool
 ) -> NDArray[Any]:
     """Return the array of that name, like its template; an empty one if it may be missing."""
     if name not in arrays:
@@ -52,18 +112,6 @@ def _same(
             f"arrays: {name!r} is {array.dtype} {array.shape}, "
             f"not {expected.dtype} {expected.shape}; take those of the same specification and build"
         )
+    if not array.flags.c_contiguous:
+        raise ModelError(f"arrays: {name!r} is not C-contiguous; pass np.ascontiguousarray of it")
     return as_records(array, template.dtype)
-
-
-def _leaves(prefix: str, part: Any) -> Iterator[tuple[str, NDArray[Any], bool]]:
-    only = learning_only(part) if prefix else ()
-    for field, value in part._asdict().items():
-        name = f"{prefix}.{field}" if prefix else field
-        if isinstance(value, np.ndarray):
-            assert value.flags.c_contiguous, f"{name} must be C-contiguous"
-            yield name, plain(value), field not in only
-        elif hasattr(value, "_asdict"):
-            yield from _leaves(name, value)
-        elif isinstance(value, tuple):  # the classes of one_vs_rest
-            for k, each in enumerate(value):
-                yield from _leaves(f"{name}.{k}", each)

@@ -24,9 +24,9 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from kaboost.models.adapters import river_spec
 from kaboost.models.adapters.from_river import RiverModel
 from kaboost.models.build import check
-from kaboost.models.features.columns import roomy
+from kaboost.models.features.columns import reserved_width
 from kaboost.models.features.labels import labels
-from kaboost.models.features.schema import AUTO, KINDS, REST, checked, meant
+from kaboost.models.features.schema import AUTO, KINDS, WILDCARD, kind_hint, parse_schema
 from kaboost.models.model import encoder_of
 from kaboost.models.spec import normalise_spec
 from kaboost.service.config.messages import advise
@@ -53,7 +53,7 @@ Port = Annotated[int, Field(ge=1, le=65_535)]
 def _kind(given: object) -> object:
     """Refuse what is no kind, before the whole schema is looked at: the feature is named then."""
     if given not in (*KINDS, AUTO) or not isinstance(given, str):
-        raise ValueError(f"should be one of {', '.join(map(repr, KINDS))}{meant(given)}")
+        raise ValueError(f"should be one of {', '.join(map(repr, KINDS))}{kind_hint(given)}")
     return given
 
 
@@ -232,12 +232,12 @@ class Features(Section):
     @field_validator("columns", mode="before")
     @classmethod
     def _in_words(cls, value: object) -> object:
-        return {REST: AUTO} if value == AUTO else value
+        return {WILDCARD: AUTO} if value == AUTO else value
 
     @field_validator("columns")
     @classmethod
     def _known(cls, value: dict[str, str]) -> dict[str, str]:
-        checked(value)
+        parse_schema(value)
         return value
 
 
@@ -386,7 +386,8 @@ class Settings(BaseSettings):
             specify(value, task.kind)
             if features is not None:  # what the theory forbids is known now, not by the learner
                 width = encoder_of(normalise_spec(value, task.kind))(features.columns).width
-                check(value, width or roomy(0), labels(task.kind, task.labels).m, task=task.kind)
+                width, m = width or reserved_width(0), labels(task.kind, task.labels).m
+                check(value, width, m, task=task.kind)
         return value
 
     @field_validator("metrics")
@@ -415,7 +416,7 @@ def load(path: Path | None, overrides: Mapping[str, object] | None = None) -> Se
 def specify(model: Mapping[str, Any] | None, task: str) -> dict[str, Any]:
     """Spell out the model, of whichever kind it is."""
     if river_spec.is_river(model):
-        return river_spec.normalise(model or {}, task)
+        return river_spec.normalise_spec(model or {}, task)
     return normalise_spec(model, task)
 
 

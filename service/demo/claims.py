@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kaboost.models.evaluation.baselines import PREDICTORS, to_arrays
+from kaboost.models.evaluation.baselines import PREDICTORS
+from kaboost.models.state.tree import to_arrays
 from kaboost.service.demo.letters import DeadLetter
 from kaboost.service.storage.checkpoints import Checkpoint
 
@@ -131,7 +132,7 @@ def poison_kept(poison: Poison) -> Claim:
 
 def same_state(final: Checkpoint, expected: Arrays) -> Claim:
     """Killed, restarted, replayed: still the state of one run from the first event to the last."""
-    found = {**final.model.to_arrays(), **to_arrays(final.baselines)}
+    found = {**final.model.to_arrays(), **to_arrays(final.baselines, "validation")}
     differing = differences(found, expected)
     size = sum(array.nbytes for array in expected.values())
     figures = f"{len(expected)} arrays, {size:,} bytes"

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from kaboost.models.evaluation.baselines import progressive_validation, record
-from kaboost.models.evaluation.baselines import to_arrays as baseline_arrays
 from kaboost.models.features.rows import tabulate
 from kaboost.models.model import Model
+from kaboost.models.state.tree import to_arrays
 from kaboost.service.demo import producer
 from kaboost.service.demo.claims import Arrays
 from kaboost.service.demo.stage import LABELS
@@ -20,7 +20,5 @@ def uninterrupted(events: Sequence[tuple[producer.Row, str]]) -> Arrays:
     rows, labels = zip(*events, strict=True)
     y = np.array([model.labels.encode(label) for label in labels])
     w = np.ones(len(y))
-    scores = model.learn(tabulate(model.encoder.schema, rows), y, w)
-    said = model.predictions(scores)
-    record(seen, *model.losses_and_errors(scores, said, y), y, w, model.positive_probability(said))
-    return {**model.to_arrays(), **baseline_arrays(seen)}
+    record(seen, model.learn(tabulate(model.encoder.kinds, rows), y, w), y, w)
+    return {**model.to_arrays(), **to_arrays(seen, "validation")}

@@ -12,8 +12,8 @@ import numpy as np
 
 from kaboost.models.features.datetimes import PATTERN, wall_seconds
 from kaboost.models.features.labels import Labels
-from kaboost.models.features.onehot import NONE, Table
-from kaboost.models.features.schema import Schema, checked
+from kaboost.models.features.onehot import EMPTY, Table
+from kaboost.models.features.schema import Schema, parse_schema
 from kaboost.models.types import Mat, Vec
 from kaboost.service.errors import ConfigError, EventError
 from kaboost.service.events.diagnosis import (
@@ -85,7 +85,7 @@ class Decoder:
         self.ignored = 0  # unknown features that were passed over
         self.joining: dict[str, str] = {}  # features, and their kinds, that came up in `taken`
         self.taken = 0  # values that the last `decode_many` has decoded
-        self._told = schema if isinstance(schema, Schema) else checked(schema)
+        self._told = schema if isinstance(schema, Schema) else parse_schema(schema)
         self._full = False  # whether no further feature may join
         lenient = unknown == "ignore" or self._told.auto
         self._rules = Rules(
@@ -230,7 +230,7 @@ class Decoder:
         columns = list(zip(*rows, strict=True)) or [()] * (n + b + c + t + v)
         numbers, booleans = _pack(columns[:n], B).T, _pack(columns[n : n + b], B).T
         categories, told = columns[n + b : n + b + c], columns[n + b + c :]
-        times = wall_seconds(told[:t], B) if t else NONE
+        times = wall_seconds(told[:t], B) if t else EMPTY
         return Table(numbers.copy("C"), booleans.copy("C"), categories, times, told[t:])
 
     def _numbers(self, features: Sequence[Any], n: int) -> Mat:

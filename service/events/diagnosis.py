@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, Self
 
 import msgspec
 
-from kaboost.models.features.datetimes import is_moment
+from kaboost.models.features.datetimes import is_datetime
 from kaboost.models.features.labels import Labels
 from kaboost.models.features.rows import INFERRED
 from kaboost.service.errors import EventError
@@ -278,7 +278,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "boolean": (lambda value: isinstance(value, bool), "true or false"),
     "category": (lambda value: isinstance(value, str), "a string"),
     "datetime": (
-        lambda value: isinstance(value, str) and is_moment(value),
+        lambda value: isinstance(value, str) and is_datetime(value),
         'a date and time such as "2026-11-20T10:00:00+01:00" (seconds are needed), a date',
     ),
     "text": (lambda value: isinstance(value, str), "a string"),

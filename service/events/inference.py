@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Iterator, Mapping
 
-from kaboost.models.features.datetimes import is_moment
-from kaboost.models.features.schema import check_name, infer
+from kaboost.models.features.datetimes import is_datetime
+from kaboost.models.features.schema import check_name, infer_kind
 from kaboost.service.errors import EventError
 from kaboost.service.events.diagnosis import CODES, LIMIT, Fault, parse, shorten, show
 
@@ -37,20 +37,20 @@ def newcomers(value: bytes, known: Mapping[str, str]) -> dict[str, str]:
         if name not in known:
             found = list(_faults(name, each, kinds.get(name)))
             faults += found
-            if not found and (kind := infer(each)):
+            if not found and (kind := infer_kind(each)):
                 kinds[name] = kind
     if faults:
         code, where, detail = min(faults, key=lambda fault: CODES.index(fault.code))
         raise EventError(code, f"{shorten(where)}: {detail}")
     for name, each in dict(event)["features"]:
-        if kinds.get(name) == "category" and isinstance(each, str) and is_moment(each):
+        if kinds.get(name) == "category" and isinstance(each, str) and is_datetime(each):
             told = {"feature": name, "value": each, "remedy": DATED}
             log.warning("a date is read as a category", extra=told)
     return kinds
 
 
 def _faults(name: str, value: object, before: str | None) -> Iterator[Fault]:
-    kind = infer(value)
+    kind = infer_kind(value)
     if why := check_name(name):
         yield Fault("feature_unknown", name, why)
     elif kind is None and value is not None:

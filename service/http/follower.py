@@ -151,7 +151,7 @@ class Follower:
         model, old = found.model, self.served
         if old and found.header["model"] == old.snapshot.header["model"]:
             return old.door
-        decoder = Decoder(model.encoder.told, model.labels, self._settings.features.unknown)
+        decoder = Decoder(model.encoder.schema, model.labels, self._settings.features.unknown)
         return Door(decoder, model.labels, self._settings.api.max_rows)
 
     def _stamp(self, snapshot: Snapshot, learner: Learner) -> Stamp:
@@ -176,4 +176,4 @@ def awaited(kafka: Kafka) -> str:
 
 def empty(snapshot: Snapshot, rows: int) -> Table:
     """Make rows of nothing but missing values."""
-    return tabulate(snapshot.model.encoder.schema, [{}] * rows)
+    return tabulate(snapshot.model.encoder.kinds, [{}] * rows)

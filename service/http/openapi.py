@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from kaboost.models.features.labels import Labels, labels
-from kaboost.models.features.schema import Schema, checked
+from kaboost.models.features.schema import Schema, parse_schema
 from kaboost.service.config.settings import Settings
 from kaboost.service.events.decoder import Decoder
 from kaboost.service.http.follower import Served
@@ -70,12 +70,12 @@ def install(app: FastAPI, settings: Settings, current: Callable[[], Served | Non
     """Serve this document instead of the framework's own; its features are those of the model that
     answers, `current`, of which some may have been inferred.
     """
-    configured = checked(settings.features.columns)
+    configured = parse_schema(settings.features.columns)
     described: dict[str, Schema] = {}
 
     def document() -> dict[str, Any]:
         served = current()
-        told = served.snapshot.model.encoder.told if served else configured
+        told = served.snapshot.model.encoder.schema if served else configured
         if app.openapi_schema is None or described["of"] != told:
             described["of"], app.openapi_schema = told, describe(app, settings, told)
         return app.openapi_schema

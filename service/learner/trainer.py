@@ -51,7 +51,7 @@ class Room:
         self._metrics = metrics
         model = state.model
         self._decoder = Decoder(
-            model.encoder.told, model.labels, features.unknown, settings.kafka.max_event_bytes
+            model.encoder.schema, model.labels, features.unknown, settings.kafka.max_event_bytes
         )
         self._run = checkpoints.current(settings.checkpoints.directory).name
         self._published = -1  # events learned by the newest snapshot of this run
@@ -130,7 +130,7 @@ class Room:
             self._decoder.close()
             told = {
                 "first": next(name for name in found if name not in fitting),
-                "known": len(self.state.model.encoder.schema),
+                "known": len(self.state.model.encoder.kinds),
                 "max_memory": self.state.model.spec["bank"]["max_memory"],
                 "remedy": "declare what matters, or begin anew with more model.bank.max_memory",
             }
@@ -214,10 +214,7 @@ class Room:
         table, y, w = self._decoder.tabulate(events)
         model = self.state.model
         begin = time.perf_counter()
-        scores = model.learn(table, y, w)
-        said = model.predictions(scores)
-        measured = model.losses_and_errors(scores, said, y)
-        record(self.state.baselines, *measured, y, w, model.positive_probability(said))
+        record(self.state.baselines, model.learn(table, y, w), y, w)
         if events:
             self._metrics.learn_duration.observe(time.perf_counter() - begin)
             self._metrics.batch_events.observe(len(events))

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kaboost.models.evaluation.baselines import ProgressiveValidation, from_arrays, to_arrays
+from kaboost.models.evaluation.baselines import ProgressiveValidation, progressive_validation
 from kaboost.models.model import Model
+from kaboost.models.state.tree import from_arrays, to_arrays
 from kaboost.models.types import ModelError
 from kaboost.service.errors import CheckpointError, Damaged, Incompatible
 from kaboost.service.storage import files
@@ -47,7 +48,8 @@ def write(directory: Path, checkpoint: Checkpoint, keep: int) -> Path:
         "offsets": {str(partition): offset for partition, offset in checkpoint.offsets.items()},
     }
     path = files.numbered(run, PREFIX, sequence)
-    files.write(path, checkpoint.model.to_arrays() | to_arrays(checkpoint.baselines), header)
+    validation = to_arrays(checkpoint.baselines, "validation")
+    files.write(path, checkpoint.model.to_arrays() | validation, header)
     files.prune(run, PREFIX, keep, damaged)
     return path
 
@@ -83,7 +85,7 @@ def load(path: Path, configured: Mapping[str, Any] | None = None) -> Checkpoint:
         model = Model.from_arrays(header["model"], own)
         if model.serving_only:
             raise ModelError("it lacks arrays that learning needs")
-        baselines = from_arrays(model.labels, own)
+        baselines = from_arrays(progressive_validation(model.labels), own, "validation")
     except ModelError as err:
         raise Incompatible(
             f"{path} was written by another Kaboost: {err}; use that one, or --cold-start"
@@ -143,7 +145,7 @@ def _differences(stored: Any, wanted: Any, name: str) -> Iterator[str]:
             yield from _differences(stored.get(key), wanted.get(key), below)
         if stored == wanted and [*stored] != [*wanted] and name.endswith("schema"):
             yield f"{name} has its features in another order"
-    elif stored != wanted and name.endswith("pinned"):
+    elif stored != wanted and name.endswith("declared"):
         told, here = ("all" if n is None else n for n in (stored, wanted))
         yield f"{name}: {told} of its features were declared there, {here} are now"
     elif stored != wanted:
@@ -152,11 +154,11 @@ def _differences(stored: Any, wanted: Any, name: str) -> Iterator[str]:
 
 def _told(stored: Any, wanted: Any) -> Any:
     """Leave out of a stored description what was inferred, but for what is declared now."""
-    if not isinstance(stored, dict) or stored.get("pinned") is None:
+    if not isinstance(stored, dict) or stored.get("declared") is None:
         return stored
-    schema, pinned = stored["schema"], stored["pinned"]
+    schema, declared = stored["schema"], stored["declared"]
     named = dict(wanted["schema"]) if isinstance(wanted, dict) else {}
-    return {**stored, "schema": schema[:pinned] + [p for p in schema[pinned:] if p[0] in named]}
+    return {**stored, "schema": schema[:declared] + [p for p in schema[declared:] if p[0] in named]}
 
 
 def _by_name(value: Any) -> Any:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kaboost.models.evaluation.baselines import ProgressiveValidation, from_arrays, to_arrays
+from kaboost.models.evaluation.baselines import ProgressiveValidation, progressive_validation
 from kaboost.models.model import Model
+from kaboost.models.state.tree import from_arrays, to_arrays
 from kaboost.service.errors import CheckpointError, Incompatible, NotWritten
 from kaboost.service.storage import files
 
@@ -46,7 +47,7 @@ def publish(
     files.make(directory)
     version = last(directory) + 1
     whole = {**header, "kind": PREFIX, "version": version, "model": model.describe()}
-    arrays = {**model.serving_arrays(), **to_arrays(baselines)}
+    arrays = {**model.serving_arrays(), **to_arrays(baselines, "validation")}
     files.write(files.numbered(directory, PREFIX, version), arrays, whole)
     files.prune(directory, PREFIX, keep)
     return version
@@ -85,7 +86,8 @@ def load(path: Path) -> Snapshot:
     files.expect(path, header, PREFIX, header.get("version"))
     try:
         model = Model.from_arrays(header["model"], arrays)
-        return Snapshot(header["version"], model, header, from_arrays(model.labels, arrays))
+        seen = from_arrays(progressive_validation(model.labels), arrays, "validation")
+        return Snapshot(header["version"], model, header, seen)
     except KeyError as err:
         raise Incompatible(f"{path} was written by another Kaboost: it lacks {err}") from err
     except (TypeError, ValueError) as err:

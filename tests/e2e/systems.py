@@ -95,7 +95,7 @@ def alone(settings, values):
     """The same events learned in this process, in one batch."""
     task, schema = settings.task, settings.features.columns
     model = Model(task.kind, settings.model, schema, task.labels)
-    decoder = Decoder(model.encoder.told, model.labels)
+    decoder = Decoder(model.encoder.schema, model.labels)
     while values:
         table, y, w = decoder.tabulate(decoder.decode_many(values)[0])
         model.learn(table, y, w)

@@ -14,9 +14,9 @@ from kaboost.models.evaluation.baselines import (
     PREDICTORS,
     progressive_validation,
     record,
-    to_arrays,
 )
 from kaboost.models.model import Model
+from kaboost.models.state.tree import to_arrays
 from kaboost.service.demo import producer
 from kaboost.service.events.decoder import Decoder
 from kaboost.service.storage import checkpoints, files, snapshots
@@ -38,20 +38,12 @@ def run(broker, tmp_path_factory):
 def alone(run):
     """The same events through `learn` in this process, in other batches."""
     model = Model("binary", LINEAR, producer.schema(), ["DOWN", "UP"])
-    decoder = Decoder(model.encoder.schema, model.labels)
+    decoder = Decoder(model.encoder.kinds, model.labels)
     beside = progressive_validation(model.labels)
     events = [decoder.decode(value) for value in run.good]
     for first in range(0, len(events), 777):
         table, y, w = decoder.tabulate(events[first : first + 777])
-        scores = model.learn(table, y, w)
-        said = model.predictions(scores)
-        record(
-            beside,
-            *model.losses_and_errors(scores, said, y),
-            y,
-            w,
-            model.positive_probability(said),
-        )
+        record(beside, model.learn(table, y, w), y, w)
     return model, beside
 
 
@@ -73,10 +65,10 @@ def test_every_event_is_in_the_state_once(run, alone, final):
     assert left.keys() == right.keys()
     for name in left:
         assert left[name].tobytes() == right[name].tobytes(), name
-    seen, ours = to_arrays(beside), to_arrays(final.baselines)
+    seen, ours = to_arrays(beside, "validation"), to_arrays(final.baselines, "validation")
     for name in seen:
         assert seen[name].tobytes() == ours[name].tobytes(), name
-    assert seen["baselines.reliability.weight"].sum() > 1000.0
+    assert seen["validation.reliability.weight"].sum() > 1000.0
 
 
 def test_kills_were_real(run):
@@ -102,9 +94,9 @@ def test_better_than_both_baselines(final):
 def test_first_two_thousand_equal_the_naive_twin(run):
     """Encoder, bank, rule and loss together say what their naive twins say."""
     model = Model("binary", LINEAR, producer.schema(), ["DOWN", "UP"])
-    decoder = Decoder(model.encoder.schema, model.labels)
+    decoder = Decoder(model.encoder.kinds, model.labels)
     table, y, w = decoder.tabulate([decoder.decode(value) for value in run.good[:2000]])
-    scores = model.learn(table, y, w)
+    scores = model.learn(table, y, w).scores
     encoder = NaiveEncoder(producer.schema())
     twin = NaiveBooster(model.spec, model.encoder.width, 1)
     expected = []

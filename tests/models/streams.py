@@ -12,10 +12,11 @@ import numpy as np
 
 from kaboost import Model
 from kaboost.models.evaluation.baselines import progressive_validation, record
-from kaboost.models.evaluation.baselines import to_arrays as baseline_arrays
 from kaboost.models.features.labels import labels
 from kaboost.models.features.onehot import Encoder
 from kaboost.models.features.rows import tabulate
+from kaboost.models.state.tree import to_arrays
+from tests.outcomes import outcome
 from tests.specs import LINEAR
 
 SCHEMA = {
@@ -76,7 +77,10 @@ def encoder(count=300):
     subject = Encoder(SCHEMA)
     table = tabulate(SCHEMA, rows(count))
     learned = subject.learn_many(table, weights(count))
-    return digest(subject.to_arrays() | {"learned": learned, "after": subject.encode_many(table)})
+    return digest(
+        to_arrays(subject.state, "encoder")
+        | {"learned": learned, "after": subject.encode_many(table)}
+    )
 
 
 def compared(count=300):
@@ -86,8 +90,8 @@ def compared(count=300):
         seen = progressive_validation(labels(task, classes))
         y = targets(task, count)
         y[::50] *= 1e308 if task == "regression" else 1.0
-        record(seen, abs(y), np.ones(count), y, weights(count))
-        parts |= {f"{task}.{name}": array for name, array in baseline_arrays(seen).items()}
+        record(seen, outcome(abs(y), np.ones(count)), y, weights(count))
+        parts |= {f"{task}.{name}": array for name, array in to_arrays(seen, "validation").items()}
     return digest(parts)
 
 
@@ -97,11 +101,9 @@ def learned(count=60):
     for task, classes in CLASSES.items():
         model = Model(task, LINEAR, SCHEMA, classes)
         y = targets(task, count)
-        scores = model.learn(tabulate(SCHEMA, rows(count)), y, weights(count))
-        answers = model.predictions(scores)
-        lost, wrong = model.losses_and_errors(scores, answers, y)
-        said = {"scores": scores, "said": answers, "lost": lost, "wrong": wrong}
-        parts |= {f"{task}.{name}": array for name, array in (model.to_arrays() | said).items()}
+        result = model.learn(tabulate(SCHEMA, rows(count)), y, weights(count))._asdict()
+        result = {name: array for name, array in result.items() if array is not None}
+        parts |= {f"{task}.{name}": array for name, array in (model.to_arrays() | result).items()}
     return digest(parts)
 
 

@@ -16,13 +16,13 @@ from kaboost import ModelError
 from kaboost.models.evaluation import baselines as module
 from kaboost.models.evaluation.baselines import (
     PREDICTORS,
-    from_arrays,
     progressive_validation,
     record,
-    to_arrays,
 )
 from kaboost.models.features.labels import labels
+from kaboost.models.state import tree
 from tests.models import streams
+from tests.outcomes import outcome
 
 ELEC2 = Path(__file__).parents[2] / "data" / "elec2.csv.gz"
 TASKS = {task: labels(task, classes) for task, classes in streams.CLASSES.items()}
@@ -72,8 +72,18 @@ def compared(task, y, w, cuts=()):
     for begin, end in pairwise([0, *sorted(cuts), len(y)]):
         part = slice(begin, end)
         said = (0.1 + 0.7 * y[part]) if task == "binary" else None
-        record(seen, 0.25 * y[part], y[part] * 0.5, y[part], w[part], said)
+        record(seen, outcome(0.25 * y[part], 0.5 * y[part], said), y[part], w[part])
     return seen
+
+
+def arrays_of(seen):
+    """Return the arrays as they lie in a file."""
+    return tree.to_arrays(seen, "validation")
+
+
+def restored(task, arrays):
+    """Return what these arrays are the state of."""
+    return tree.from_arrays(progressive_validation(TASKS[task]), arrays, "validation")
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -110,9 +120,9 @@ def test_windows_forget(task):
 def test_any_batching_gives_the_same_bytes(task, cuts):
     """Where the stream is cut into batches leaves no trace."""
     y, w = streams.targets(task, 100), streams.weights(100)
-    expected = streams.digest(to_arrays(compared(task, y, w)))
+    expected = streams.digest(arrays_of(compared(task, y, w)))
 
-    assert expected == streams.digest(to_arrays(compared(task, y, w, cuts)))
+    assert expected == streams.digest(arrays_of(compared(task, y, w, cuts)))
 
 
 def test_plain_python_gives_the_same_bytes():
@@ -125,7 +135,7 @@ def test_elec2_is_as_hard_as_it_is_known_to_be():
     with gzip.open(ELEC2, "rt") as file:
         y = np.array([row["class"] == "UP" for row in csv.DictReader(file)], dtype=np.float64)
     seen = progressive_validation(TASKS["binary"])
-    record(seen, np.zeros(len(y)), np.zeros(len(y)), y, np.ones(len(y)))
+    record(seen, outcome(np.zeros(len(y)), np.zeros(len(y))), y, np.ones(len(y)))
 
     np.testing.assert_allclose(seen.mean_loss[1:], [0.68183, 0.41518], atol=5e-6)
     np.testing.assert_allclose(1 - seen.mean_error[2], 0.853303, atol=1e-4)
@@ -135,10 +145,10 @@ def test_runaway_model_counts_as_lost():
     """A loss that is nan, inf or huge counts 1e12 and poisons no sum."""
     seen = progressive_validation(TASKS["regression"])
     lost = np.array([np.nan, np.inf, 1e300, 1.0])
-    record(seen, lost, lost, np.array([1e308, -1e308, 0.0, 1.0]), np.ones(4))
+    record(seen, outcome(lost, lost), np.array([1e308, -1e308, 0.0, 1.0]), np.ones(4))
 
     assert seen.loss_sum[0] == 3e12 + 1.0
-    assert all(np.isfinite(array).all() for array in to_arrays(seen).values())
+    assert all(np.isfinite(array).all() for array in arrays_of(seen).values())
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -146,28 +156,28 @@ def test_arrays_go_on_where_they_stopped(task):
     """Arrays to a file and back are the same baselines."""
     y, w = streams.targets(task, 100), streams.weights(100)
     seen = compared(task, y[:40], w[:40])
-    again = from_arrays(TASKS[task], {k: v.copy() for k, v in to_arrays(seen).items()})
+    again = restored(task, {k: v.copy() for k, v in arrays_of(seen).items()})
     said = (0.1 + 0.7 * y[40:]) if task == "binary" else None
-    record(again, 0.25 * y[40:], 0.5 * y[40:], y[40:], w[40:], said)
+    record(again, outcome(0.25 * y[40:], 0.5 * y[40:], said), y[40:], w[40:])
 
-    assert streams.digest(to_arrays(compared(task, y, w))) == streams.digest(to_arrays(again))
+    assert streams.digest(arrays_of(compared(task, y, w))) == streams.digest(arrays_of(again))
 
 
 def test_foreign_arrays_are_refused():
     """Baselines of another task, or of none, are not taken for these."""
-    for arrays in ({}, to_arrays(progressive_validation(TASKS["multiclass"]))):
-        with pytest.raises(ModelError, match=r"baselines\."):
-            from_arrays(TASKS["binary"], arrays)
+    for arrays in ({}, arrays_of(progressive_validation(TASKS["multiclass"]))):
+        with pytest.raises(ModelError, match=r"validation\."):
+            restored("binary", arrays)
 
 
 def test_before_any_event_nothing_is_claimed():
     """Means of nothing are nan, also after events of weight 0."""
     seen = progressive_validation(TASKS["binary"])
-    fresh = streams.digest(to_arrays(seen))
-    record(seen, np.ones(2), np.ones(2), np.ones(2), np.zeros(2))
+    fresh = streams.digest(arrays_of(seen))
+    record(seen, outcome(np.ones(2), np.ones(2)), np.ones(2), np.zeros(2))
 
     assert np.isnan([seen.mean_loss, seen.mean_error, seen.window_loss, seen.window_error]).all()
-    assert fresh == streams.digest(to_arrays(seen))
+    assert fresh == streams.digest(arrays_of(seen))
 
 
 def test_examples_run():

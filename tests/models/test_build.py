@@ -112,6 +112,37 @@ def test_unknown_words_are_refused(spec, says):
 
 
 @pytest.mark.parametrize(
+    ("loss", "meant"),
+    [
+        ("mse", "'squared'"),
+        ("MAE", "'absolute'"),
+        ("l1", "'absolute'"),
+        ("l2", "'squared'"),
+        ("log-loss", "'logistic'"),
+        ("logloss", "'logistic'"),
+        ("logistic_regression", "'logistic'"),
+        ("xentropy", "'logistic' or 'softmax'"),
+        ("mls2", "'mls'"),
+    ],
+)
+def test_losses_of_other_libraries_are_pointed_to(loss, meant):
+    """A loss by the name that other libraries give it is refused with its name here."""
+    with pytest.raises(kaboost.ModelError, match=rf"did you mean {meant}\?$"):
+        kaboost.build({"loss": loss}, d=2)
+
+
+@pytest.mark.parametrize(
+    "spec", [{"loss": "zzz"}, {"bank": "zzz"}, {"bank": {"kind": "linear", "zzz": 1}}]
+)
+def test_long_lists_are_pointed_to(spec):
+    """A message names the nearest three and the command that lists all; a short list is whole."""
+    with pytest.raises(kaboost.ModelError, match=r"; nearest are \w+, \w+, \w+; `kaboost models`"):
+        kaboost.build({"loss": "squared", **spec}, d=2)
+    with pytest.raises(kaboost.ModelError, match="known are rule, bank, loss, seed, multiclass"):
+        kaboost.build({"zzz": 1}, d=2)
+
+
+@pytest.mark.parametrize(
     ("loss", "m", "says"),
     [
         ("softmax", 1, "take logistic"),

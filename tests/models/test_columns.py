@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaboost.models.features import columns as own
-from kaboost.models.features.categories import MEMO
-from kaboost.models.features.columns import MEMORY, PRIOR, Columns
+from kaboost.models.features.categories import CACHE_SIZE
+from kaboost.models.features.columns import MEMORY_EVENTS, PRIOR_WEIGHT, Columns
 from kaboost.models.features.onehot import Table
 from kaboost.models.features.rows import tabulate
+from kaboost.models.state.tree import from_arrays, to_arrays
 from kaboost.models.types import ModelError
 
 SCHEMA = {"city": "category", "age": "number", "vip": "boolean", "job": "category"}
@@ -30,7 +31,7 @@ def test_kinds_stand_one_after_another():
     """Whatever the schema's order: what was there before datetimes and texts has not moved."""
     encoder = Columns({"note": "text", "when": "datetime", **SCHEMA})
     row = {"note": "to be", "when": "2026-11-20T10:30:00", "age": 3, "city": "Faro", "vip": True}
-    X = encoder.encode_many(tabulate(encoder.schema, [row, {}]))
+    X = encoder.encode_many(tabulate(encoder.kinds, [row, {}]))
 
     assert Columns(SCHEMA).columns == encoder.columns[:6]
     assert ("when hour", "when weekday", "when month") == encoder.columns[6:9]
@@ -44,7 +45,7 @@ def test_pinned_kinds_stay_where_they_are():
     """With features that may join the schema's order is that of the columns."""
     pinned = Columns({"note": "text", "when": "datetime", "*": "auto"})
     X = pinned.extended({"a": "number"}).encode_many(
-        tabulate({**pinned.schema, "a": "number"}, [{"a": 5.0, "when": "2026-01-05"}])
+        tabulate({**pinned.kinds, "a": "number"}, [{"a": 5.0, "when": "2026-01-05"}])
     )
 
     assert ("note words1", "when hour") == (pinned.columns[0], pinned.columns[64])
@@ -52,8 +53,13 @@ def test_pinned_kinds_stay_where_they_are():
     assert np.isnan(X[0, :64]).all()
 
 
+def restored(schema, arrays):
+    """Return the encoder of these arrays."""
+    return Columns(schema, from_arrays(Columns(schema).state, arrays, "encoder"))
+
+
 def size_of(encoder):
-    return sum(array.nbytes for array in encoder.to_arrays().values())
+    return sum(array.nbytes for array in to_arrays(encoder.state, "encoder").values())
 
 
 def twin(events):
@@ -67,7 +73,7 @@ def twin(events):
         if value not in known[i]:
             return [label, -1.0]
         order, mean, weight = known[i][value]
-        share = weight / (weight + PRIOR)
+        share = weight / (weight + PRIOR_WEIGHT)
         return [label + share * (mean - label), order]
 
     for *values, w, y in events:
@@ -77,9 +83,9 @@ def twin(events):
         for i, value in enumerate(values):
             if value is not None:
                 order, mean, weight = known[i].get(value, (len(known[i]), 0.0, 0.0))
-                after = min(weight + w, MEMORY)
+                after = min(weight + w, MEMORY_EVENTS)
                 known[i][value] = order, mean + min(w / after, 1.0) * (y - mean), after
-        total = min(total + w, MEMORY)
+        total = min(total + w, MEMORY_EVENTS)
         label += min(w / total, 1.0) * (y - label)
     after = [[7.0, math.nan, *show(0, a), *show(1, b)] for a, b, *_ in events]
     return said, after
@@ -93,10 +99,10 @@ def test_is_its_twin_however_it_is_cut(events, size):
         cities, jobs, w, y = zip(*events[first : first + size], strict=True)
         said += encoder.learn_many(table(cities, jobs), np.array(w), np.array(y)).tolist()
     expected, after = twin(events)
-    restored = Columns.from_arrays(SCHEMA, encoder.to_arrays())
+    again = restored(SCHEMA, to_arrays(encoder.state, "encoder"))
 
     np.testing.assert_allclose(np.reshape(said, (-1, 6)), np.reshape(expected, (-1, 6)))
-    for one in (encoder, restored):
+    for one in (encoder, again):
         shown = one.encode_many(table(*([e[i] for e in events] for i in range(2))))
         np.testing.assert_allclose(shown, np.reshape(after, (-1, 6)))
 
@@ -112,7 +118,7 @@ def test_names_and_order():
 
 def test_a_full_table_is_shared(monkeypatch):
     """Beyond the last slot values share one by hash: memory stays, nothing is refused."""
-    monkeypatch.setattr(own, "SLOTS", 4)
+    monkeypatch.setattr(own, "VALUE_SLOTS", 4)
     monkeypatch.setattr(Columns, "shared", range(4))
     encoder = Columns({"city": "category"})
     many = [f"v{i}" for i in range(40)]
@@ -135,18 +141,18 @@ def test_million_values_take_no_more():
         encoder.learn_many(t, np.ones(20_000), np.ones(20_000))
 
     assert before == size_of(encoder) < 1_000_000
-    assert len(encoder._values[0]._memo) <= MEMO
+    assert len(encoder._values[0]._memo) <= CACHE_SIZE
 
 
 @pytest.mark.parametrize("name", ["encoder.keys", "encoder.label"])
 def test_other_arrays_are_refused(name):
     """Arrays that are missing or of another schema are named."""
-    arrays = Columns(SCHEMA).to_arrays()
+    arrays = to_arrays(Columns(SCHEMA).state, "encoder")
     del arrays[name]
     with pytest.raises(ModelError, match=name):
-        Columns.from_arrays(SCHEMA, arrays)
+        restored(SCHEMA, arrays)
     with pytest.raises(ModelError, match="keys"):
-        Columns.from_arrays({"city": "category"}, Columns(SCHEMA).to_arrays())
+        restored({"city": "category"}, to_arrays(Columns(SCHEMA).state, "encoder"))
 
 
 def test_largest_labels_stay_finite():

@@ -15,15 +15,15 @@ from river.datasets import synth
 from kaboost import Model
 from kaboost.models.adapters.from_river import RiverModel
 from kaboost.models.evaluation.intervals import (
-    FIRST,
     LEVELS,
+    WARMUP_EVENTS,
     Intervals,
     bounds,
     intervals,
-    to_arrays,
-    watch_many,
+    update_many,
 )
 from kaboost.models.state.format import pack, unpack
+from kaboost.models.state.tree import to_arrays
 from kaboost.models.types import ModelError
 from tests.naive.intervals import Naive
 from tests.specs import LINEAR
@@ -63,7 +63,7 @@ def followed(
         p, label = said[k : k + every], y[k : k + every]
         low, high = bounds(seen, p, level).T
         inside[k : k + every] = (low <= label) & (label <= high)
-        watch_many(seen, p, label, np.ones(len(p)))
+        update_many(seen, p, label, np.ones(len(p)))
     return seen, inside
 
 
@@ -78,7 +78,7 @@ def watched(said: np.ndarray, y: np.ndarray, w: np.ndarray, parts: int = 1) -> I
     """Learn these events in so many batches."""
     seen = intervals()
     for k in np.array_split(np.arange(len(y)), parts):
-        watch_many(seen, said[k], y[k], w[k])
+        update_many(seen, said[k], y[k], w[k])
     return seen
 
 
@@ -168,7 +168,7 @@ def test_the_kernel_is_the_naive_twin() -> None:
         for level, low, high in zip(LEVELS, lows, highs, strict=True):
             found = bounds(seen, said[k : k + 1], level)[0]
             np.testing.assert_allclose(found, [low, high], rtol=1e-7, atol=1e-7)
-        watch_many(seen, said[k : k + 1], y[k : k + 1], w[k : k + 1])
+        update_many(seen, said[k : k + 1], y[k : k + 1], w[k : k + 1])
         if w[k]:
             naive.learn(said[k], y[k], w[k])
 
@@ -217,7 +217,7 @@ def test_weight_0_moves_nothing() -> None:
     w = np.ones(len(y))
     seen = watched(said, y, w)
     before = {name: array.tobytes() for name, array in to_arrays(seen).items()}
-    watch_many(seen, said, y + 50.0, 0.0 * w)
+    update_many(seen, said, y + 50.0, 0.0 * w)
 
     assert before == {name: array.tobytes() for name, array in to_arrays(seen).items()}
 
@@ -246,7 +246,7 @@ def test_a_constant_label_has_no_width() -> None:
 def test_few_events_say_nothing_yet() -> None:
     """Infinite before 20 events, and no coverage is claimed of that."""
     said, y, _ = drawn()
-    early, late = (watched(said[:n], y[:n], np.ones(n)) for n in (FIRST - 1, FIRST))
+    early, late = (watched(said[:n], y[:n], np.ones(n)) for n in (WARMUP_EVENTS - 1, WARMUP_EVENTS))
 
     assert [-np.inf, np.inf] == bounds(early, np.zeros(1), 0.9)[0].tolist()
     assert np.isfinite(bounds(late, np.zeros(1), 0.9)).all()
@@ -294,10 +294,13 @@ def test_a_file_of_before_gets_intervals_anew(tmp_path: Path) -> None:
 
     assert (-np.inf, np.inf) == old.predict_interval_one({"x": 0.0})
     assert not old.serving_only
-    old.learn_many([{"x": 0.0}] * FIRST, [1.0] * FIRST)
+    old.learn_many([{"x": 0.0}] * WARMUP_EVENTS, [1.0] * WARMUP_EVENTS)
     assert np.isfinite(old.predict_interval_one({"x": 0.0})).all()
-    with pytest.raises(ModelError, match=r"intervals\.scales: missing"):
-        Model.from_arrays(header["model"], kept | {"intervals.bends": arrays["intervals.bends"]})
+    with pytest.raises(ModelError, match=r"\'intervals.scales\' is missing"):
+        Model.from_arrays(
+            header["model"],
+            kept | {"intervals.quantile_multipliers": arrays["intervals.quantile_multipliers"]},
+        )
 
 
 def test_counts_are_not_below_0() -> None:

@@ -45,7 +45,7 @@ def learn(model, begin, end):
     part, count = slice(begin, end), max(end, 1)
     table = tabulate(SCHEMA, streams.rows(count)[part])
     y, w = streams.targets(model.task, 300)[part], streams.weights(300)[part]
-    return model.learn(table, y, w)
+    return model.learn(table, y, w).scores
 
 
 @pytest.mark.parametrize("task", CLASSES)
@@ -140,7 +140,7 @@ def test_many_are_predicted_in_parts(monkeypatch, task, together):
     """
     model, rows = learned(task), streams.rows(41)
     alone = np.vstack([model.predict(tabulate(SCHEMA, [row])) for row in rows])
-    monkeypatch.setattr(module, "TOGETHER", together)
+    monkeypatch.setattr(module, "CHUNK_NUMBERS", together)
 
     assert model.predict(tabulate(SCHEMA, rows)).tobytes() == alone.tobytes()
     assert model.predict(tabulate(SCHEMA, [])).shape == (0, model.labels.m)
@@ -152,7 +152,7 @@ def test_weight_0_is_answered_and_moves_nothing(task):
     model = learned(task)
     before, rows = streams.digest(model.to_arrays()), streams.rows(20, seed=7)
     expected = model.predict(tabulate(SCHEMA, rows))
-    answered = model.learn(tabulate(SCHEMA, rows), np.zeros(20), np.zeros(20))
+    answered = model.learn(tabulate(SCHEMA, rows), np.zeros(20), np.zeros(20)).scores
 
     assert expected.tobytes() == answered.tobytes()
     assert before == streams.digest(model.to_arrays())
@@ -177,11 +177,11 @@ def test_people_and_service_teach_the_same():
         one.learn_one(row, name, 2.0)
     said = many.learn_many(rows, names, [2.0] * 30)
     y = np.array([0.0, 1.0] * 15)
-    scores = table.learn(tabulate(SCHEMA, rows), y, np.full(30, 2.0))
+    outcome = table.learn(tabulate(SCHEMA, rows), y, np.full(30, 2.0))
 
     assert streams.digest(one.to_arrays()) == streams.digest(many.to_arrays())
     assert streams.digest(one.to_arrays()) == streams.digest(table.to_arrays())
-    assert said.tobytes() == table.predictions(scores).tobytes()
+    assert said.tobytes() == outcome.predictions.tobytes()
 
 
 @pytest.mark.parametrize("classes", [None, ["no", "yes"], [False, True], ["x", "y", 3]])
@@ -220,8 +220,8 @@ def test_losses_are_those_of_the_answers(task):
     loss = {"kind": fresh(task).spec["loss"]["kind"], "l2": 1.0}
     model = learned(task, spec=SMALL | {"loss": loss})
     scores = model.predict(tabulate(SCHEMA, streams.rows(50)))
-    y, said = streams.targets(task, 50), model.predictions(scores)
-    lost, wrong = model.losses_and_errors(scores, said, y)
+    y = streams.targets(task, 50)
+    _, said, lost, wrong, _ = model.outcome(scores, y)
 
     if task == "regression":
         expected, mistaken = (said - y) ** 2 / 2, abs(said - y)
@@ -333,7 +333,7 @@ def test_description_survives_sorted_json():
     text = json.dumps(model.describe(), sort_keys=True)
     again = Model.from_arrays(json.loads(text), model.to_arrays())
 
-    assert list(features) == list(again.encoder.schema)
+    assert list(features) == list(again.encoder.kinds)
     assert model.describe() == json.loads(text) == again.describe()
     assert again.classes_ == (False, True)
     assert type(again.classes_[0]) is bool

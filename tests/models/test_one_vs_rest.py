@@ -196,7 +196,7 @@ def test_model(tmp_path):
     for each in (model, again):
         each.learn_many(rows[200:], names[200:])
     scores = model.predict(model_table(model, rows))
-    bare, errors = model.losses_and_errors(scores, model.predictions(scores), k * 1.0)
+    _, _, bare, errors, _ = model.outcome(scores, k * 1.0)
 
     np.testing.assert_allclose(said.sum(axis=1), 1.0)
     np.testing.assert_array_equal(model.predict_proba_many(rows), again.predict_proba_many(rows))
@@ -206,4 +206,4 @@ def test_model(tmp_path):
 
 def model_table(model, rows):
     """Rows as the encoder wants them."""
-    return kaboost.models.features.rows.tabulate(model.encoder.schema, rows)
+    return kaboost.models.features.rows.tabulate(model.encoder.kinds, rows)

@@ -10,7 +10,7 @@ import pytest
 
 import kaboost
 from kaboost import Model
-from kaboost.models.features.label_outliers import FIRST_LABELS, cut_first
+from kaboost.models.features.label_outliers import FIRST_LABELS, replace_outliers
 
 KINDS = {"a": "number", "h": "number", "c": "category", "new": "boolean"}
 EVENTS = 3000
@@ -129,5 +129,5 @@ def test_far_among_the_first(labels: list[float], expected: list[float] | None) 
     """What is far beyond all others is put where most are."""
     given = np.array(labels, float)
 
-    assert (expected is not None) == cut_first(given)
+    assert (expected is not None) == replace_outliers(given)
     assert (labels if expected is None else expected) == given.tolist()

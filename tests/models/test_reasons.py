@@ -183,7 +183,7 @@ def test_features_that_joined_are_named():
     assert model.encoder.width > len(model.encoder.columns)
     assert "late 3" == model.importance()[0].name
     for one, score in zip(found, model.predict(table)[:, 0], strict=True):
-        assert list(one.contributions) == list(model.encoder.schema)
+        assert list(one.contributions) == list(model.encoder.kinds)
         assert whole(one) == pytest.approx(score, rel=0.0, abs=1e-9)
 
 

@@ -9,7 +9,7 @@ import pytest
 from river import checks, compose, preprocessing
 
 import kaboost
-from kaboost.models.adapters.slots import Slots
+from kaboost.models.adapters.slots import NamedSlots
 from kaboost.models.adapters.to_river import Classes, Classifier, Regressor
 from kaboost.models.features.onehot import Encoder
 from kaboost.models.features.rows import tabulate
@@ -92,8 +92,8 @@ def test_kinds_are_encoded_as_in_model() -> None:
     assert expected == pytest.approx(said, rel=1e-12, abs=1e-12)
 
 
-def slots(own: int, shared: int) -> Slots:
-    return Slots(Encoder({str(j): "number" for j in range(own + shared)}), own)
+def slots(own: int, shared: int) -> NamedSlots:
+    return NamedSlots(Encoder({str(j): "number" for j in range(own + shared)}), own)
 
 
 def test_columns_are_given_by_first_sight() -> None:

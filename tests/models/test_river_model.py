@@ -142,7 +142,7 @@ def test_clocks_and_texts_reach_river() -> None:
     assert [
         {"when hour": 6.5, "when weekday": 6.0, "when month": 11.0, "note": "To be"},
         {"note": ""},
-    ] == model._rows(tabulate(model.encoder.schema, rows), 2)
+    ] == model._rows(tabulate(model.encoder.kinds, rows), 2)
 
 
 BAG = {"river": "feature_extraction.BagOfWords", "params": {"on": "note"}}
@@ -185,14 +185,12 @@ def test_losses_are_those_of_the_baselines() -> None:
     """Log-loss of the label's probability, half the square; wrong labels, distances."""
     binary, number = make(TREE), make(NUMBER["linear"], "regression")
     odds = np.array([[math.log(3.0)], [math.log(3.0)]])
-    losses, errors = binary.losses_and_errors(odds, binary.predictions(odds), np.array([1.0, 0.0]))
+    classes = binary.outcome(odds, np.array([1.0, 0.0]))
+    numbers = number.outcome(np.array([[3.0]]), np.array([1.0]))
 
-    np.testing.assert_allclose([-math.log(0.75), -math.log(0.25)], losses)
-    assert [0.0, 1.0] == errors.tolist()
-    halves, distances = number.losses_and_errors(
-        np.array([[3.0]]), np.array([3.0]), np.array([1.0])
-    )
-    assert ([2.0], [2.0]) == (halves.tolist(), distances.tolist())
+    np.testing.assert_allclose([-math.log(0.75), -math.log(0.25)], classes.losses)
+    assert [0.0, 1.0] == classes.errors.tolist()
+    assert ([2.0], [2.0]) == (numbers.losses.tolist(), numbers.errors.tolist())
 
 
 def test_first_prediction_says_nothing() -> None:
@@ -218,7 +216,7 @@ def test_weight_is_rivers_own_where_it_takes_one() -> None:
     """Weight 3 is what River makes of w=3; weight 0 teaches nothing."""
     rows, labels = stream("binary")
     model, plain = make(TREE), make(TREE)
-    direct = river_spec.build(plain.spec)
+    direct = river_spec.build_estimator(plain.spec)
     weights = [3.0, 0.0, 0.5] + [1.0] * 7
     model.learn_many(rows[:10], labels[:10], weights)
     for k, w in enumerate(weights):
@@ -319,20 +317,20 @@ def test_rehearsal_finds_what_the_schema_brings() -> None:
 
 def test_specification_is_spelled_out_once() -> None:
     """Short words become steps, the seed is named; spelled out, it stays as it is."""
-    full = river_spec.normalise(BINARY["bagging of pipelines"], "binary")
+    full = river_spec.normalise_spec(BINARY["bagging of pipelines"], "binary")
 
     assert ["number", "category"] == [s["on"] for s in full["params"]["model"]["steps"]]
     assert river_spec.SEED == full["seed"]
-    assert full == river_spec.normalise(full, "binary")
+    assert full == river_spec.normalise_spec(full, "binary")
 
 
 def test_seed_reaches_every_part() -> None:
     """One seed decides everything random, a part's own goes before it."""
     spec = BINARY["SRP"]
 
-    assert 5 == river_spec.build(make({**spec, "seed": 5}).spec).seed
+    assert 5 == river_spec.build_estimator(make({**spec, "seed": 5}).spec).seed
     own = {**spec, "params": {**spec["params"], "seed": 9}}
-    assert 9 == river_spec.build(make(own).spec).seed
+    assert 9 == river_spec.build_estimator(make(own).spec).seed
 
 
 def test_no_file_of_it(tmp_path: Path) -> None:

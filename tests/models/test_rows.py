@@ -8,7 +8,7 @@ import pytest
 
 from kaboost import ModelError
 from kaboost.models.features import rows as module
-from kaboost.models.features.rows import discover, tabulate
+from kaboost.models.features.rows import find_new_features, tabulate
 from kaboost.models.features.schema import layout
 
 SCHEMA = {"c": "category", "n": "number", "b": "boolean", "m": "number"}
@@ -102,14 +102,14 @@ def test_what_are_no_rows_is_refused(rows):
 def test_what_cannot_join_is_refused(row, message):
     """The sentence names the feature, the value and the remedy."""
     with pytest.raises(ModelError, match=message):
-        discover({"age": "number"}, [row], [1.0])
+        find_new_features({"age": "number"}, [row], [1.0])
 
 
 def test_a_date_that_becomes_a_category_is_warned_of():
     """The remedy names the feature; other texts are left alone."""
     remedy = r'^features\.when: .* features={"when": "datetime",'
     with pytest.warns(UserWarning, match=remedy) as told:
-        found = discover({}, [{"when": "2026-11-20", "zip": "1000"}], [1.0])
+        found = find_new_features({}, [{"when": "2026-11-20", "zip": "1000"}], [1.0])
 
     assert found == [(0, {"when": "category", "zip": "category"})]
     assert len(told) == 1

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from kaboost import Model, ModelError
 from kaboost.models.build import check
-from kaboost.models.features.columns import Columns, roomy
-from kaboost.models.features.rows import discover
-from kaboost.models.features.schema import checked, infer, meant
+from kaboost.models.features.columns import Columns, reserved_width
+from kaboost.models.features.rows import find_new_features
+from kaboost.models.features.schema import infer_kind, kind_hint, parse_schema
 from tests.models.test_rows import Frame
 
 TREES = {"kind": "reboosted_trees", "max_memory": 12, "structures": [{"trees": 6, "leaves": 8}]}
@@ -44,17 +44,17 @@ def state(model):
 )  # fmt: skip
 def test_kind_of_a_first_value(value, kind):
     """JSON's own types; null and what has none say nothing."""
-    assert kind == infer(value)
+    assert kind == infer_kind(value)
 
 
 def test_words_for_inferring():
     """`auto`, the star beside pins, and what neither can be."""
-    assert checked("auto") == checked({"*": "auto"}) == ({}, 0)
-    assert checked({"zip": "category", "*": "auto"}) == ({"zip": "category"}, 1)
-    assert checked({"zip": "category"}) == ({"zip": "category"}, None)
+    assert parse_schema("auto") == parse_schema({"*": "auto"}) == ({}, 0)
+    assert parse_schema({"zip": "category", "*": "auto"}) == ({"zip": "category"}, 1)
+    assert parse_schema({"zip": "category"}) == ({"zip": "category"}, None)
     for wrong in ({}, "automatic", {"zip": "auto"}, None):
         with pytest.raises(ModelError, match="features"):
-            checked(wrong)
+            parse_schema(wrong)
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def test_words_for_inferring():
 def test_what_was_meant_is_named(told, says):
     """Kinds go by other words elsewhere; the nearest spelling of one is not what it means."""
     with pytest.raises(ModelError, match=says):
-        checked(told)
+        parse_schema(told)
 
 
 def test_a_word_that_means_nothing_gets_no_guess():
     """A guess out of nowhere would mislead."""
     with pytest.raises(ModelError) as told:
-        checked({"a": "zzz"})
+        parse_schema({"a": "zzz"})
     assert "did you mean" not in str(told.value)
 
 
@@ -116,14 +116,14 @@ def test_discovery_in_frames_is_that_in_dicts():
     frame = Frame(a=[1.0, 2.0, 3.0], b=[None, "x", "y"], c=[None, None, True])
     dicts = [{"a": 1.0}, {"a": 2.0, "b": "x"}, {"a": 3.0, "b": "y", "c": True}]
     for given_rows in (frame, dicts):
-        assert [(1, {"b": "category"}), (2, {"c": "boolean"})] == discover(
+        assert [(1, {"b": "category"}), (2, {"c": "boolean"})] == find_new_features(
             {"a": "number"}, given_rows, [1.0, 1.0, 1.0]
         )
-        assert [(2, {"b": "category", "c": "boolean"})] == discover(
+        assert [(2, {"b": "category", "c": "boolean"})] == find_new_features(
             {"a": "number"}, given_rows, [1.0, 0.0, 1.0]
         )
     with pytest.raises(ModelError, match=r"features\.b: \[1\] has no kind"):
-        discover({"a": "number"}, [{"b": [1]}], [1.0])
+        find_new_features({"a": "number"}, [{"b": [1]}], [1.0])
 
 
 def test_features_that_come_up_are_learned():
@@ -133,11 +133,11 @@ def test_features_that_come_up_are_learned():
     said = model.learn_many(x, y)
     wrong = (said[:, 1] > 0.5) != np.array(y)
 
-    assert list(model.encoder.schema) == [*dict.fromkeys(name for row in x for name in row)]
-    assert (model.encoder.told.inferred, model.encoder.schema["vip"]) == (
-        list(model.encoder.schema), "boolean",
+    assert list(model.encoder.kinds) == [*dict.fromkeys(name for row in x for name in row)]
+    assert (model.encoder.schema.inferred, model.encoder.kinds["vip"]) == (
+        list(model.encoder.kinds), "boolean",
     )  # fmt: skip
-    assert model.encoder.width == int(model.booster.shape[0]) == roomy(14)
+    assert model.encoder.width == int(model.booster.shape[0]) == reserved_width(14)
     assert wrong[200:300].mean() < 0.15
     assert wrong[300:320].mean() > 0.2  # the new ones decide
     assert wrong[340:400].mean() < 0.2  # they have no bins yet, but the linear learners see them
@@ -178,8 +178,8 @@ def test_pinned_kinds_stay():
         model.learn_one({"zip": 8005}, 1)
     model.learn_one({"zip": "8005", "a": 1.0}, 1)
 
-    assert model.encoder.schema == {"zip": "category", "a": "number"}
-    assert model.encoder.told.inferred == ["a"]
+    assert model.encoder.kinds == {"zip": "category", "a": "number"}
+    assert model.encoder.schema.inferred == ["a"]
 
 
 def test_nothing_is_learned_of_rows_that_cannot_be():
@@ -192,7 +192,7 @@ def test_nothing_is_learned_of_rows_that_cannot_be():
         model.learn_many([{f"x{j}": 1.0 for j in range(3000)}], [0])
 
     assert before == state(model)
-    assert not model.encoder.schema
+    assert not model.encoder.kinds
 
 
 def test_predictions_pass_over_what_is_not_known_yet():
@@ -218,7 +218,7 @@ def test_classes_widen_together():
 
 def test_room_grows_by_a_quarter():
     """There is always room for one more column, and not much more than needed."""
-    widths = [roomy(n) for n in range(500)]
+    widths = [reserved_width(n) for n in range(500)]
 
     assert all(n < width <= max(16, 1.5 * n + 16) for n, width in enumerate(widths))
     assert widths == sorted(widths)
@@ -245,7 +245,7 @@ def test_room_depends_on_what_joined_alone():
             steps.add_features({name: kind})
 
     assert 50 < len(kept) < 400
-    assert list(kept) == list(steps.encoder.schema) == list(found)[: len(kept)]
+    assert list(kept) == list(steps.encoder.kinds) == list(found)[: len(kept)]
     assert state(whole) == state(steps)
     assert not whole.affordable_features({"one more": "boolean"})
 
@@ -280,4 +280,4 @@ def test_a_row_of_weight_nothing_may_say_anything():
 @pytest.mark.parametrize("given", [True, ["number"], 1.0, None])
 def test_what_is_no_word_is_near_none(given):
     """Of what is not even a text nobody can tell which kind it stands for."""
-    assert "" == meant(given)
+    assert "" == kind_hint(given)

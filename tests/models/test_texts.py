@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from kaboost import ModelError
 from kaboost.models.features import texts
-from kaboost.models.features.categories import MEMO, MEMO_LENGTH, hashed
+from kaboost.models.features.categories import CACHE_SIZE, CACHED_LENGTH, hash64
 from kaboost.models.features.columns import Columns
 from kaboost.models.features.onehot import Encoder
 from kaboost.models.features.rows import tabulate
-from kaboost.models.features.texts import BUCKETS, MOST, Buckets
+from kaboost.models.features.texts import BUCKETS, COUNT_LIMIT, Buckets
 
 SCHEMA = {"note": "text"}
 
@@ -29,7 +29,7 @@ def only(*words):
     """Return the row in which just these words are counted."""
     row = np.zeros(BUCKETS)
     for word, count in Counter(words).items():
-        row[hashed(word) % BUCKETS] += count
+        row[hash64(word) % BUCKETS] += count
     return row
 
 
@@ -76,8 +76,8 @@ def test_linear_models_get_logarithms():
     """Counts are drawn together and bounded; a missing text is like an empty one."""
     encoder = Encoder(SCHEMA | {"a": "number"})
     rows = [{"note": "b " * 3 + "c"}, {"note": None}, {"note": ""}, {"note": "d " * 9_999}]
-    X = encoder.encode_many(tabulate(encoder.schema, rows))
-    expected = np.log1p(np.minimum([only(*"bbbc"), only(), only(), 9_999 * only("d")], MOST))
+    X = encoder.encode_many(tabulate(encoder.kinds, rows))
+    expected = np.log1p(np.minimum([only(*"bbbc"), only(), only(), 9_999 * only("d")], COUNT_LIMIT))
 
     np.testing.assert_array_equal(np.hstack([np.zeros((4, 1)), expected]), X)
     assert ("a", "note words1") == encoder.columns[:2]
@@ -90,7 +90,7 @@ def test_every_text_has_its_own_columns(kind):
     """Two texts, whatever stands between them, are counted one beside the other."""
     encoder = kind({"note": "text", "when": "datetime", "title": "text", "a": "number"})
     row = {"note": "one two", "title": "three", "when": "2026-11-20", "a": 1.0}
-    (both,) = encoder.encode_many(tabulate(encoder.schema, [row]))
+    (both,) = encoder.encode_many(tabulate(encoder.kinds, [row]))
     at = encoder.columns.index("note words1")
 
     assert at + BUCKETS == encoder.columns.index("title words1")
@@ -101,23 +101,23 @@ def test_every_text_has_its_own_columns(kind):
 def test_a_long_text_costs_its_length(monkeypatch):
     """Over a megabyte of ever new words each is hashed once; of long words none is remembered."""
     seen = Counter()
-    monkeypatch.setattr(texts, "hashed", lambda word: seen.update([word]) or hashed(word))
+    monkeypatch.setattr(texts, "hash64", lambda word: seen.update([word]) or hash64(word))
     encoder = Columns(SCHEMA)
     words = [f"word{k}" for k in range(150_000)]
     X = encoder.encode_many(tabulate(SCHEMA, [{"note": " ".join(words)}]))
 
     assert Counter(words) == seen
     assert len(words) == X.sum()
-    assert len(encoder.buckets) <= MEMO
+    assert len(encoder.buckets) <= CACHE_SIZE
     encoder.encode_many(tabulate(SCHEMA, [{"note": f"{i}" * 1_000_000} for i in range(9)]))
-    assert max(map(len, encoder.buckets)) <= MEMO_LENGTH
+    assert max(map(len, encoder.buckets)) <= CACHED_LENGTH
 
 
 def test_memo_is_only_a_memo(monkeypatch):
     """Forgetting every word at once changes no count."""
     text = " ".join(f"w{k % 50}" for k in range(500))
     expected = counts(text)
-    monkeypatch.setattr(texts, "MEMO", 3)
+    monkeypatch.setattr(texts, "CACHE_SIZE", 3)
 
     np.testing.assert_array_equal(expected, counts(text))
 

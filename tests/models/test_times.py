@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from kaboost import ModelError
 from kaboost.models.features import datetimes as times
 from kaboost.models.features.columns import Columns
-from kaboost.models.features.datetimes import is_moment, shown_many, wall_seconds
+from kaboost.models.features.datetimes import clock_fields_many, is_datetime, wall_seconds
 from kaboost.models.features.onehot import Encoder
 from kaboost.models.features.rows import tabulate
+from kaboost.models.state.tree import to_arrays
 from tests.models.test_rows import Frame
 
 SCHEMA = {"when": "datetime"}
@@ -39,9 +40,9 @@ def test_the_clock_as_written_counts(moment, between, precision):
     text = moment.isoformat(between, precision)
     wall = moment.replace(tzinfo=None, microsecond=0)
     hour = wall.hour + wall.minute / 60 + wall.second / 3600
-    (shown,) = shown_many(wall_seconds([[text]], 1)).tolist()
+    (shown,) = clock_fields_many(wall_seconds([[text]], 1)).tolist()
 
-    assert is_moment(text)
+    assert is_datetime(text)
     assert [(wall - datetime(1970, 1, 1)).total_seconds()] == seconds(text) == seconds(moment)
     assert [pytest.approx(hour, abs=1e-12), wall.weekday(), wall.month] == shown
 
@@ -51,7 +52,7 @@ def test_the_clock_as_written_counts(moment, between, precision):
 @example("2026-04-31T10:00:00")
 def test_what_is_accepted_is_read(text):
     """No text is taken for a moment that Python's calendar does not know."""
-    if is_moment(text):
+    if is_datetime(text):
         head = text[:19].upper()
         assert [(datetime.fromisoformat(head) - datetime(1970, 1, 1)).total_seconds()] == seconds(
             text
@@ -72,13 +73,13 @@ def test_every_day_of_the_calendar_and_no_other():
                     known = False
                 else:
                     known = True
-                assert known is is_moment(f"{year:04}-{month:02}-{day:02}")
+                assert known is is_datetime(f"{year:04}-{month:02}-{day:02}")
 
 
 def test_every_day_shows_its_weekday_and_month():
     """Over a whole cycle of the calendar, and one before 1970: as NumPy counts them."""
     days = np.arange("1600", "2401", dtype="datetime64[D]")
-    shown = shown_many(days.astype("datetime64[s]").astype(np.float64)[:, None])
+    shown = clock_fields_many(days.astype("datetime64[s]").astype(np.float64)[:, None])
 
     np.testing.assert_array_equal(days.astype("datetime64[M]").astype(int) % 12 + 1, shown[:, 2])
     np.testing.assert_array_equal((days.astype(int) + 3) % 7, shown[:, 1])
@@ -132,7 +133,7 @@ def test_frames_hold_them_as_well():
 def test_columns_for_trees():
     """Hour with its fraction, weekday from Monday on, month; NaN where missing."""
     encoder = Columns({"when": "datetime", "a": "number"})
-    X = encoder.encode_many(tabulate(encoder.schema, [{"when": "2026-11-23T06:45:00Z"}, {"a": 1}]))
+    X = encoder.encode_many(tabulate(encoder.kinds, [{"when": "2026-11-23T06:45:00Z"}, {"a": 1}]))
 
     assert ("a", "when hour", "when weekday", "when month") == encoder.columns
     np.testing.assert_array_equal([[np.nan, 6.75, 0.0, 11.0], [1.0] + [np.nan] * 3], X)
@@ -156,7 +157,8 @@ def test_nothing_is_learned_of_them():
     """The state has no arrays of datetimes: it is that of a schema without."""
     one, other = Encoder(SCHEMA | {"a": "number"}), Encoder({"a": "number"})
     shapes = [
-        {name: array.shape for name, array in each.to_arrays().items()} for each in (one, other)
+        {name: array.shape for name, array in to_arrays(each.state).items()}
+        for each in (one, other)
     ]
 
     assert shapes[0] == shapes[1]
@@ -164,7 +166,7 @@ def test_nothing_is_learned_of_them():
 
 def test_hours_grow_through_the_day():
     """No rounding lets a later second show an earlier hour."""
-    day = shown_many(np.arange(-86_400.0, 86_400.0)[:, None])
+    day = clock_fields_many(np.arange(-86_400.0, 86_400.0)[:, None])
     hours = day[:86_400, 0].tolist()
 
     assert all(a < b for a, b in pairwise(hours))

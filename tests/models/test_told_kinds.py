@@ -70,6 +70,6 @@ def test_pins_beside_inferred_kinds():
     model = Model("binary", SPECS["trees"], {"note": "text", "when": "datetime", "*": "auto"})
     model.learn_many(rows, labels)
 
-    assert {**SCHEMA, "noise": "number"} == model.encoder.schema
-    assert ["noise"] == model.encoder.told.inferred
+    assert {**SCHEMA, "noise": "number"} == model.encoder.kinds
+    assert ["noise"] == model.encoder.schema.inferred
     assert "noise" == model.encoder.columns[-1]

@@ -19,6 +19,7 @@ from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings, load
 from kaboost.service.http.problems import MEDIA_TYPE, TYPES, Problem
 from kaboost.service.storage import snapshots
+from tests.outcomes import outcome
 from tests.ports import free_port
 from tests.service.learning import until
 from tests.specs import LINEAR
@@ -77,7 +78,7 @@ def publish(settings: Settings, model: Model, **header: Any) -> int:
     """Publish a snapshot as the learner does, and give its sign of life."""
     events = int(model.booster.progress.events)
     seen = progressive_validation(model.labels)
-    record(seen, np.full(4, 0.5), np.zeros(4), np.zeros(4), np.ones(4))
+    record(seen, outcome(np.full(4, 0.5), np.zeros(4)), np.zeros(4), np.ones(4))
     whole = {
         "name": settings.name,
         "created": "2026-11-20T10:00:00Z",

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kaboost.models.evaluation.baselines import progressive_validation, record, to_arrays
+from kaboost.models.evaluation.baselines import progressive_validation, record
 from kaboost.models.model import Model
 from kaboost.models.state.format import pack
+from kaboost.models.state.tree import to_arrays
 from kaboost.service.errors import CheckpointError, Damaged, Incompatible
 from kaboost.service.storage import checkpoints, files
 from kaboost.service.storage.checkpoints import Checkpoint
+from tests.outcomes import outcome
 
 SPEC = {"bank": {"kind": "linear", "n": 3}}
 SCHEMA = {"age": "number", "country": "category"}
@@ -41,7 +43,7 @@ class Learner:
         for features, label in EVENTS[self.offset : until]:
             self.model.learn_one(features, label)
             one = np.ones(1)
-            record(self.baselines, one, one, np.array([float(label)]), one)
+            record(self.baselines, outcome(one, one), np.array([float(label)]), one)
         self.offset = until
 
     def checkpoint(self) -> Checkpoint:
@@ -51,7 +53,7 @@ class Learner:
 
     def bytes(self) -> dict[str, bytes]:
         """Give every array's bytes."""
-        arrays = self.model.to_arrays() | to_arrays(self.baselines)
+        arrays = self.model.to_arrays() | to_arrays(self.baselines, "validation")
         return {name: array.tobytes() for name, array in arrays.items()}
 
 
@@ -220,15 +222,15 @@ def test_inferred_kinds_declared_later() -> None:
     """What was inferred is told when another kind is declared for it, and is no difference where
     nothing is.
     """
-    stored = {"schema": [["vip", "boolean"], ["age", "number"]], "pinned": 1}
-    before = {"schema": [["vip", "boolean"]], "pinned": 1}
-    after = {"schema": [["vip", "boolean"], ["age", "category"]], "pinned": 2}
+    stored = {"schema": [["vip", "boolean"], ["age", "number"]], "declared": 1}
+    before = {"schema": [["vip", "boolean"]], "declared": 1}
+    after = {"schema": [["vip", "boolean"], ["age", "category"]], "declared": 2}
     checkpoints._compare(Path("file"), {"model": stored}, {"model": before})
 
     with pytest.raises(Incompatible) as caught:
         checkpoints._compare(Path("file"), {"model": stored}, {"model": after})
     assert "model.schema.age is 'number' there, 'category' configured" in str(caught.value)
-    assert "model.pinned: 1 of its features were declared there, 2 are now" in str(caught.value)
+    assert "model.declared: 1 of its features were declared there, 2 are now" in str(caught.value)
 
 
 def test_arrays_of_another_program(tmp_path: Path, save: Save) -> None:

@@ -298,5 +298,5 @@ def test_show_checkpoint(run: Say, saved: list[Path]) -> None:
     assert "sequence" in newest
     assert (named["sequence"], named["offsets"]) == (1, {"0": 5})
     assert named["model"]["spec"]["bank"]["n"] == 3
-    assert named["baselines.loss_sum"] == "float64 [3]"
+    assert named["validation.loss_sum"] == "float64 [3]"
     assert run("checkpoints", "show", "gone.safetensors").code == 3

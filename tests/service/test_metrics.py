@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from kaboost import Model
 from kaboost.models.evaluation.baselines import ProgressiveValidation, progressive_validation
 from kaboost.models.evaluation.intervals import LEVELS
-from kaboost.models.evaluation.reliability import check_many
+from kaboost.models.evaluation.reliability import record_many
 from kaboost.service.config.settings import Settings
 from kaboost.service.metrics import Validation, api_metrics, learner_metrics
 from tests.kafka.client import encode
@@ -88,7 +88,7 @@ def taught(n: int = 20, events: int = 100) -> tuple[Model, ProgressiveValidation
     seen = progressive_validation(model.labels)
     seen.loss_sum[:] = 1.5, 2.5, 3.5
     seen.weight_sum[...] = 7.25
-    check_many(seen.reliability, np.full(4, 0.9), np.array([1.0, 1.0, 0.0, 1.0]), np.ones(4))
+    record_many(seen.reliability, np.full(4, 0.9), np.array([1.0, 1.0, 0.0, 1.0]), np.ones(4))
     return model, seen
 
 

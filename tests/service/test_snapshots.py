@@ -19,6 +19,7 @@ from kaboost.models.types import ModelError
 from kaboost.service.errors import Damaged, Incompatible, NotWritten
 from kaboost.service.storage import files, snapshots
 from kaboost.service.storage.snapshots import Status
+from tests.outcomes import outcome
 
 HEADER = {"name": "test", "events_learned": 3, "offsets": {"0": 3}}
 ROWS = [{"age": 1.0, "country": "PT"}, {"age": -2.0}, {"country": "DE"}]
@@ -39,7 +40,7 @@ def model() -> Model:
 def seen(model: Model) -> ProgressiveValidation:
     """Baselines that have seen three events."""
     seen = progressive_validation(model.labels)
-    record(seen, np.ones(3), np.ones(3), np.array([0.0, 1.0, 1.0]), np.ones(3))
+    record(seen, outcome(np.ones(3), np.ones(3)), np.array([0.0, 1.0, 1.0]), np.ones(3))
     return seen
 
 
@@ -103,7 +104,7 @@ def test_only_what_serves_is_mapped(tmp_path: Path, model: Model, publish: Publi
     while isinstance(base, np.ndarray | memoryview):
         base = base.base if isinstance(base, np.ndarray) else base.obj
 
-    assert {name for name in arrays if not name.startswith("baselines.")} == {
+    assert {name for name in arrays if not name.startswith("validation.")} == {
         *model.serving_arrays()
     }
     assert set(model.serving_arrays()) < set(model.to_arrays())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaboost.models.features.labels import Labels
-from kaboost.models.features.schema import Schema, checked
+from kaboost.models.features.schema import Schema, parse_schema
 from kaboost.models.types import Mat, Vec
 from kaboost.service.events.decoder import Decoder
 from kaboost.service.events.diagnosis import LIMIT
@@ -85,7 +85,7 @@ def test_features_are_dicts_while_most_are_missing() -> None:
 
 def test_a_feature_joins_among_dicts() -> None:
     """A number does, and a category too, with which they are dicts no longer."""
-    one = emptied(checked({**NUMBERS, "*": "auto"}))
+    one = emptied(parse_schema({**NUMBERS, "*": "auto"}))
     late, word = written([("n3", 1.0), ("late", 7.5)]), written([("n3", 1.0), ("word", "x")])
     assert one.decode_many([late])[0] == []
     one.join(one.joining)

@@ -1,0 +1,21 @@
+"""Outcome: what one batch gave before it was learned, computed once for everyone who records it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kaboost.models.types import Mat, Vec
+
+
+class Outcome(NamedTuple):
+    """Predictions for B events, made before each event was learned, and how good they were.
+
+    Losses are comparable across models: half the squared difference for numbers, log-loss in nats
+    for classes. An error is the absolute difference, or 1 where the predicted class is wrong.
+    """
+
+    scores: Mat  # (B, m)
+    predictions: Mat  # (B,) numbers, or (B, C) probabilities
+    losses: Vec  # (B,)
+    errors: Vec  # (B,)
+    probabilities: Vec | None  # (B,) of the positive of two classes; None for other tasks
