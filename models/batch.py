@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kaboost.models.banks.hedge import LIMIT, Hedge
-from kaboost.models.booster import Booster, SingleScratch, features
+from kaboost.models.booster import Booster, features
 from kaboost.models.build import build
 from kaboost.models.kernels.jit import kernel
+from kaboost.models.losses import TASK_LOSSES
 from kaboost.models.one_vs_rest import OneVsRest
 from kaboost.models.reboosted.booster import ReboostedTrees
-from kaboost.models.rules.ball import project
+from kaboost.models.rules.ball_projection import project_column
 from kaboost.models.rules.gb import Gb
 from kaboost.models.rules.ogb_batch import Batch
 from kaboost.models.types import (
@@ -28,6 +29,7 @@ from kaboost.models.types import (
     WEIGHT_LIMIT,
     Mat,
     ModelError,
+    SingleScratch,
     Vec,
     as_float64,
 )
@@ -185,7 +187,7 @@ def _epoch(bank: Any, i: int, sample: Sample, tasks: Mat, how: Any, single: Any)
             for c in range(tasks.shape[1]):
                 single.target[c, 0] = tasks[k, c]
             learn_one(bank, i, sample.X[k], mode, single)
-            project(single.h, 0, D)
+            project_column(single.h, 0, D)
             for c in range(tasks.shape[1]):
                 said, task = single.h[c, 0], tasks[k, c]
                 squared = 0.5 * (said - task) * (said - task)
@@ -217,10 +219,10 @@ def _move_scores(P: Mat, h: Mat, how: Any) -> None:
     shrink, step, D, B = how
     for k in range(P.shape[0]):
         row, said = P[k].reshape((P.shape[1], 1)), h[k].reshape((P.shape[1], 1))
-        project(said, 0, D)
+        project_column(said, 0, D)
         for c in range(row.shape[0]):
             row[c, 0] = (1.0 - shrink) * row[c, 0] + step * said[c, 0]
-        project(row, 0, B)
+        project_column(row, 0, B)
 
 
 @kernel
@@ -237,7 +239,7 @@ def _init_scores(loss: Any, sample: Sample, y0: Vec) -> None:
 def _classes(spec: Mapping[str, Any], labels: Vec) -> int:
     loss = spec.get("loss")
     kind = loss.get("kind") if isinstance(loss, Mapping) else loss
-    return int(labels.max(initial=1.0)) + 1 if kind == "softmax" else 1
+    return int(labels.max(initial=1.0)) + 1 if kind in TASK_LOSSES["multiclass"] else 1
 
 
 def _single_scratch(booster: Booster) -> SingleScratch:

@@ -22,6 +22,7 @@ from kaboost.models.types import (
     Mat,
     Mat3,
     ModelError,
+    SingleScratch,
     Vec,
     as_float64,
 )
@@ -69,15 +70,6 @@ class Booster(NamedTuple):
     def learners(self) -> int:
         """The number of weak learners, N."""
         return int(self.progress.edge_total.shape[0])
-
-
-class SingleScratch(NamedTuple):
-    """Scratch for one learner at a time: what a rule needs that teaches them in turn."""
-
-    h: Mat  # (m, 1)
-    target: Mat  # (m, 1)
-    weight: Vec  # (1,)
-    bank_scratch: Mat  # (rooms(bank), 1)
 
 
 class Scratch(NamedTuple):

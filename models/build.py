@@ -23,7 +23,7 @@ from kaboost.models.reboosted.booster import ReboostedTrees, reboosted_trees
 from kaboost.models.spec import TREES, check_integer, make_loss, normalise_spec
 from kaboost.models.state import tree
 from kaboost.models.state.tree import Arrays
-from kaboost.models.types import BuildContext, ModelError, to_python
+from kaboost.models.types import BuildContext, LossTraits, ModelError, to_python
 from kaboost.models.verbs import sequential
 
 AnyBooster = Booster | OneVsRest | ReboostedTrees
@@ -76,8 +76,14 @@ def check(spec: Mapping[str, Any] | None, d: int, m: int = 1, *, task: str | Non
 
 def _rule(full: Mapping[str, Any], d: int, m: int) -> tuple[BuildContext, Any]:
     _check_pair(full, d, m)
-    setting = BuildContext(full, make_loss(full["loss"]), BANKS[full["bank"]["kind"]], d, m)
+    setting = BuildContext(
+        full, make_loss(full["loss"]), _traits(full), BANKS[full["bank"]["kind"]], d, m
+    )
     return setting, RULES[full["rule"]["kind"]].make(full["rule"], setting)
+
+
+def _traits(full: Mapping[str, Any]) -> LossTraits:
+    return PARTS["loss"][full["loss"]["kind"]].traits
 
 
 def _build(full: Mapping[str, Any], d: int, m: int) -> Booster | ReboostedTrees:
@@ -97,12 +103,13 @@ def _check_pair(full: Mapping[str, Any], d: int, m: int) -> None:
     rule, loss = full["rule"]["kind"], full["loss"]["kind"]
     fixed = RULES[rule].losses
     if fixed and loss not in fixed:
-        wrapped = ", with multiclass: one_vs_rest" if loss == "softmax" else ""
+        wrapped = ", with multiclass: one_vs_rest" if _traits(full).task == "multiclass" else ""
         raise ModelError(
             f"loss: {rule} fixes its own loss; take {' or '.join(fixed)}{wrapped}, not {loss}"
         )
+    context = {**full, "d": d, "m": m, "traits": _traits(full)}
     for word in ("rule", "loss", "bank"):  # a loss says best what is wrong with a default bank
-        reason = PARTS[word][full[word]["kind"]].reject_reason({**full, "d": d, "m": m})
+        reason = PARTS[word][full[word]["kind"]].reject_reason(context)
         if reason:
             raise ModelError(f"{word}: {reason}")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kaboost.models.parts import PARTS
-from kaboost.models.spec import TASK_FITS
 from kaboost.models.types import Component, Param
 
 INTRODUCTION = """# Algorithms
@@ -49,11 +48,6 @@ def entries() -> Iterator[tuple[str, Component]]:
             yield word, part
 
 
-def tasks(part: Component) -> list[str]:
-    """Return the tasks that a loss answers."""
-    return [task for task, losses in TASK_FITS.items() if part.kind in losses]
-
-
 def values(param: Param) -> str:
     """Return in words what a parameter can be."""
     if isinstance(param.default, bool):
@@ -88,8 +82,8 @@ def _section(word: str, part: Component) -> str:
     # A formula keeps its letters: q and Q are two things.
     said = f"{part.summary}." if word == "loss" else _sentence(part.summary)
     lines = [f"### `{part.kind}`", "", f"{said} {_sentence(part.source)}"]
-    if word == "loss" and tasks(part):
-        lines.append(f"For {' and '.join(tasks(part))} tasks.")
+    if part.traits.task:
+        lines.append(f"For {part.traits.task} tasks.")
     if word == "rule" and part.losses:
         lines.append(f"It takes only the loss {' or '.join(f'`{loss}`' for loss in part.losses)}.")
     if part.params:

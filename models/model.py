@@ -41,16 +41,15 @@ from kaboost.models.features.rows import (
     tabulate,
 )
 from kaboost.models.features.schema import AUTO, Schema, describe_schema, from_description
-from kaboost.models.losses import has_probability
+from kaboost.models.losses import LOSSES, has_probability
 from kaboost.models.parts import BANKS
-from kaboost.models.reboosted.config import rates
+from kaboost.models.reboosted.component import rates
 from kaboost.models.spec import normalise_spec
 from kaboost.models.state import tree
 from kaboost.models.state.format import Arrays, FormatError, pack, unpack
 from kaboost.models.types import Ints, Mat, ModelError, Vec, as_float64, to_python
 from kaboost.models.verbs import diagnostics, served_loss
 
-LOG_LOSSES = ("logistic", "logistic2", "softmax")  # log-losses themselves, exact in the tails
 CHUNK_NUMBERS = 1 << 17  # of encoded features predicted at once: they stay in a cache
 SMALLEST_PROBABILITY = 1e-6  # of a label in its log-loss, as for votes
 
@@ -119,8 +118,8 @@ class Model:
         self.task = task
         self.labels = task_labels.labels(task, labels)
         self.spec = normalise_spec(spec, task)
-        if self.spec["loss"]["kind"] == "poisson":
-            self.labels = self.labels._replace(least=0.0)
+        lowest = LOSSES[self.spec["loss"]["kind"]].traits.lowest_label
+        self.labels = self.labels._replace(least=max(self.labels.least, lowest))
         self.encoder = encoder_of(self.spec)(features)
         self.intervals = _intervals(task)
         self.serving_only = False
@@ -270,8 +269,8 @@ class Model:
             with np.errstate(over="ignore"):
                 return 0.5 * (predicted - y) * (predicted - y), abs(predicted - y)
         errors = (self.classify(predicted) != y).astype(np.float64)
-        kind = self.spec["loss"]["kind"]
-        if kind in LOG_LOSSES or not self.has_probabilities or _scores_are_votes(self.booster):
+        log_loss = LOSSES[self.spec["loss"]["kind"]].traits.log_loss
+        if log_loss or not self.has_probabilities or _scores_are_votes(self.booster):
             bare = self.booster._replace(loss=self.booster.loss._replace(l2=0.0))
             return losses(bare, scores, y), errors
         of_label = predicted[np.arange(len(y)), y.astype(np.int64)]

@@ -7,19 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from kaboost.models.losses import LOSSES
+from kaboost.models.losses import DEFAULT_LOSS, LOSSES, NEWTON_LOSSES, TASK_LOSSES
 from kaboost.models.one_vs_rest import ONE_VS_REST, binary_task
 from kaboost.models.parts import BANKS, PARTS, RULES
-from kaboost.models.reboosted.config import LOSSES as TREE_LOSSES
 from kaboost.models.types import ModelError, Param, to_python
 
 TREES = "reboosted_trees"  # the default bank
-TASK_LOSS = {"regression": "squared", "binary": "logistic", "multiclass": "softmax"}
-TASK_FITS = {
-    "regression": ("squared", "squared_full", "absolute", "quantile", "huber", "poisson", "pnorm"),
-    "binary": ("logistic", "logistic2", "hinge", "exponential", "linear", "mls"),
-    "multiclass": ("softmax",),
-}
 
 LISTED_NAMES = 8  # a message lists at most this many names
 LOSS_ALIASES = {  # what other libraries call the losses
@@ -42,12 +35,13 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
     given = dict(spec or {})
     wrapper = given.pop("multiclass", None)
     if wrapper is None and task == "multiclass" and given.keys() <= {"rule", "seed"}:
-        wrapper = ONE_VS_REST if _defaults_to_trees({**given, "loss": "logistic"}) else None
+        trees = _defaults_to_trees({**given, "loss": DEFAULT_LOSS["binary"]})
+        wrapper = ONE_VS_REST if trees else None
     if wrapper is not None:
         return {**normalise_spec(given, binary_task(wrapper, task)), "multiclass": wrapper}
     _refuse_unknown("model", given, (*PARTS, "seed", "multiclass"))
-    if task is not None and task not in TASK_LOSS:
-        raise ModelError(f"task: {task!r} is not one; take {', '.join(TASK_LOSS)}")
+    if task is not None and task not in DEFAULT_LOSS:
+        raise ModelError(f"task: {task!r} is not one; take {', '.join(DEFAULT_LOSS)}")
     if "loss" not in given:
         given["loss"] = _default_loss(given.get("rule", "sgb"), task)
     given = {"rule": "sgb", **given}
@@ -56,19 +50,20 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
     given["bank"] = _with_default_bank(given.get("bank"), given["rule"])
     full: dict[str, Any] = {word: _fill(word, given[word]) for word in PARTS}
     takes = RULES[full["rule"]["kind"]].losses
-    if task is not None and takes and not set(takes) & set(TASK_FITS[task]):
+    if task is not None and takes and not set(takes) & set(TASK_LOSSES[task]):
         instead = "multiclass: one_vs_rest beside it" if task == "multiclass" else "sgb"
         raise ModelError(
             f"rule: {full['rule']['kind']} does not answer a {task} task; take {instead}"
         )
-    if task is not None and full["loss"]["kind"] not in TASK_FITS[task]:
+    if task is not None and full["loss"]["kind"] not in TASK_LOSSES[task]:
         raise ModelError(
             f"loss: {full['loss']['kind']} does not answer a {task} task; "
-            f"take {' or '.join(TASK_FITS[task])}"
+            f"take {' or '.join(TASK_LOSSES[task])}"
         )
     for word in ("bank", "rule"):  # a rule's defaults may depend on the bank's
         own = full[word]
-        around = {**full, "task": task, "part": BANKS[full["bank"]["kind"]]}
+        parts = {"part": BANKS[full["bank"]["kind"]], "traits": LOSSES[full["loss"]["kind"]].traits}
+        around = {**full, "task": task, **parts}
         PARTS[word][own["kind"]].fill_defaults(own, make_loss(full["loss"]), around)
     full["seed"] = check_integer("seed", to_python(given.get("seed", 1)), 0, 2**63 - 1)
     return full
@@ -87,7 +82,7 @@ def _defaults_to_trees(given: Mapping[str, Any]) -> bool:
     return bool(
         plain_rule
         and rule["kind"] == "sgb"
-        and loss.get("kind") in TREE_LOSSES
+        and loss.get("kind") in NEWTON_LOSSES
         and not loss.get("l2")
     )
 
@@ -104,8 +99,8 @@ def _default_loss(rule: Any, task: str | None) -> str:
                 "loss: missing; name one, as `kaboost models` lists them, or give the task"
             )
         return fixed[0]
-    fitting = [loss for loss in fixed if loss in TASK_FITS[task]]
-    return fitting[0] if fitting and TASK_LOSS[task] not in fitting else TASK_LOSS[task]
+    fitting = [loss for loss in fixed if loss in TASK_LOSSES[task]]
+    return fitting[0] if fitting and DEFAULT_LOSS[task] not in fitting else DEFAULT_LOSS[task]
 
 
 def _with_default_bank(bank: Any, rule: Any) -> Any:

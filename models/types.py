@@ -8,9 +8,10 @@ N), partial sums F (m, N+1). Inside trees, walked one by one, the learner is the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,11 +73,47 @@ class Param(NamedTuple):
     check: Callable[[Any], object] | None = None  # of what is neither number nor word: it raises
 
 
+Scale = Literal[
+    "", "numbers", "logarithms", "log_odds", "half_log_odds", "margins", "log_probabilities"
+]
+
+
+class LossTraits(NamedTuple):
+    """What other parts decide by instead of the name of a loss; the defaults are of no loss."""
+
+    task: Literal["", "regression", "binary", "multiclass"] = ""
+    scale: Scale = ""  # what a score is; numbers: the prediction itself
+    probabilistic: bool = False  # the inverse link gives probabilities
+    log_loss: bool = False  # it is the log-loss of these probabilities, exact in the tails
+    quadratic: bool = False  # its curvature is one number
+    newton: bool = False  # reboosted trees lower it, by Newton steps of `newton_curvature`
+    lowest_label: float = -math.inf
+
+
+class Loss(Protocol):
+    """The state of any loss."""
+
+    @property
+    def l2(self) -> float:
+        """Weight r of the term r |score|^2."""
+        ...
+
+
+class SingleScratch(NamedTuple):
+    """Scratch for one learner at a time, for rules whose learners learn one after the other."""
+
+    h: Mat  # (m, 1)
+    target: Mat  # (m, 1)
+    weight: Vec  # (1,)
+    bank_scratch: Mat  # (bank_scratch_rows(bank), 1)
+
+
 class BuildContext(NamedTuple):
     """What the parts of one booster may know of one another while they are made."""
 
     full: Mapping[str, Any]  # the specification with the defaults of every part
     loss: Any  # the loss itself
+    traits: LossTraits  # of the loss
     bank: Component  # the bank's kind
     d: int
     m: int
@@ -104,6 +141,8 @@ class Component(NamedTuple):
         None
     )
     losses: tuple[str, ...] = ()  # of a rule: the only kinds it takes; empty for all
+    loss_scales: tuple[Scale, ...] = ()  # of a rule: `losses` and all of these scales
+    traits: LossTraits = LossTraits()  # of a loss
     default_bank: Mapping[str, Any] = MappingProxyType(
         {}
     )  # of a rule: its default bank, where not linear

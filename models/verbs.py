@@ -311,6 +311,12 @@ def convexity(loss: Any) -> float:
 
 
 @singledispatch
+def gradient_bound(loss: Any) -> float | None:
+    """Return the bound of the gradient without l2; None where a rule has to measure it."""
+    return None
+
+
+@singledispatch
 def constants(loss: Any, b: float, Z: float = 1.0) -> Constants:
     """Return the constants on scores up to b >= 1 for labels up to Z; ModelError where OGB has
     none.

@@ -43,8 +43,7 @@ def part_rows() -> list[Row]:
 
 
 def _part_rows(word: str, part: Component) -> list[Row]:
-    tasks = catalogue.tasks(part) if word == "loss" else []
-    fits = f"; fits {', '.join(tasks)}" if tasks else ""
+    fits = f"; fits {part.traits.task}" if part.traits.task else ""
     head = {"part": word, "kind": part.kind, "parameter": "", "default": "", "values": ""}
     return [
         {**head, "about": f"{part.summary}{fits} ({part.source})"},

@@ -41,7 +41,6 @@ from kaboost.models.verbs import (
 LEAVES = {"adaptive": ADAPTIVE, "majority": MAJORITY, "bayes": BAYES}
 MEASURES = {"gain": GAIN, "gini": GINI}
 RULES = ("gentle", "bbm", "adaboost_ol", "adaboost_ol_w", "oza_boost", "oza_bag", "adwin_bag")
-LABELLED = ("logistic", "logistic2", "hinge", "exponential", "linear", "mls", "softmax")
 
 
 class Hoeffding(NamedTuple):
@@ -273,7 +272,7 @@ def _forbids(context: Mapping[str, Any]) -> str | None:
             f"hoeffding trees learn classes, and {context['rule']['kind']} asks for numbers; take "
             f"bank trees, or one of the rules {', '.join(RULES)}"
         )
-    if context["loss"]["kind"] not in LABELLED:
+    if context["traits"].task == "regression":
         return (
             f"hoeffding trees learn classes, and loss {context['loss']['kind']} is for numbers; "
             "take bank trees"

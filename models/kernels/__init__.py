@@ -1,3 +1,3 @@
-"""How kernels are compiled, and the pieces that all of them share: takes plain functions over
-arrays, gives compiled ones. Every part of `kaboost.models` may import it.
+"""Compilation of kernels, and arithmetic that all of them share: takes plain functions over arrays,
+gives compiled ones. Every part of `kaboost.models` may import it.
 """

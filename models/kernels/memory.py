@@ -1,7 +1,7 @@
 """Memory for large states, in small pages.
 
-NumPy asks the system for huge pages. The first write to one clears 2 MiB, which took up to 7 ms of
-the event that came by: 35,000 events of 54 features fill one. A small page takes a microsecond.
+NumPy asks the system for huge pages. The first write to one clears 2 MiB, which took an
+event up to 7 ms: 35,000 events of 54 features fill one. A small page takes a microsecond.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-LARGE = 1 << 22  # bytes from which on NumPy asks for huge pages
+LARGE = 1 << 22  # bytes; NumPy asks for huge pages from here on
 
 
 def zeros(shape: tuple[int, ...], kind: Any = np.float64) -> NDArray[Any]:
-    """Return zeros like `numpy.zeros`, without huge pages where the system lets us choose.
+    """Return zeros like `numpy.zeros`, without huge pages where the system allows that.
 
     Examples
     --------
@@ -31,6 +31,6 @@ def zeros(shape: tuple[int, ...], kind: Any = np.float64) -> NDArray[Any]:
     # Private, so that a forked process writes to its own.
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     memory = mmap.mmap(-1, count * np.dtype(kind).itemsize, flags=flags)
-    with contextlib.suppress(OSError):  # a kernel without huge pages knows no such advice
+    with contextlib.suppress(OSError):  # a system without huge pages rejects the advice
         memory.madvise(advice)
     return np.frombuffer(memory, kind).reshape(shape)

@@ -1,5 +1,5 @@
-"""Stable scalar pieces that losses, rules and banks share, written so that compiled and plain
-Python agree bit for bit.
+"""Numerically stable functions that losses, rules and banks share; compiled and plain Python agree
+bit for bit.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def exp_negative(a: float) -> float:
 
 @kernel
 def bits_of(number: float) -> int:
-    """Return the bits of a float as a whole number: those of positive ones are in their order."""
+    """Return the bits of a float as an integer; for positive floats they are in the same order."""
     return int(np.float64(number).view(np.int64))
 
 
@@ -86,7 +86,7 @@ def bits_of(number: float) -> int:
 def log1p_unit(t: float) -> float:
     """Return ln(1 + t) for t in [0, 1], to three units in the last place; nan stays nan.
 
-    2 artanh(q) with q = t / (2 + t); from sqrt(2) - 1 on that of (1 + t) / 2, and ln 2 beside it.
+    2 artanh(q) with q = t / (2 + t); from sqrt(2) - 1 on ln 2 plus that of (1 + t) / 2.
     """
     far = t > HALFWAY
     q = (t - 1.0 if far else t) / (t + (3.0 if far else 2.0))
@@ -112,7 +112,7 @@ def log1pexp(a: float) -> float:
 
 @kernel
 def finite(X: Mat) -> bool:
-    """Return whether every number is finite; in one pass, without an array of answers."""
+    """Return whether every number is finite; in one pass, without a temporary array."""
     bad = 0
     for k in range(X.shape[0]):
         for j in range(X.shape[1]):
@@ -122,7 +122,7 @@ def finite(X: Mat) -> bool:
 
 @kernel
 def fill(row: Vec, value: float) -> None:
-    """Put `value` in every place; a loop, because a slice assignment costs 50 ns when compiled."""
+    """Set every element to `value`; a loop, because a compiled slice assignment costs 50 ns."""
     for i in range(row.shape[0]):
         row[i] = value
 
@@ -155,23 +155,22 @@ def retreat(w: NewRow, x: Column, step: Lane) -> NewRow:
 
 @over_learners
 def errors(target: NewLane, h: Lane, weight: Lane, lr: Number) -> NewLane:
-    """Put lr * weight * (h - target) for target; 0 for weight 0."""
+    """Replace target by lr * weight * (h - target); by 0 for weight 0."""
     return where(weight > 0.0, weight * (h - target), 0.0) * lr
 
 
 @over_learners
 def slopes(target: NewLane, weight: Lane, lr: Number) -> NewLane:
-    """Put lr * weight * target for target; 0 for weight 0."""
+    """Replace target by lr * weight * target; by 0 for weight 0."""
     return where(weight > 0.0, weight * target, 0.0) * lr
 
 
 @kernel
 def steps(h: Mat, target: Mat, weight: Vec, mode: int, lr: float) -> None:
-    """Overwrite target (m, N) with lr * weight * e, where e is the derivative of the fed loss in h
-    (specification, section 7).
+    """Overwrite target (m, N) with lr * weight * e, where e is the derivative in h of the loss that
+    the learner has under `mode` (specification, section 7).
 
-    e = h - target (SQUARE), the given slope (LINEAR), -u s(-u h) for a label u (LOGISTIC); 0 for
-    weight 0.
+    e = h - target (SQUARE), target (LINEAR), -u s(-u h) for a label u (LOGISTIC); 0 for weight 0.
     """
     m, N = h.shape
     for c in range(m):
@@ -194,8 +193,8 @@ def residual(h: Mat, target: Mat, weight: Vec, mode: int) -> None:
 
 @kernel
 def chosen(h: Mat, i: int) -> int:
-    """Return the class that column i of h (m, N) is largest for, the first of equals; of one row,
-    whether it is >= 0.
+    """Return the class of the largest score in column i of h (m, N); ties go to the first. For one
+    row return 1 for a score >= 0, else 0.
     """
     if h.shape[0] == 1:
         return 1 if h[0, i] >= 0.0 else 0

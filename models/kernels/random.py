@@ -1,5 +1,6 @@
-"""SplitMix64, the one generator of Kaboost: language independent and seekable (specification,
-section 0). In kernels its state is an array, so that a restored model continues the sequence.
+"""SplitMix64, the only random generator of Kaboost: language independent and seekable
+(specification, section 0). In kernels its state is an array, so that a restored model continues the
+sequence.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def generator(seed: int) -> State:
     return np.array(seed % 2**64, np.uint64)
 
 
-def uniform(state: Any) -> float:
-    """Return a draw in [0, 1); the state () moves on.
+def uniform(state: State) -> float:
+    """Return a draw in [0, 1) and advance the state ().
 
     Examples
     --------
@@ -64,8 +65,8 @@ def uniform(state: Any) -> float:
 
 
 @compiled_twin(uniform)
-def _uniform(state: Any) -> Any:
-    def compiled(state: Any) -> float:
+def _uniform(state: State) -> Any:
+    def compiled(state: State) -> float:
         word = state[()] + GAMMA
         state[()] = word
         z = (word ^ (word >> np.uint64(30))) * FIRST
@@ -76,13 +77,13 @@ def _uniform(state: Any) -> Any:
 
 
 @kernel
-def reseed(state: Any, other: Any) -> None:
-    """Start the generator `state` () where a draw of `other` says."""
+def reseed(state: State, other: State) -> None:
+    """Seed the generator `state` () with a draw of `other`."""
     state[()] = int(uniform(other) * 2.0**53)
 
 
 @kernel
-def poisson(state: Any, rate: float) -> int:
+def poisson(state: State, rate: float) -> int:
     """Return a Poisson draw by multiplying uniforms; the rate counts as at most 100."""
     floor = math.exp(-min(rate, RATE_LIMIT))
     k = 0

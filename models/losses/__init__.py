@@ -1,15 +1,14 @@
-"""Losses: pure functions of a score and a label. Any may carry `l2`, the term r |score|^2 of the
-SGB papers.
+"""Losses: pure functions of a score and a label. Every loss has `l2`, the weight of the term
+|score|^2 of the SGB papers.
 
-A loss registers value, gradient, curvature, link, tally and start, and `assess`, which does value
-and gradient for all prefixes of one event at once. Most are sums over outputs and register only
-`point`, from which `summed` makes those (models/losses/summed.py). Formulas and constants:
-specification, section 1.
+A loss registers value, gradient, curvature, `value_gradient_prefixes`, `inverse_link`,
+`update_init` and `init_score`. Most are sums over outputs and register only
+`value_gradient_hessian`, from which `summed` makes the first four (models/losses/summed.py). Its
+component carries its traits, by which other parts decide. Formulas and constants: specification,
+section 1. A new loss is one class and one line in ALL.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from kaboost.models.losses.counts import POISSON, Poisson
 from kaboost.models.losses.margins import HINGE, LINEAR, MLS, Hinge, Linear, Mls
@@ -33,23 +32,46 @@ from kaboost.models.losses.smooth_margins import (
 )
 from kaboost.models.losses.softmax import SOFTMAX, Softmax
 from kaboost.models.losses.squared import SQUARED, SQUARED_FULL, Squared, SquaredFull
+from kaboost.models.types import Loss
 
-NUMBERS = (SQUARED, SQUARED_FULL, ABSOLUTE, QUANTILE, HUBER, POISSON, PNORM)
-CLASSES = (LOGISTIC, LOGISTIC2, HINGE, EXPONENTIAL, LINEAR, MLS, SOFTMAX)
-LOSSES = {part.kind: part for part in (*NUMBERS, *CLASSES)}
+# In the order of the public list; the first loss of a task is its default.
+ALL = (
+    SQUARED,
+    SQUARED_FULL,
+    ABSOLUTE,
+    QUANTILE,
+    HUBER,
+    POISSON,
+    PNORM,
+    LOGISTIC,
+    LOGISTIC2,
+    HINGE,
+    EXPONENTIAL,
+    LINEAR,
+    MLS,
+    SOFTMAX,
+)
+LOSSES = {component.kind: component for component in ALL}
+TASK_LOSSES = {
+    task: tuple(component.kind for component in ALL if component.traits.task == task)
+    for task in ("regression", "binary", "multiclass")
+}
+NEWTON_LOSSES = tuple(component.kind for component in ALL if component.traits.newton)
+DEFAULT_LOSS = {task: kinds[0] for task, kinds in TASK_LOSSES.items()}
 
-PROBABLE = (Logistic, Logistic2, Exponential, Linear, Mls, Softmax)
+_TRAITS = {component.make: component.traits for component in ALL}
 
 
-def has_probability(loss: Any) -> bool:
-    """Return whether the link of `loss` gives probabilities: hinge gives the sign of the score
-    instead, and losses of numbers give numbers.
-    """
-    return isinstance(loss, PROBABLE)
+def has_probability(loss: Loss) -> bool:
+    """Return whether the inverse link of `loss` gives probabilities."""
+    return _TRAITS[type(loss)].probabilistic
 
 
 __all__ = [
+    "DEFAULT_LOSS",
     "LOSSES",
+    "NEWTON_LOSSES",
+    "TASK_LOSSES",
     "Absolute",
     "Exponential",
     "Hinge",

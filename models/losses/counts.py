@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kaboost.models.losses.labels import L2, numbers
-from kaboost.models.losses.summed import STEEPEST, growth, summed
-from kaboost.models.losses.theory import bounds, smallest_radius
-from kaboost.models.types import Component, Mat, ModelError, Vec
+from kaboost.models.losses.labels import L2, number_labels
+from kaboost.models.losses.summed import TANGENT_FROM, bounded_exp, summed
+from kaboost.models.losses.theory import smallest_radius, with_l2
+from kaboost.models.types import Component, LossTraits, Mat, ModelError, Vec
 from kaboost.models.verbs import (
     Constants,
     constants,
@@ -24,7 +24,7 @@ from kaboost.models.verbs import (
     value_gradient_hessian,
 )
 
-COUNT_LIMIT = 1e13  # a larger label counts as this: the steepest slope, e^30, must outweigh it
+COUNT_LIMIT = 1e13  # a larger label is clipped: the largest slope, e^30, must exceed it
 
 
 @summed
@@ -32,8 +32,8 @@ class Poisson(NamedTuple):
     """e^s - z s, ln z! left out, for numbers z >= 0; its curvature e^s has no bound. The prediction
     is e^s.
 
-    From s = 30 on e^s goes on as its tangent line there: finite, still convex, of slope e^30, and
-    the prediction stays e^30 (specification, section 1, Stability).
+    From s = 30 on e^s continues as its tangent line: finite, still convex, of slope e^30, and the
+    prediction stays e^30 (specification, section 1, Stability).
     """
 
     l2: float
@@ -41,16 +41,16 @@ class Poisson(NamedTuple):
 
 @value_gradient_hessian.register
 def _(loss: Poisson, s: float, z: float) -> tuple[float, float, float]:
-    near, beyond = min(s, STEEPEST), max(s - STEEPEST, 0.0)
-    e = growth(near)
+    near, beyond = min(s, TANGENT_FROM), max(s - TANGENT_FROM, 0.0)
+    e = bounded_exp(near)
     # z s in two parts: the difference of two overflowing terms would be nan.
-    return (e - z * near) + (e - z) * beyond, e - z, (e if s <= STEEPEST else 0.0)
+    return (e - z * near) + (e - z) * beyond, e - z, (e if s <= TANGENT_FROM else 0.0)
 
 
 @inverse_link.register
 def _(loss: Poisson, s: Vec, p: Vec) -> None:
     for c in range(s.shape[0]):
-        p[c] = growth(min(s[c], STEEPEST))
+        p[c] = bounded_exp(min(s[c], TANGENT_FROM))
 
 
 @update_init.register
@@ -67,7 +67,7 @@ def _(loss: Poisson, total: float, counts: Vec, y0: Vec) -> None:
 
 @encode_labels.register
 def _(loss: Poisson, y: Vec, m: int) -> Mat:
-    Y = numbers(y, m)
+    Y = number_labels(y, m)
     if (Y < 0.0).any():
         raise ModelError(
             f"y: {Y[Y < 0.0][0]:g} is no count: poisson labels are numbers from 0 on; "
@@ -88,8 +88,8 @@ def _(loss: Poisson) -> float:
 
 @constants.register
 def _(loss: Poisson, b: float, Z: float = 1.0) -> Constants:
-    most, least = math.exp(min(b, STEEPEST)), math.exp(-b)
-    return bounds(loss, b, max(most, Z - least), most, max(Z - most, least))
+    most, least = math.exp(min(b, TANGENT_FROM)), math.exp(-b)
+    return with_l2(loss, b, max(most, Z - least), most, max(Z - most, least))
 
 
 @radius.register
@@ -103,4 +103,5 @@ POISSON = Component(
     "specification, section 1",
     (L2,),
     Poisson,
+    traits=LossTraits("regression", "logarithms", newton=True, lowest_label=0.0),
 )

@@ -1,4 +1,4 @@
-"""What losses share about labels: checking and encoding them, and the statistics y0 starts from."""
+"""Checks and encodings of labels, and the running mean that y0 uses: shared by losses."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kaboost.models.types import LABEL_LIMIT, Mat, ModelError, Param, Vec
 L2 = Param("l2", 0.0, "weight r of the term r |score|^2", low=0.0, high=1e6)
 
 
-def columns(y: Vec) -> Mat:
+def as_columns(y: Vec) -> Mat:
     """Return labels (B,) or (B, k) as (B, k)."""
     return y[:, None] if y.ndim == 1 else y
 
 
-def numbers(y: Vec, m: int) -> Mat:
-    """Return numeric labels as (B, m); refuse another number of columns, and what is not finite."""
-    Y = columns(y)
+def number_labels(y: Vec, m: int) -> Mat:
+    """Return numeric labels as (B, m); refuse other shapes and values that are not finite."""
+    Y = as_columns(y)
     if Y.shape[1] != m:
         raise ModelError(
             f"y: has {Y.shape[1]} columns for m = {m} outputs; give one number per output"
@@ -30,9 +30,9 @@ def numbers(y: Vec, m: int) -> Mat:
     return Y
 
 
-def margins(y: Vec, m: int) -> Mat:
-    """Return binary labels as -1.0 and 1.0, (B, 1); they come as 0 and 1, or as -1 and 1."""
-    Y = columns(y)
+def margin_labels(y: Vec, m: int) -> Mat:
+    """Return binary labels, 0 and 1 or -1 and 1, as -1.0 and 1.0, (B, 1)."""
+    Y = as_columns(y)
     if Y.shape[1] != 1:
         raise ModelError(f"y: has {Y.shape[1]} columns; a binary label is one number, 0 or 1")
     known = (Y == 0.0) | (Y == 1.0) if not (Y == -1.0).any() else abs(Y) == 1.0
@@ -53,15 +53,15 @@ def needs_one_output(context: Mapping[str, Any]) -> str | None:
 
 
 @kernel
-def mean(y: Vec, w: float, total: float, counts: Vec) -> None:
-    """Move the running mean counts (m,) of labels to that with y (m,) of weight w, of `total`."""
+def update_mean(y: Vec, w: float, total: float, counts: Vec) -> None:
+    """Update the running mean counts (m,) by labels y (m,) of weight w; `total` includes w."""
     for c in range(counts.shape[0]):  # sums of large labels would overflow
         z = min(max(y[c], -LABEL_LIMIT), LABEL_LIMIT)
         counts[c] += w / total * (z - counts[c])
 
 
 @kernel
-def copy(s: Vec, p: Vec) -> None:
-    """Put s into p: the link of losses whose score is the prediction."""
+def copy_scores(s: Vec, p: Vec) -> None:
+    """Copy s to p: the inverse link of losses whose score is the prediction."""
     for c in range(s.shape[0]):
         p[c] = s[c]

@@ -7,15 +7,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kaboost.models.kernels.numeric import fill
-from kaboost.models.losses.labels import L2, margins, needs_one_output
+from kaboost.models.losses.labels import L2, margin_labels, needs_one_output
 from kaboost.models.losses.summed import summed
-from kaboost.models.losses.theory import bounds, smallest_radius
-from kaboost.models.types import Component, Mat, Vec
+from kaboost.models.losses.theory import smallest_radius, with_l2
+from kaboost.models.types import Component, LossTraits, Mat, Vec
 from kaboost.models.verbs import (
     Constants,
     constants,
     convexity,
     encode_labels,
+    gradient_bound,
     init_score,
     inverse_link,
     radius,
@@ -91,7 +92,7 @@ def _(loss: Hinge | Linear | Mls, total: float, counts: Vec, y0: Vec) -> None:
 
 @encode_labels.register
 def _(loss: Hinge | Linear | Mls, y: Vec, m: int) -> Mat:
-    return margins(y, m)
+    return margin_labels(y, m)
 
 
 @smoothness.register
@@ -114,19 +115,24 @@ def _(loss: Hinge | Linear | Mls) -> float:
     return 2.0 * loss.l2
 
 
+@gradient_bound.register
+def _(loss: Hinge) -> float:
+    return 1.0
+
+
 @constants.register
 def _(loss: Hinge, b: float, Z: float = 1.0) -> Constants:
-    return bounds(loss, b, 1.0, None, 1.0 if b < 1.0 else 0.0)
+    return with_l2(loss, b, 1.0, None, 1.0 if b < 1.0 else 0.0)
 
 
 @constants.register
 def _(loss: Linear, b: float, Z: float = 1.0) -> Constants:
-    return bounds(loss, b, 1.0, 0.0, 1.0)
+    return with_l2(loss, b, 1.0, 0.0, 1.0)
 
 
 @constants.register
 def _(loss: Mls, b: float, Z: float = 1.0) -> Constants:
-    return bounds(loss, b, 1.0 + b, 1.0, max(1.0 - b, 0.0))
+    return with_l2(loss, b, 1.0 + b, 1.0, max(1.0 - b, 0.0))
 
 
 @radius.register
@@ -141,6 +147,7 @@ HINGE = Component(
     (L2,),
     Hinge,
     needs_one_output,
+    traits=LossTraits("binary", "margins"),
 )
 LINEAR = Component(
     "linear",
@@ -149,6 +156,7 @@ LINEAR = Component(
     (L2,),
     Linear,
     needs_one_output,
+    traits=LossTraits("binary", "margins", probabilistic=True),
 )
 MLS = Component(
     "mls",
@@ -157,4 +165,5 @@ MLS = Component(
     (L2,),
     Mls,
     needs_one_output,
+    traits=LossTraits("binary", "margins", probabilistic=True),
 )

@@ -6,15 +6,16 @@ import math
 from typing import NamedTuple
 
 from kaboost.models.kernels.numeric import fill
-from kaboost.models.losses.labels import L2, copy, mean, numbers
+from kaboost.models.losses.labels import L2, copy_scores, number_labels, update_mean
 from kaboost.models.losses.summed import power, summed
-from kaboost.models.losses.theory import bounds, smallest_radius
-from kaboost.models.types import Component, Mat, Param, Vec
+from kaboost.models.losses.theory import smallest_radius, with_l2
+from kaboost.models.types import Component, LossTraits, Mat, Param, Vec
 from kaboost.models.verbs import (
     Constants,
     constants,
     convexity,
     encode_labels,
+    gradient_bound,
     init_score,
     inverse_link,
     newton_curvature,
@@ -24,7 +25,7 @@ from kaboost.models.verbs import (
     value_gradient_hessian,
 )
 
-LARGEST = 700.0  # e^700 is still a number
+MAX_EXPONENT = 700.0  # e^700 is still a number
 
 
 @summed
@@ -98,7 +99,7 @@ def _(loss: PNorm, s: float, z: float) -> tuple[float, float, float]:
     return rest * r * r, p * rest * r, p * (p - 1.0) * rest
 
 
-# No curvature of their own: with these, Newton's step is a fraction of the typical residual.
+# Their second derivative is 0: with these, Newton's step is a fraction of the typical residual.
 @newton_curvature.register
 def _(loss: Absolute, s: float, z: float, unit: float) -> float:
     return 1.0 / unit
@@ -109,7 +110,7 @@ def _(loss: Quantile, s: float, z: float, unit: float) -> float:
     return 1.0 / unit
 
 
-# The weight of iterated least squares: the second derivative is 0 where most has to be learned.
+# The weight of iterated least squares: the second derivative is 0 for large residuals.
 @newton_curvature.register
 def _(loss: Huber, s: float, z: float, unit: float) -> float:
     r = abs(s - z)
@@ -118,17 +119,17 @@ def _(loss: Huber, s: float, z: float, unit: float) -> float:
 
 @inverse_link.register
 def _(loss: Absolute | Quantile | Huber | PNorm, s: Vec, p: Vec) -> None:
-    copy(s, p)
+    copy_scores(s, p)
 
 
 @update_init.register
 def _(loss: Absolute | Huber, y: Vec, w: float, total: float, counts: Vec) -> None:
-    mean(y, w, total, counts)
+    update_mean(y, w, total, counts)
 
 
 @init_score.register
 def _(loss: Absolute | Huber, total: float, counts: Vec, y0: Vec) -> None:
-    copy(counts, y0)
+    copy_scores(counts, y0)
 
 
 @update_init.register
@@ -143,7 +144,7 @@ def _(loss: Quantile | PNorm, total: float, counts: Vec, y0: Vec) -> None:
 
 @encode_labels.register
 def _(loss: Absolute | Quantile | Huber | PNorm, y: Vec, m: int) -> Mat:
-    return numbers(y, m)
+    return number_labels(y, m)
 
 
 @smoothness.register
@@ -166,32 +167,49 @@ def _(loss: PNorm) -> float:
     return (2.0 if loss.p == 2.0 else 0.0) + 2.0 * loss.l2
 
 
+@gradient_bound.register
+def _(loss: Absolute) -> float:
+    return 1.0
+
+
+@gradient_bound.register
+def _(loss: Quantile) -> float:
+    return max(loss.q, 1.0 - loss.q)
+
+
+@gradient_bound.register
+def _(loss: Huber) -> float:
+    return loss.k
+
+
 @constants.register
 def _(loss: Absolute, b: float, Z: float = 1.0) -> Constants:
-    return bounds(loss, b, 1.0, None, 1.0 if b < Z else 0.0)
+    return with_l2(loss, b, 1.0, None, 1.0 if b < Z else 0.0)
 
 
 @constants.register
 def _(loss: Quantile, b: float, Z: float = 1.0) -> Constants:
     steepest = max(loss.q, 1.0 - loss.q)
-    return bounds(loss, b, steepest, None, steepest if b < Z else 0.0)
+    return with_l2(loss, b, steepest, None, steepest if b < Z else 0.0)
 
 
 @constants.register
 def _(loss: Huber, b: float, Z: float = 1.0) -> Constants:
-    return bounds(loss, b, min(loss.k, b + Z), 1.0, max(min(loss.k, Z - b), 0.0))
+    return with_l2(loss, b, min(loss.k, b + Z), 1.0, max(min(loss.k, Z - b), 0.0))
 
 
 @constants.register
 def _(loss: PNorm, b: float, Z: float = 1.0) -> Constants:
     p, far, over = loss.p, b + Z, max(Z - b, 0.0)
-    beta = p * (p - 1.0) * _saturated(far, p - 2.0)
+    beta = p * (p - 1.0) * _bounded_power(far, p - 2.0)
     # Not p (Z - b)^(p - 1), which is positive for odd p and b > Z (specification, E13).
-    return bounds(loss, b, p * _saturated(far, p - 1.0), beta, p * _saturated(over, p - 1.0))
+    return with_l2(
+        loss, b, p * _bounded_power(far, p - 1.0), beta, p * _bounded_power(over, p - 1.0)
+    )
 
 
-def _saturated(base: float, exponent: float) -> float:
-    large = base > 1.0 and exponent * math.log(base) > LARGEST
+def _bounded_power(base: float, exponent: float) -> float:
+    large = base > 1.0 and exponent * math.log(base) > MAX_EXPONENT
     return math.inf if large else float(base**exponent)
 
 
@@ -208,6 +226,7 @@ ABSOLUTE = Component(
     "least absolute deviations; specification, section 1",
     (L2,),
     Absolute,
+    traits=LossTraits("regression", "numbers", newton=True),
 )
 QUANTILE = Component(
     "quantile",
@@ -215,6 +234,7 @@ QUANTILE = Component(
     "Koenker, Bassett 1978; specification, section 1",
     (L2, Param("q", 0.5, "the share of labels below the prediction", 1e-6, 1.0 - 1e-6)),
     Quantile,
+    traits=LossTraits("regression", "numbers", newton=True),
 )
 HUBER = Component(
     "huber",
@@ -222,6 +242,7 @@ HUBER = Component(
     "Huber 1964; specification, section 1",
     (L2, Param("k", 1.0, "the residual from which the loss is linear", 1e-9, 1e9)),
     Huber,
+    traits=LossTraits("regression", "numbers", newton=True),
 )
 PNORM = Component(
     "pnorm",
@@ -229,4 +250,5 @@ PNORM = Component(
     "Beygelzimer et al. 2015; specification, section 1",
     (L2, Param("p", 3.0, "the power of the residual", 2.0, 100.0)),
     PNorm,
+    traits=LossTraits("regression", "numbers"),
 )

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import exp_negative, log1p_unit, sigmoid
-from kaboost.models.losses.labels import L2, margins, needs_one_output
-from kaboost.models.losses.summed import STEEPEST, growth, summed
-from kaboost.models.losses.theory import bounds, smallest_radius
-from kaboost.models.types import Component, Mat, Vec
+from kaboost.models.losses.labels import L2, margin_labels, needs_one_output
+from kaboost.models.losses.summed import TANGENT_FROM, bounded_exp, summed
+from kaboost.models.losses.theory import smallest_radius, with_l2
+from kaboost.models.types import Component, LossTraits, Mat, Vec
 from kaboost.models.verbs import (
     Constants,
     constants,
@@ -48,7 +48,7 @@ class Logistic2(NamedTuple):
 class Exponential(NamedTuple):
     """e^(-u s); its curvature has no bound. P(u = 1) = 1 / (1 + e^-2s).
 
-    From -u s = 30 on it is its own tangent line there: finite, still convex, of slope e^30
+    From -u s = 30 on it continues as its tangent line: finite, still convex, of slope e^30
     (specification, section 1, Stability).
     """
 
@@ -74,8 +74,8 @@ def _(loss: Logistic2, s: float, u: float) -> tuple[float, float, float]:
 @value_gradient_hessian.register
 def _(loss: Exponential, s: float, u: float) -> tuple[float, float, float]:
     a = -u * s
-    e = growth(min(a, STEEPEST))
-    return e + e * max(a - STEEPEST, 0.0), -u * e, (e if a <= STEEPEST else 0.0)
+    e = bounded_exp(min(a, TANGENT_FROM))
+    return e + e * max(a - TANGENT_FROM, 0.0), -u * e, (e if a <= TANGENT_FROM else 0.0)
 
 
 @inverse_link.register
@@ -108,13 +108,13 @@ def _(loss: Logistic2 | Exponential, total: float, counts: Vec, y0: Vec) -> None
 
 @kernel
 def log_odds(positive: float, total: float) -> float:
-    """Return ln((n+ + 1/2) / (n- + 1/2)) for weights; rounding may leave less than 0 for n-."""
+    """Return ln((n+ + 1/2) / (n- + 1/2)) of weights; rounding may make n- negative."""
     return math.log((positive + 0.5) / (max(total - positive, 0.0) + 0.5))
 
 
 @encode_labels.register
 def _(loss: Logistic | Logistic2 | Exponential, y: Vec, m: int) -> Mat:
-    return margins(y, m)
+    return margin_labels(y, m)
 
 
 @smoothness.register
@@ -139,18 +139,18 @@ def _(loss: Logistic | Logistic2 | Exponential) -> float:
 
 @constants.register
 def _(loss: Logistic, b: float, Z: float = 1.0) -> Constants:
-    return bounds(loss, b, float(sigmoid(b)), 0.25, float(sigmoid(-b)))
+    return with_l2(loss, b, float(sigmoid(b)), 0.25, float(sigmoid(-b)))
 
 
 @constants.register
 def _(loss: Logistic2, b: float, Z: float = 1.0) -> Constants:
-    return bounds(loss, b, 2.0 * float(sigmoid(2.0 * b)), 1.0, 2.0 * float(sigmoid(-2.0 * b)))
+    return with_l2(loss, b, 2.0 * float(sigmoid(2.0 * b)), 1.0, 2.0 * float(sigmoid(-2.0 * b)))
 
 
 @constants.register
 def _(loss: Exponential, b: float, Z: float = 1.0) -> Constants:
-    steepest = math.exp(min(b, STEEPEST))
-    return bounds(loss, b, steepest, steepest, math.exp(-b))
+    steepest = math.exp(min(b, TANGENT_FROM))
+    return with_l2(loss, b, steepest, steepest, math.exp(-b))
 
 
 @radius.register
@@ -175,6 +175,7 @@ LOGISTIC = Component(
     (L2,),
     Logistic,
     needs_one_output,
+    traits=LossTraits("binary", "log_odds", probabilistic=True, log_loss=True, newton=True),
 )
 LOGISTIC2 = Component(
     "logistic2",
@@ -183,6 +184,7 @@ LOGISTIC2 = Component(
     (L2,),
     Logistic2,
     needs_one_output,
+    traits=LossTraits("binary", "half_log_odds", probabilistic=True, log_loss=True),
 )
 EXPONENTIAL = Component(
     "exponential",
@@ -191,4 +193,5 @@ EXPONENTIAL = Component(
     (L2,),
     Exponential,
     needs_one_output,
+    traits=LossTraits("binary", "half_log_odds", probabilistic=True),
 )

@@ -10,8 +10,8 @@ import numpy as np
 
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import exp_negative
-from kaboost.models.losses.labels import L2, columns
-from kaboost.models.types import Component, Mat, ModelError, Vec
+from kaboost.models.losses.labels import L2, as_columns
+from kaboost.models.types import Component, LossTraits, Mat, ModelError, Vec
 from kaboost.models.verbs import (
     Constants,
     constants,
@@ -30,8 +30,8 @@ from kaboost.models.verbs import (
 
 
 class Softmax(NamedTuple):
-    """logsumexp(s) - s_k for the class index k; smooth everywhere, beta = 1/2, blind to a common
-    shift.
+    """logsumexp(s) - s_k for the class index k; smooth everywhere, beta = 1/2; a common shift of
+    all scores changes nothing.
     """
 
     l2: float
@@ -39,7 +39,7 @@ class Softmax(NamedTuple):
 
 # float() as in summed.py: plain Python saturates without a warning.
 @kernel
-def mass(s: Vec) -> tuple[float, float]:
+def max_and_mass(s: Vec) -> tuple[float, float]:
     """Return the largest score of s (m,) and the sum of e^(score - largest)."""
     top = float(s[0])
     for c in range(1, s.shape[0]):
@@ -52,7 +52,7 @@ def mass(s: Vec) -> tuple[float, float]:
 
 @value.register
 def _(loss: Softmax, s: Vec, y: Vec) -> float:
-    top, total = mass(s)
+    top, total = max_and_mass(s)
     penalty = 0.0
     for c in range(s.shape[0]):
         a = float(s[c])
@@ -62,7 +62,7 @@ def _(loss: Softmax, s: Vec, y: Vec) -> float:
 
 @gradient.register
 def _(loss: Softmax, s: Vec, y: Vec, g: Vec) -> None:
-    top, total = mass(s)
+    top, total = max_and_mass(s)
     k = int(y[0])
     for c in range(s.shape[0]):
         a = float(s[c])
@@ -72,10 +72,10 @@ def _(loss: Softmax, s: Vec, y: Vec, g: Vec) -> None:
 
 @curvature.register
 def _(loss: Softmax, s: Vec, y: Vec) -> float:
-    # In the score of the label's own class: p_k (1 - p_k), an entry of diag(p) - p p'.
-    top, total = mass(s)
-    own = exp_negative(float(s[int(y[0])]) - top) / total
-    return float(own * (1.0 - own) + 2.0 * loss.l2)
+    # In the score of the class of the label: p_k (1 - p_k), an entry of diag(p) - p p'.
+    top, total = max_and_mass(s)
+    p = exp_negative(float(s[int(y[0])]) - top) / total
+    return float(p * (1.0 - p) + 2.0 * loss.l2)
 
 
 @value_gradient_prefixes.register
@@ -100,7 +100,7 @@ def _(loss: Softmax, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
 
 @inverse_link.register
 def _(loss: Softmax, s: Vec, p: Vec) -> None:
-    top, total = mass(s)
+    top, total = max_and_mass(s)
     for c in range(s.shape[0]):
         p[c] = exp_negative(float(s[c]) - top) / total
 
@@ -119,7 +119,7 @@ def _(loss: Softmax, total: float, counts: Vec, y0: Vec) -> None:
 
 @encode_labels.register
 def _(loss: Softmax, y: Vec, m: int) -> Mat:
-    Y = columns(y)
+    Y = as_columns(y)
     known = (Y >= 0.0) & (m > Y) & (np.floor(Y) == Y)
     if Y.shape[1] != 1:
         raise ModelError(f"y: has {Y.shape[1]} columns; a class label is one index, 0 to {m - 1}")
@@ -143,15 +143,15 @@ def _(loss: Softmax) -> float:
 
 @constants.register
 def _(loss: Softmax, b: float, Z: float = 1.0) -> Constants:
-    raise _refused()
+    raise _no_constants()
 
 
 @radius.register
 def _(loss: Softmax, eta: float, N: int, D: float, Z: float = 1.0) -> float:
-    raise _refused()
+    raise _no_constants()
 
 
-def _refused() -> ModelError:
+def _no_constants() -> ModelError:
     return ModelError(
         "loss: softmax has no constants for Online Gradient Boosting; take logistic with "
         "multiclass: one_vs_rest, or the rule sgb"
@@ -171,4 +171,5 @@ SOFTMAX = Component(
     (L2,),
     Softmax,
     _needs_classes,
+    traits=LossTraits("multiclass", "log_probabilities", probabilistic=True, log_loss=True),
 )

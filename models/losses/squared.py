@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kaboost.models.kernels.numeric import fill
-from kaboost.models.losses.labels import L2, copy, mean, numbers
+from kaboost.models.losses.labels import L2, copy_scores, number_labels, update_mean
 from kaboost.models.losses.summed import summed
-from kaboost.models.losses.theory import bounds, smallest_radius
-from kaboost.models.types import Component, Mat, Vec
+from kaboost.models.losses.theory import smallest_radius, with_l2
+from kaboost.models.types import Component, LossTraits, Mat, Vec
 from kaboost.models.verbs import (
     Constants,
     constants,
@@ -54,17 +54,17 @@ def _(loss: SquaredFull, s: float, z: float) -> tuple[float, float, float]:
 
 @inverse_link.register
 def _(loss: Squared | SquaredFull, s: Vec, p: Vec) -> None:
-    copy(s, p)
+    copy_scores(s, p)
 
 
 @update_init.register
 def _(loss: Squared, y: Vec, w: float, total: float, counts: Vec) -> None:
-    mean(y, w, total, counts)
+    update_mean(y, w, total, counts)
 
 
 @init_score.register
 def _(loss: Squared, total: float, counts: Vec, y0: Vec) -> None:
-    copy(counts, y0)
+    copy_scores(counts, y0)
 
 
 @update_init.register
@@ -79,7 +79,7 @@ def _(loss: SquaredFull, total: float, counts: Vec, y0: Vec) -> None:
 
 @encode_labels.register
 def _(loss: Squared | SquaredFull, y: Vec, m: int) -> Mat:
-    return numbers(y, m)
+    return number_labels(y, m)
 
 
 @smoothness.register
@@ -96,12 +96,12 @@ def _(loss: SquaredFull) -> float:
 
 @constants.register
 def _(loss: Squared, b: float, Z: float = 1.0) -> Constants:
-    return bounds(loss, b, b + Z, 1.0, max(Z - b, 0.0))
+    return with_l2(loss, b, b + Z, 1.0, max(Z - b, 0.0))
 
 
 @constants.register
 def _(loss: SquaredFull, b: float, Z: float = 1.0) -> Constants:
-    return bounds(loss, b, 2.0 * (b + Z), 2.0, max(2.0 * (Z - b), 0.0))
+    return with_l2(loss, b, 2.0 * (b + Z), 2.0, max(2.0 * (Z - b), 0.0))
 
 
 @radius.register
@@ -109,7 +109,19 @@ def _(loss: Squared | SquaredFull, eta: float, N: int, D: float, Z: float = 1.0)
     return smallest_radius(loss, eta, N, D, Z)
 
 
-SQUARED = Component("squared", "1/2 (score - z)^2", "specification, section 1", (L2,), Squared)
+SQUARED = Component(
+    "squared",
+    "1/2 (score - z)^2",
+    "specification, section 1",
+    (L2,),
+    Squared,
+    traits=LossTraits("regression", "numbers", quadratic=True, newton=True),
+)
 SQUARED_FULL = Component(
-    "squared_full", "(score - z)^2", "Hu et al. 2017; specification, section 1", (L2,), SquaredFull
+    "squared_full",
+    "(score - z)^2",
+    "Hu et al. 2017; specification, section 1",
+    (L2,),
+    SquaredFull,
+    traits=LossTraits("regression", "numbers", quadratic=True),
 )

@@ -27,7 +27,7 @@ from kaboost.models.booster import (
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.reboosted.add_features import with_features as with_more_features
 from kaboost.models.reboosted.background import NO_STOP
-from kaboost.models.reboosted.config import sizes_of
+from kaboost.models.reboosted.component import sizes_of
 from kaboost.models.reboosted.ensemble import ReboostedTrees as ReboostedTrees
 from kaboost.models.reboosted.ensemble import reboosted_trees as reboosted_trees
 from kaboost.models.reboosted.ensemble import served_model, served_trees
@@ -35,21 +35,24 @@ from kaboost.models.reboosted.first_labels import first_label_count, restart_fro
 from kaboost.models.reboosted.learn import grow_in_background, learn_batch, learn_scratch
 from kaboost.models.reboosted.linear import with_features as with_more_columns
 from kaboost.models.reboosted.lookahead import Batch
+from kaboost.models.reboosted.memory import affordable_window
 from kaboost.models.reboosted.predict import predict_rows, prefix_rows
 from kaboost.models.reboosted.scratch import allocate_predict
-from kaboost.models.reboosted.state import Keys, Reboosted, TreeBuild, affordable_window
-from kaboost.models.reboosted.trees.binning import IDLE as BINNED
-from kaboost.models.reboosted.trees.binning import to_keys, update_bins
-from kaboost.models.reboosted.trees.commit import commit_tree
-from kaboost.models.reboosted.trees.rebuild import (
+from kaboost.models.reboosted.state import (
     BACKGROUND,
     GROWN,
+    IDLE,
     READY,
-    SLICE_NS,
-    STEP,
     UNASSIGNED,
-    rebuild_tree,
+    Keys,
+    Reboosted,
+    TreeBuild,
 )
+from kaboost.models.reboosted.trees.binning import to_keys
+from kaboost.models.reboosted.trees.commit import commit_tree
+from kaboost.models.reboosted.trees.cost import SLICE_NS
+from kaboost.models.reboosted.trees.rebinning import update_bins
+from kaboost.models.reboosted.trees.rebuild import rebuild_tree
 from kaboost.models.types import WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, as_float64
 from kaboost.models.verbs import encode_labels, value
 
@@ -173,9 +176,9 @@ def _finish_builds(bank: Reboosted, builds: tuple[TreeBuild, ...], loss: Any) ->
     schedule, bins, t = bank.schedule, bank.bins, int(bank.schedule.time[()])
     for k in range(schedule.status.shape[0]):
         while schedule.status[k] != UNASSIGNED:
-            if builds[k].cursor[STEP] != GROWN:
+            if builds[k].cursor[0].step != GROWN:
                 rebuild_tree(bank, builds[k], loss, k, SLICE_NS)
             else:
                 commit_tree(bank, builds[k], k, t, SLICE_NS)
-    while bins.progress[0] != BINNED:
+    while bins.progress[0].step != IDLE:
         update_bins(bins, bank.window.codes, t, schedule.status)

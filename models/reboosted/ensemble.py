@@ -9,11 +9,12 @@ import numpy as np
 
 from kaboost.models.evaluation.progress import Progress, progress
 from kaboost.models.reboosted.calibration import Calibration, calibration
-from kaboost.models.reboosted.config import sizes_of
+from kaboost.models.reboosted.component import sizes_of
+from kaboost.models.reboosted.initial import bank, tree_builds
 from kaboost.models.reboosted.label_scale import LabelScale, label_scale
 from kaboost.models.reboosted.linear import LINEAR_LEARNERS, LinearFilters, linear_filters
 from kaboost.models.reboosted.stacking import Stack, stack
-from kaboost.models.reboosted.state import Reboosted, TreeBuild, Trees, bank, tree_builds
+from kaboost.models.reboosted.state import Reboosted, TreeBuild, Trees
 from kaboost.models.types import Ints, Vec
 
 LINEAR_SCORES = LINEAR_LEARNERS + 1  # scores of no trees: the linear learners', the last label

@@ -125,7 +125,7 @@ def _(booster: ReboostedTrees, X: ArrayLike) -> Explanation:
     _fill_rows(booster.trees.label_means, keys, rows)
     phi, total, base = np.zeros((B, d)), np.full(B, part.constant), part.constant
     for trees, weights in zip(booster.trees.structures, part.weights, strict=True):
-        base += explain_trees(trees, weights, rows, s, (phi, total))
+        base += explain_trees(trees, weights, rows, s, phi, total)
     line_base, line_phi = _explain_linear(booster, part.lines, keys)
     base, phi, total = base + line_base, phi + line_phi, total + line_base + line_phi.sum(axis=1)
     scores = score_many(booster, np.asarray(X, np.float64))

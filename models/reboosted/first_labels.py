@@ -13,10 +13,11 @@ import numpy as np
 
 from kaboost.models.features.label_outliers import FIRST_LABELS, replace_outliers
 from kaboost.models.reboosted.ensemble import ReboostedTrees, fresh_stack
+from kaboost.models.reboosted.initial import reset_structure
 from kaboost.models.reboosted.label_guard import label_offset
 from kaboost.models.reboosted.label_scale import LabelScale
 from kaboost.models.reboosted.linear import linear_filters
-from kaboost.models.reboosted.state import NUMBERS, Reboosted, reset_structure
+from kaboost.models.reboosted.state import NUMBERS, Reboosted
 from kaboost.models.types import Vec
 from kaboost.models.verbs import newton_curvature, value_gradient_hessian
 

@@ -27,11 +27,11 @@ from kaboost.models.reboosted.background import (
 from kaboost.models.reboosted.calibration import calibrate
 from kaboost.models.reboosted.drift import update_drift
 from kaboost.models.reboosted.ensemble import LINEAR_SCORES, ReboostedTrees, ServedTrees
+from kaboost.models.reboosted.growth import grow_trees
 from kaboost.models.reboosted.label_guard import guard_label
 from kaboost.models.reboosted.label_scale import (
     TINY,
     LabelScale,
-    label_summary,
     residual_unit,
     residual_variance,
     update_label_means,
@@ -57,6 +57,7 @@ from kaboost.models.reboosted.prefix_metrics import (
     observe_structures,
     store_prefixes,
 )
+from kaboost.models.reboosted.schedule import advance_schedule
 from kaboost.models.reboosted.score_losses import assess_scores, scaled_loss, sharpness
 from kaboost.models.reboosted.scratch import LearnScratch, allocate
 from kaboost.models.reboosted.stacking import (
@@ -69,6 +70,7 @@ from kaboost.models.reboosted.stacking import (
     learn_filters,
 )
 from kaboost.models.reboosted.state import (
+    GROWN,
     LOG_ODDS,
     LOGARITHMS,
     NUMBERS,
@@ -78,33 +80,10 @@ from kaboost.models.reboosted.state import (
     Trees,
     Window,
 )
-from kaboost.models.reboosted.trees.binning import (
-    FIRST_BINS_EVENTS,
-    REQUESTED,
-    count_present,
-    encode,
-    observe_row,
-    thin_sample,
-    update_bins,
-)
-from kaboost.models.reboosted.trees.binning import IDLE as BINNED
-from kaboost.models.reboosted.trees.commit import commit_tree
+from kaboost.models.reboosted.trees.binning import count_present, encode
 from kaboost.models.reboosted.trees.leaves import learn_leaves, update_adagrad
-from kaboost.models.reboosted.trees.rebuild import (
-    BACKGROUND,
-    EVENT_BUDGET_NS,
-    GROWN,
-    INLINE,
-    READY,
-    SLICE_NS,
-    STEP,
-    UNASSIGNED,
-    best_constant,
-    rebuild_tree,
-    share_budget,
-    start_tree,
-    update_schedule,
-)
+from kaboost.models.reboosted.trees.rebuild import rebuild_tree
+from kaboost.models.reboosted.trees.sample import observe_row, thin_sample
 from kaboost.models.types import Ints, Mat
 from kaboost.models.verbs import newton_curvature
 
@@ -114,19 +93,16 @@ MEAN_RATE = 1e-3  # lowest rate of running means, an event
 MAX_CURVATURE = 0.25  # of log-loss
 MAX_STEP_WEIGHT = 1e6  # an importance counts as at most this in Kalman and AdaGrad steps
 MAX_LOG_ERROR = 3.0  # error of a logarithm that the linear learners learn
-SCHEDULE_EVERY, SCHEDULE_ALWAYS_BEFORE = (
-    16,
-    2000,
-)  # events between two looks at the schedule, once so many were seen
 
 
-class BatchMode(NamedTuple):
-    """How `learn_events` runs."""
+class BatchRun(NamedTuple):
+    """How `learn_events` learns a batch, and what it fills."""
 
+    scores: Mat  # (n, 1) made before each event was learned
+    done: Ints  # () events of the batch that were learned
     has_worker: bool  # whether another thread grows the trees in the background
     tree: int  # structure whose background tree to grow before any event; -1 for none
     stop: Ints  # () not 0 stops growing that tree
-    done: Ints  # () events of the batch that were learned
 
 
 def learn_batch(booster: ReboostedTrees, batch: Batch, scores: Mat) -> None:
@@ -140,18 +116,18 @@ def learn_batch(booster: ReboostedTrees, batch: Batch, scores: Mat) -> None:
     try:
         if n >= MIN_WORKER_EVENTS and processors() >= 2:
             with TreeWorker(booster.trees.schedule, grow) as worker:
-                while done < n and worker.exchange():
-                    learn_events(booster, batch, a, scores, BatchMode(*WITH_WORKER, done))
+                while done < n and worker.sync():
+                    learn_events(booster, batch, a, BatchRun(scores, done, *WITH_WORKER))
     finally:  # a batch is always learned to its end: an interrupt could not tell how far it came
         if done < n or n == 0:  # a service compiles by learning no event
-            learn_events(booster, batch, a, scores, BatchMode(*WITHOUT_WORKER, done))
+            learn_events(booster, batch, a, BatchRun(scores, done, *WITHOUT_WORKER))
 
 
 def grow_in_background(booster: ReboostedTrees, a: LearnScratch, k: int, stop: Ints) -> None:
     """Grow the background tree of structure k until it is done or `stop` () is not 0."""
     none = np.empty((0, 1))
     batch = Batch(np.empty((0, int(booster.shape[0])), np.int32), none, np.empty(0))
-    learn_events(booster, batch, a, none, BatchMode(True, k, stop, np.zeros((), np.int64)))
+    learn_events(booster, batch, a, BatchRun(none, np.zeros((), np.int64), True, k, stop))
 
 
 def learn_scratch(booster: ReboostedTrees, events: int = 1) -> LearnScratch:
@@ -160,21 +136,19 @@ def learn_scratch(booster: ReboostedTrees, events: int = 1) -> LearnScratch:
 
 
 @kernel
-def learn_events(
-    b: ReboostedTrees, batch: Batch, a: LearnScratch, scores: Mat, mode: BatchMode
-) -> None:
+def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun) -> None:
     """Learn events until a background tree must be submitted or committed.
 
-    It also grows the background tree `mode.tree`: one kernel takes half as long to compile as two.
+    It also grows the background tree `run.tree`: one kernel takes half as long to compile as two.
+    Parts are unpacked first: in the loop, LLVM would go through the state's 200 arrays each time.
     """
-    # Parts are unpacked here: in the loop, LLVM would go through the state's 200 arrays each time.
     bank, builds, loss, seen = b.trees, b.builds, b.loss, b.progress
     filters, stack, scale, calibration = b.linear, b.stack, b.labels, b.calibration
     params, schedule, window, bins = bank.params, bank.schedule, bank.window, bank.bins
     means, link, calibrated = bank.label_means, int(params.link[()]), bool(b.calibrated[()] > 0)
     trees = ServedTrees(params.leaf_rates, params.depth, bank.structures, bank.base_score, means)
-    has_worker, tree, done = mode.has_worker, mode.tree, mode.done
-    while tree >= 0 and mode.stop[()] == 0 and builds[tree].cursor[STEP] != GROWN:
+    scores, done, has_worker, tree = run.scores, run.done, run.has_worker, run.tree
+    while tree >= 0 and run.stop[()] == 0 and builds[tree].cursor[0].step != GROWN:
         rebuild_tree(bank, builds[tree], loss, tree, WORKER_SLICE_NS)
     until = next_commit(schedule) if has_worker else NO_EVENT
     first, last = 0, 0  # of the events whose leaves were found
@@ -208,12 +182,12 @@ def learn_events(
                 calibrate(calibration, mixed, 0.5 + 0.5 * y, w)
             update_label_scale(scale, loss, y, link, t, float(a.expert_scores[0]))
             fill_row(means, batch.keys[k], a.row)
-            insert_event(window, bins, a, t, y, w)
-            update_column_count(schedule, a, t)
+            insert_event(window, bins, schedule, a, t, y, w)
             update_label_means(means, params.label_mean_rates, y, link)
             schedule.time[()], begun = t + 1, False
-            if advance_schedule(params, schedule, window, bins, (a.tree_counts, has_worker)):
-                begun = grow_trees(bank, builds, loss, label_summary(scale), has_worker)
+            if advance_schedule(params, schedule, window, bins, a.tree_counts, has_worker):
+                unit, mean = residual_unit(scale), float(scale.mean[()])
+                begun = grow_trees(bank, builds, loss, unit, mean, has_worker)
                 refresh_leaves(bank, a, k + 1 - first, last - first)
             if has_worker and (begun or t + 2 >= until):
                 return
@@ -298,127 +272,24 @@ def learn_lines(
     learn_columns(filters, a.inputs)
 
 
+@inlined
+def insert_event(
+    window: Window, bins: Bins, schedule: Schedule, a: LearnScratch, t: int, y: float, w: float
+) -> None:
+    """Store event t with row a.row in the window, and update the mean number of present columns,
+    label means included.
+    """
+    _store_event(window, bins, a, t, y, w)
+    count = float(count_present(a.inputs.runs, schedule.feature_gains.shape[1]))
+    rate = max(1.0 / (t + 1.0), MEAN_RATE)
+    schedule.mean_columns[()] += rate * (count - schedule.mean_columns[()])
+
+
 @kernel
-def insert_event(window: Window, bins: Bins, a: LearnScratch, t: int, y: float, w: float) -> None:
-    """Store event t with row a.row in the window."""
+def _store_event(window: Window, bins: Bins, a: LearnScratch, t: int, y: float, w: float) -> None:
     R = window.labels.shape[0]
     s = t % R
     thin_sample(bins, t, R)
     observe_row(bins, t, a.row, a.inputs.runs)
     encode(bins.edges, a.row, a.inputs.runs, window.codes[s])
     window.labels[s], window.weights[s] = y, w
-
-
-@inlined
-def update_column_count(schedule: Schedule, a: LearnScratch, t: int) -> None:
-    """Update the mean number of columns that are present, label means included."""
-    count = float(count_present(a.inputs.runs, schedule.feature_gains.shape[1]))
-    rate = max(1.0 / (t + 1.0), MEAN_RATE)
-    schedule.mean_columns[()] += rate * (count - schedule.mean_columns[()])
-
-
-@inlined
-def advance_schedule(params: Any, schedule: Any, window: Any, bins: Any, how: Any) -> bool:
-    """Do this event's part of making bins; return whether there is one of growing trees: `how` is
-    the numbers of trees (K,) and whether another thread grows those that are grown apart.
-    """
-    t, (sizes, helped) = int(schedule.time[()]), how
-    if t % SCHEDULE_EVERY == 0 or t < SCHEDULE_ALWAYS_BEFORE:
-        share_budget(params, schedule)
-        update_schedule(params, schedule, sizes, t, window.labels.shape[0])
-    making = bins.progress[0] > REQUESTED
-    schedule.spent_ns[()] = 0.0
-    if bins.progress[0] != BINNED or t >= bins.rebin_at[()]:
-        schedule.spent_ns[()] = update_bins(bins, window.codes, t, schedule.status)
-    due = earn_credit(schedule, bins.rebin_at[()] == FIRST_BINS_EVENTS, t, helped)
-    return due and not (making and bins.progress[0] == BINNED)  # that event has done enough
-
-
-@kernel
-def earn_credit(schedule: Any, unbinned: bool, t: int, helped: bool) -> bool:
-    """Give every structure an event's credit; return whether there is something to do for one."""
-    if unbinned:
-        return True
-    due = False
-    for k in range(schedule.credit.shape[0]):
-        schedule.credit[k] = min(schedule.credit[k] + schedule.credit_per_event[k], 2.0)
-        busy = schedule.status[k]
-        due = due or busy == INLINE or (busy == UNASSIGNED and schedule.credit[k] >= 1.0)
-        due = (
-            due
-            or (busy >= BACKGROUND and t >= schedule.commit_at[k])
-            or (busy == BACKGROUND and not helped)
-        )
-    return due
-
-
-@kernel
-def grow_trees(bank: Any, builds: Any, loss: Any, labels: Any, helped: bool) -> bool:
-    """Do this event's part of growing trees, each structure first in its turn; before there are
-    bins, start every structure where the labels so far are. `labels` are their typical residual and
-    their mean. Return whether a tree was begun that is grown apart.
-    """
-    schedule, bins, t, (unit, mean) = bank.schedule, bank.bins, int(bank.schedule.time[()]), labels
-    R, link = bank.window.labels.shape[0], int(bank.params.link[()])
-    ready = bins.progress[0] == BINNED and bins.rebin_at[()] > FIRST_BINS_EVENTS
-    total = t * (2.0 * mean - 1.0 if link == LOG_ODDS else mean)
-    K, room, begun = schedule.status.shape[0], EVENT_BUDGET_NS, False
-    for i in range(K):
-        k = (t + i) % K
-        if bins.rebin_at[()] == FIRST_BINS_EVENTS:
-            bank.base_score[k] = best_constant(link, float(t), total)
-            bank.window.prefix[k, (t - 1) % R] = bank.base_score[k]
-        elif (
-            room > 0.0 and schedule.status[k] == UNASSIGNED and ready and schedule.credit[k] >= 1.0
-        ):
-            spent = float(start_tree(bank.params, schedule, bins, builds[k], (k, t, R, unit)))
-            begun = begun or schedule.status[k] == BACKGROUND
-            room -= spent + _work_on_tree(
-                bank, builds[k], loss, (k, t, min(SLICE_NS, room) - spent)
-            )
-        elif room > 0.0 and (
-            schedule.status[k] == INLINE
-            or (schedule.status[k] > INLINE and t >= schedule.commit_at[k])
-        ):
-            room -= _work_on_tree(bank, builds[k], loss, (k, t, min(SLICE_NS, room)))
-    schedule.spent_ns[()] += EVENT_BUDGET_NS - room
-    if not helped and room >= EVENT_BUDGET_NS - SLICE_NS:  # an event that had little work else
-        room = SLICE_NS
-        for i in range(K):
-            k = (t + i) % K
-            if room > 0.0 and schedule.status[k] == BACKGROUND:
-                room -= work_in_background(bank, builds[k], loss, k, room)
-        schedule.spent_ns[()] += SLICE_NS - room
-    return begun
-
-
-@kernel
-def _work_on_tree(bank: Any, build: Any, loss: Any, now: Any) -> float:
-    """Do a piece of what is to be done at this very event for the tree of structure k, after t
-    events, in some ns: `now` is k, t and these. Return those it took.
-    """
-    k, t, most = now
-    due, room, schedule = t >= bank.schedule.commit_at[k], float(most), bank.schedule
-    while (
-        schedule.status[k] == BACKGROUND and due
-    ):  # no event sees it less than grown, or the room that took
-        schedule.spent_ns[()] += work_in_background(bank, build, loss, k, SLICE_NS)
-    if schedule.status[k] == INLINE:
-        room -= rebuild_tree(bank, build, loss, k, room)
-    if (schedule.status[k] == INLINE and build.cursor[STEP] == GROWN) or (
-        schedule.status[k] == READY and due
-    ):
-        room -= commit_tree(bank, build, k, t, max(room, 0.0))
-    return float(most) - room
-
-
-@kernel
-def work_in_background(bank: Any, build: Any, loss: Any, k: int, most: float) -> float:
-    """Do a piece of work on a tree that is grown apart, for some `most` ns; return those it took.
-
-    Who does it, and at which event, does not show in any result.
-    """
-    spent = float(rebuild_tree(bank, build, loss, k, most))
-    if build.cursor[STEP] == GROWN:
-        bank.schedule.status[k] = READY
-    return spent

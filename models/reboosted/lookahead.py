@@ -50,7 +50,7 @@ def find_leaves(bank: Reboosted, batch: Batch, first: int, offset: float, a: Lea
     for s in range(a.tree_counts.shape[0]):
         nodes, depth = bank.structures[s].nodes, int(bank.params.depth[s])
         for i in range(nodes.shape[0]):
-            traverse_block(nodes[i], depth, a.columns, (0, last - first), a.leaves[:, s, i])
+            traverse_block(nodes[i], depth, a.columns, 0, last - first, a.leaves[:, s, i])
         a.grown[s] = bank.schedule.grown[s]
     return last
 
@@ -75,5 +75,5 @@ def refresh_leaves(bank: Reboosted, a: LearnScratch, first: int, last: int) -> N
         new = int(bank.schedule.grown[s] - a.grown[s])
         for back in range(1, new + 1):
             i = (int(bank.schedule.cursor[s]) - back) % nodes.shape[0]
-            traverse_block(nodes[i], depth, a.columns, (first, last), a.leaves[:, s, i])
+            traverse_block(nodes[i], depth, a.columns, first, last, a.leaves[:, s, i])
         a.grown[s] += new

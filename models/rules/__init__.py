@@ -1,14 +1,16 @@
-"""Rules: from what weak learners say to what they should learn; one paper, one file."""
+"""Rules: how weak predictions become a score, and what each learner has to learn; one paper a
+file. A rule takes predictions and a label and gives targets and weights.
+"""
 
 from kaboost.models.rules.adaboost_ol import ADABOOST_OL, ADABOOST_OL_W
 from kaboost.models.rules.adwin_bag import ADWIN_BAG
 from kaboost.models.rules.bbm import BBM
 from kaboost.models.rules.gb import GB
 from kaboost.models.rules.gentle import GENTLE
-from kaboost.models.rules.hull import OGB_HULL
 from kaboost.models.rules.latent import LATENT
-from kaboost.models.rules.ogb import OGB_SPAN
 from kaboost.models.rules.ogb_batch import OGB_BATCH
+from kaboost.models.rules.ogb_hull import OGB_HULL
+from kaboost.models.rules.ogb_span import OGB_SPAN
 from kaboost.models.rules.oza import OZA_BAG, OZA_BOOST
 from kaboost.models.rules.sgb import SGB
 from kaboost.models.rules.sgb_residual import SGB_RESIDUAL

@@ -1,5 +1,5 @@
 """AdaBoost.OL and AdaBoost.OL.W: an online logistic learner over the votes of the weak ones, and
-experts that say how many of them to listen to.
+experts that choose how many of them count.
 
 Beygelzimer, Kale, Luo, Optimal and Adaptive Algorithms for Online Boosting, ICML 2015, Algorithm 2;
 specification, 6.2 and 6.3, with erratum E15.
@@ -16,15 +16,15 @@ import numpy as np
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import bits_of, fill, sigmoid
 from kaboost.models.kernels.random import State, generator, uniform
-from kaboost.models.rules.votes import (
+from kaboost.models.rules.vote_scores import (
     DISCRETE,
     cast_vote,
-    classifying,
-    judge_votes,
-    say_vote,
+    classification_mode,
     vote_loss,
+    vote_prefix_losses,
+    vote_probabilities,
 )
-from kaboost.models.types import BuildContext, Component, Ints, Mat, Param, Vec
+from kaboost.models.types import BuildContext, Component, Ints, Loss, Mat, Param, Vec
 from kaboost.models.verbs import (
     combine,
     combine_served,
@@ -44,9 +44,9 @@ from kaboost.models.verbs import (
 EXPECTED, SAMPLED, FULL = 0, 1, 2
 VOTES = {"expected": EXPECTED, "sampled": SAMPLED, "full": FULL}
 ALPHA_LIMIT = 2.0
-SHRINK = math.exp(-1.0)  # what a wrong expert keeps of its weight
-PRIME, MULTIPLIER = 2**31 - 1, 48271
-FLOOR = 1e-300  # of an expert's weight, so that it can come back
+WRONG_EXPERT_FACTOR = math.exp(-1.0)  # multiplies the weight of a wrong expert
+HASH_PRIME, HASH_MULTIPLIER = 2**31 - 1, 48271
+EXPERT_WEIGHT_FLOOR = 1e-300  # of an expert's weight, so that it can recover
 
 
 class AdaBoostOl(NamedTuple):
@@ -56,8 +56,8 @@ class AdaBoostOl(NamedTuple):
     leaves the range, and a prediction needs no exponentials. They shrink by e^-1 whatever the
     importance of the event, which scales weights and the steps of alpha.
 
-    A sampled vote is drawn from the generator while learning and from the event where nothing is
-    learned, so `predict_many` need not say what `learn_many` says of the same event next.
+    A sampled vote is drawn from the generator while learning and from a hash of the event where
+    nothing is learned, so `predict_many` and a following `learn_many` may sample different experts.
     """
 
     mode: int
@@ -78,23 +78,23 @@ def _(rule: AdaBoostOl) -> tuple[str, ...]:
 
 
 @kernel
-def gather(rule: AdaBoostOl, h: Mat, F: Mat) -> None:
+def fill_prefix_votes(rule: AdaBoostOl, h: Mat, F: Mat) -> None:
     """Fill F (1, N+1): sums of the weighted votes where all count, else the expected vote of the
     first i experts.
     """
-    total, said, weight = 0.0, 0.0, 0.0
+    total, expected, weight = 0.0, 0.0, 0.0
     F[0, 0] = 0.0
     for i in range(h.shape[1]):
         total += rule.alpha[i] * cast_vote(h[0, i], rule.discrete)
         weight += rule.v[i]
-        said += rule.v[i] if total >= 0.0 else -rule.v[i]
-        F[0, i + 1] = total if rule.vote == FULL else said / weight
+        expected += rule.v[i] if total >= 0.0 else -rule.v[i]
+        F[0, i + 1] = total if rule.vote == FULL else expected / weight
 
 
 @kernel
-def sample(rule: AdaBoostOl, h: Mat, u: float) -> float:
-    """Return what the expert says that u in [0, 1) draws: the first whose cumulative weight exceeds
-    it.
+def sampled_vote(rule: AdaBoostOl, h: Mat, u: float) -> float:
+    """Return the vote of the expert that u in [0, 1) draws: the first whose cumulative weight
+    exceeds u.
     """
     total, weight = 0.0, 0.0
     for i in range(h.shape[1]):
@@ -107,31 +107,35 @@ def sample(rule: AdaBoostOl, h: Mat, u: float) -> float:
 
 @combine.register
 def _(rule: AdaBoostOl, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
-    gather(rule, h, F)
-    yhat[0] = sample(rule, h, float(rule.drawn[()])) if rule.vote == SAMPLED else F[0, h.shape[1]]
+    fill_prefix_votes(rule, h, F)
+    yhat[0] = (
+        sampled_vote(rule, h, float(rule.drawn[()])) if rule.vote == SAMPLED else F[0, h.shape[1]]
+    )
 
 
 @rule_scratch_size.register
 def _(rule: AdaBoostOl) -> int:
-    return 1  # what the event itself draws
+    return 1  # the draw of an event that is only predicted
 
 
 @observe_features.register
 def _(rule: AdaBoostOl, x: Vec, rule_scratch: Vec) -> None:
     if rule.vote == SAMPLED:
-        fill(rule_scratch, hashed(x, float(rule.v[0])))
+        fill(rule_scratch, hash_to_unit(x, float(rule.v[0])))
 
 
 @combine_served.register
 def _(rule: AdaBoostOl, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
-    # A pure prediction draws nothing: the event itself says which expert answers (7.8).
-    gather(rule, h, F)
-    yhat[0] = sample(rule, h, float(rule_scratch[0])) if rule.vote == SAMPLED else F[0, h.shape[1]]
+    # A pure prediction draws nothing: a hash of the event chooses the expert (7.8).
+    fill_prefix_votes(rule, h, F)
+    yhat[0] = (
+        sampled_vote(rule, h, float(rule_scratch[0])) if rule.vote == SAMPLED else F[0, h.shape[1]]
+    )
 
 
 @targets.register
 def _(
-    rule: AdaBoostOl, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
+    rule: AdaBoostOl, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
 ) -> None:
     margin = 0.0
     for i in range(h.shape[1]):
@@ -146,68 +150,68 @@ def _(
 
 @update_rule.register
 def _(
-    rule: AdaBoostOl, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec
+    rule: AdaBoostOl, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec
 ) -> None:
     rule.t[()] += 1
     step = w * 4.0 / math.sqrt(min(float(rule.t[()]), rule.t_max))
     vote, total = 0.0, 0.0
     for i in range(h.shape[1]):
-        said = cast_vote(h[0, i], rule.discrete)
-        vote += rule.alpha[i] * said
+        cast = cast_vote(h[0, i], rule.discrete)
+        vote += rule.alpha[i] * cast
         if (vote >= 0.0) != (y[0] > 0.0):
-            rule.v[i] *= SHRINK
+            rule.v[i] *= WRONG_EXPERT_FACTOR
         total += rule.v[i]
-        moved = rule.alpha[i] + step * y[0] * said * sigmoid(-y[0] * vote)
+        moved = rule.alpha[i] + step * y[0] * cast * sigmoid(-y[0] * vote)
         rule.alpha[i] = min(max(moved, -ALPHA_LIMIT), ALPHA_LIMIT)
     for i in range(h.shape[1]):
-        rule.v[i] = max(rule.v[i] / total, FLOOR)
+        rule.v[i] = max(rule.v[i] / total, EXPERT_WEIGHT_FLOOR)
     if rule.vote == SAMPLED:
         rule.drawn[()] = uniform(rule.state)
 
 
 @prefix_losses.register
-def _(rule: AdaBoostOl, loss: Any, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
+def _(rule: AdaBoostOl, loss: Loss, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
     if rule.vote == FULL:
         value_gradient_prefixes(loss, F, y, G, L)
     else:
-        judge_votes(F, y, L)
+        vote_prefix_losses(F, y, L)
 
 
 @served_loss.register
-def _(rule: AdaBoostOl, loss: Any, s: Vec, y: Vec) -> float:
+def _(rule: AdaBoostOl, loss: Loss, s: Vec, y: Vec) -> float:
     if rule.vote == FULL:
         return value(loss, s, y)  # type: ignore[no-any-return]
     return vote_loss(s, y)
 
 
 @to_prediction.register
-def _(rule: AdaBoostOl, loss: Any, s: Vec, p: Vec) -> None:
+def _(rule: AdaBoostOl, loss: Loss, s: Vec, p: Vec) -> None:
     if rule.vote == FULL:
         inverse_link(loss, s, p)
     else:
-        say_vote(s, p)
+        vote_probabilities(s, p)
 
 
 @kernel
-def hashed(x: Vec, salt: float) -> float:
-    """Return a number in [0, 1) that depends on nothing but x (d,) and the salt: so the boosters of
-    one versus rest do not all draw the same.
+def hash_to_unit(x: Vec, salt: float) -> float:
+    """Return a hash of x (d,) and the salt in [0, 1); the salt lets the boosters of one versus rest
+    draw differently.
 
     Modulo the prime 2^31 - 1, so that no product leaves 64 bits.
     """
-    found = 1 + bits_of(salt) % PRIME
+    code = 1 + bits_of(salt) % HASH_PRIME
     for j in range(x.shape[0]):
-        found = (found * MULTIPLIER + bits_of(x[j] + 0.0) % PRIME) % PRIME  # -0 is 0
+        code = (code * HASH_MULTIPLIER + bits_of(x[j] + 0.0) % HASH_PRIME) % HASH_PRIME  # -0 is 0
     for _ in range(3):  # neighbours in x must not be neighbours here
-        found = (found * MULTIPLIER) % PRIME
-    return found / PRIME
+        code = (code * HASH_MULTIPLIER) % HASH_PRIME
+    return code / HASH_PRIME
 
 
-def _make(params: Mapping[str, Any], setting: BuildContext) -> AdaBoostOl:
-    N, state = setting.learners, generator(setting.full["seed"])
+def _make(params: Mapping[str, Any], context: BuildContext) -> AdaBoostOl:
+    N, state = context.learners, generator(context.full["seed"])
     vote, t_max = VOTES[params["vote"]], params["t_max"]
     return AdaBoostOl(
-        mode=classifying(setting),
+        mode=classification_mode(context),
         discrete=params["discrete"],
         reject=params["feed"] == "reject",
         vote=vote,
@@ -220,7 +224,7 @@ def _make(params: Mapping[str, Any], setting: BuildContext) -> AdaBoostOl:
     )
 
 
-def _part(kind: str, summary: str, vote: str) -> Component:
+def _component(kind: str, summary: str, vote: str) -> Component:
     return Component(
         kind,
         summary,
@@ -246,9 +250,9 @@ def _part(kind: str, summary: str, vote: str) -> Component:
     )
 
 
-ADABOOST_OL = _part(
+ADABOOST_OL = _component(
     "adaboost_ol",
     "an online logistic learner over votes; experts choose how many count",
     "expected",
 )
-ADABOOST_OL_W = _part("adaboost_ol_w", "the same without experts: all votes count", "full")
+ADABOOST_OL_W = _component("adaboost_ol_w", "adaboost_ol without experts: all votes count", "full")

@@ -1,5 +1,5 @@
-"""ADWIN, a window over a stream that drops its old end when its mean has changed; one detector a
-weak learner.
+"""ADWIN: an adaptive window that drops its oldest values when its mean has changed; one detector
+for each weak learner.
 
 Bifet, Gavalda, Learning from Time-Changing Data with Adaptive Windowing, SDM 2007; specification,
 6.7. The window is an exponential histogram: row r holds at most 5 buckets of 2^r values each, the
@@ -17,11 +17,11 @@ from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import Ints, Mat3, Vec
 from kaboost.models.verbs import learning_only
 
-BUCKETS = 5  # a row; two merge into the next row when there is one more
+BUCKETS = 5  # in a row; the two oldest merge into the next row when there is one more
 ROWS = 48  # 10^15 values
-CLOCK = 32  # values between two looks for a change
-FEWEST = 10  # values in the window before the first look
-SHORTEST = 5.0  # values on either side of a cut
+CHECK_EVERY = 32  # values between two tests for a change
+MIN_WINDOW = 10  # values in the window before the first test
+MIN_PART = 5.0  # values on each side of a cut
 
 
 class Adwin(NamedTuple):
@@ -30,12 +30,12 @@ class Adwin(NamedTuple):
     delta: float  # chance of a false alarm
     totals: Mat3  # (N, ROWS, BUCKETS+1) sum of each bucket
     spreads: Mat3  # (N, ROWS, BUCKETS+1) sum of squared deviations of each bucket
-    held: Ints  # (N, ROWS) buckets
+    held: Ints  # (N, ROWS) number of buckets in each row
     width: Vec  # (N,) values in the window
     total: Vec  # (N,) their sum
     spread: Vec  # (N,) their sum of squared deviations
-    ticks: Ints  # (N,) values since the detector was fresh
-    changed: Ints  # (N,) 1 where the last value brought a change
+    ticks: Ints  # (N,) values since the last reset
+    changed: Ints  # (N,) 1 where the last value revealed a change
 
 
 @learning_only.register
@@ -60,31 +60,31 @@ def adwin(N: int, delta: float) -> Adwin:
 
 
 @kernel
-def detect(a: Adwin, i: int, value: float) -> bool:
-    """Show detector i a value; return whether the mean of its window changed.
+def update(a: Adwin, i: int, value: float) -> bool:
+    """Add a value to detector i; return whether the mean of its window changed.
 
-    After a change the detector starts afresh with the next value.
+    After a change the detector is reset before the next value.
     """
     if a.changed[i] == 1:
-        clear(a, i)
-    insert(a, i, value)
+        reset(a, i)
+    add_value(a, i, value)
     a.ticks[i] += 1
-    if a.ticks[i] % CLOCK == 0 and a.width[i] > FEWEST:
-        while cut(a, i):
-            drop(a, i)
+    if a.ticks[i] % CHECK_EVERY == 0 and a.width[i] > MIN_WINDOW:
+        while has_change(a, i):
+            drop_oldest(a, i)
             a.changed[i] = 1
     return bool(a.changed[i] == 1)
 
 
 @kernel
-def estimate(a: Adwin, i: int) -> float:
+def window_mean(a: Adwin, i: int) -> float:
     """Return the mean of detector i's window, 0 before any value."""
     return a.total[i] / a.width[i] if a.width[i] > 0.0 else 0.0
 
 
 @kernel
-def clear(a: Adwin, i: int) -> None:
-    """Make detector i a fresh one."""
+def reset(a: Adwin, i: int) -> None:
+    """Reset detector i to its initial state."""
     for r in range(ROWS):
         a.held[i, r] = 0
         for k in range(BUCKETS + 1):
@@ -98,26 +98,28 @@ def clear(a: Adwin, i: int) -> None:
 
 
 @kernel
-def insert(a: Adwin, i: int, value: float) -> None:
+def add_value(a: Adwin, i: int, value: float) -> None:
     """Add a value at the new end of window i; merge buckets where a row has too many."""
     if a.width[i] > 0.0:
-        a.spread[i] += apart(1.0, value, a.width[i], a.total[i])
+        a.spread[i] += between_deviation(1.0, value, a.width[i], a.total[i])
     a.width[i] += 1.0
     a.total[i] += value
-    put(a, i, 0, value, 0.0)
+    append_bucket(a, i, 0, value, 0.0)
     r = 0
     while a.held[i, r] > BUCKETS:
         size = 2.0**r
         first, second = a.totals[i, r, 0], a.totals[i, r, 1]
-        spread = a.spreads[i, r, 0] + a.spreads[i, r, 1] + apart(size, first, size, second)
-        shed(a, i, r)
-        shed(a, i, r)
-        put(a, i, r + 1, first + second, spread)
+        spread = (
+            a.spreads[i, r, 0] + a.spreads[i, r, 1] + between_deviation(size, first, size, second)
+        )
+        remove_bucket(a, i, r)
+        remove_bucket(a, i, r)
+        append_bucket(a, i, r + 1, first + second, spread)
         r += 1
 
 
 @kernel
-def put(a: Adwin, i: int, r: int, total: float, spread: float) -> None:
+def append_bucket(a: Adwin, i: int, r: int, total: float, spread: float) -> None:
     """Add a bucket at the new end of row r."""
     k = a.held[i, r]
     a.totals[i, r, k] = total
@@ -126,8 +128,8 @@ def put(a: Adwin, i: int, r: int, total: float, spread: float) -> None:
 
 
 @kernel
-def shed(a: Adwin, i: int, r: int) -> None:
-    """Take the oldest bucket out of row r."""
+def remove_bucket(a: Adwin, i: int, r: int) -> None:
+    """Remove the oldest bucket of row r."""
     for k in range(BUCKETS):
         a.totals[i, r, k] = a.totals[i, r, k + 1]
         a.spreads[i, r, k] = a.spreads[i, r, k + 1]
@@ -137,18 +139,18 @@ def shed(a: Adwin, i: int, r: int) -> None:
 
 
 @kernel
-def drop(a: Adwin, i: int) -> None:
-    """Take the oldest bucket out of window i."""
-    r = oldest(a, i)
+def drop_oldest(a: Adwin, i: int) -> None:
+    """Remove the oldest bucket of window i."""
+    r = oldest_row(a, i)
     size, total, spread = 2.0**r, a.totals[i, r, 0], a.spreads[i, r, 0]
-    shed(a, i, r)
+    remove_bucket(a, i, r)
     a.width[i] -= size
     a.total[i] -= total
-    a.spread[i] -= spread + apart(size, total, a.width[i], a.total[i])
+    a.spread[i] -= spread + between_deviation(size, total, a.width[i], a.total[i])
 
 
 @kernel
-def oldest(a: Adwin, i: int) -> int:
+def oldest_row(a: Adwin, i: int) -> int:
     """Return the row of the oldest bucket."""
     r = ROWS - 1
     while r > 0 and a.held[i, r] == 0:
@@ -157,32 +159,32 @@ def oldest(a: Adwin, i: int) -> int:
 
 
 @kernel
-def cut(a: Adwin, i: int) -> bool:
-    """Return whether any cut leaves two parts whose means differ by more than chance allows."""
-    before, said = 0.0, 0.0  # values before the cut, and their sum
-    for r in range(oldest(a, i), -1, -1):
+def has_change(a: Adwin, i: int) -> bool:
+    """Return whether any cut leaves two parts whose means differ significantly."""
+    before, total = 0.0, 0.0  # values before the cut, and their sum
+    for r in range(oldest_row(a, i), -1, -1):
         for k in range(a.held[i, r]):
             before += 2.0**r
-            said += a.totals[i, r, k]
+            total += a.totals[i, r, k]
             after = a.width[i] - before
-            if before >= SHORTEST and after >= SHORTEST:
-                gap = abs(said / before - (a.total[i] - said) / after)
-                if gap > allowed(a, i, before, after):
+            if before >= MIN_PART and after >= MIN_PART:
+                gap = abs(total / before - (a.total[i] - total) / after)
+                if gap > cut_threshold(a, i, before, after):
                     return True
     return False
 
 
 @kernel
-def allowed(a: Adwin, i: int, before: float, after: float) -> float:
-    """Return epsilon of the cut: how far two means may be apart by chance."""
+def cut_threshold(a: Adwin, i: int, before: float, after: float) -> float:
+    """Return epsilon_cut: by how much two means may differ by chance."""
     log = math.log(2.0 * math.log(a.width[i]) / a.delta)
-    variance = max(a.spread[i], 0.0) / a.width[i]  # differences may end just below 0
-    share = 1.0 / (before - SHORTEST + 1.0) + 1.0 / (after - SHORTEST + 1.0)
+    variance = max(a.spread[i], 0.0) / a.width[i]  # rounding may leave it just below 0
+    share = 1.0 / (before - MIN_PART + 1.0) + 1.0 / (after - MIN_PART + 1.0)
     return math.sqrt(2.0 * share * variance * log) + 2.0 / 3.0 * log * share
 
 
 @kernel
-def apart(n: float, total: float, other_n: float, other: float) -> float:
-    """Return what two parts add to the squared deviations of both by their means being apart."""
+def between_deviation(n: float, total: float, other_n: float, other: float) -> float:
+    """Return what the difference of two means adds to the sum of squared deviations."""
     gap = total / n - other / other_n
     return n * other_n / (n + other_n) * gap * gap

@@ -1,4 +1,4 @@
-"""Bagging that notices change: when the errors of any learner change, the worst one starts afresh.
+"""Bagging with change detection: when the errors of any learner change, the worst one is reset.
 
 Bifet, Gavalda 2007 and Bifet, Holmes, Pfahringer, Kirkby, Gavalda, New Ensemble Methods for
 Evolving Data Streams, KDD 2009; specification, 6.7.
@@ -13,20 +13,19 @@ import numpy as np
 
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import chosen
-from kaboost.models.rules.adwin import Adwin, adwin, clear, detect, estimate
-from kaboost.models.rules.oza import (
-    CLASSES,
+from kaboost.models.rules.adwin import Adwin, adwin, reset, update, window_mean
+from kaboost.models.rules.oza import CLASS_SCALES, fill_class_targets, mean_votes
+from kaboost.models.rules.poisson_feed import (
     FEED,
     RATE,
     Feed,
-    aim,
-    feeding,
-    poll_equals,
-    teach,
-    unused_rate,
+    Lesson,
+    learn_copies,
+    make_feed,
+    reject_unused_rate,
 )
-from kaboost.models.rules.votes import classifying, votes
-from kaboost.models.types import BuildContext, Component, Ints, Mat, Param, Vec
+from kaboost.models.rules.vote_scores import classification_mode, scored_by_votes
+from kaboost.models.types import BuildContext, Component, Ints, Mat, Param, SingleScratch, Vec
 from kaboost.models.verbs import (
     combine,
     learn_sequentially,
@@ -37,14 +36,14 @@ from kaboost.models.verbs import (
 )
 
 
-@votes
+@scored_by_votes
 class AdwinBag(NamedTuple):
-    """State of the rule: how learners are fed, and a detector for each."""
+    """State of the rule: a detector for each learner."""
 
     mode: int
     feed: Feed
     detectors: Adwin
-    renewed: Ints  # () learners started afresh
+    renewed: Ints  # () how many learners were reset
 
 
 @learning_only.register
@@ -59,47 +58,50 @@ def _(rule: AdwinBag) -> bool:
 
 @combine.register
 def _(rule: AdwinBag, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
-    poll_equals(h, F)
+    mean_votes(h, F)
     for c in range(h.shape[0]):
         yhat[c] = F[c, h.shape[1]]
 
 
 @learn_sequentially.register
-def _(rule: AdwinBag, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: Any) -> None:
-    label = aim(y, T)
+def _(
+    rule: AdwinBag, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: SingleScratch
+) -> None:
+    label = fill_class_targets(y, T)
+    lesson = Lesson(rule.mode, rule.feed, T, W)
     changed = False
     for i in range(W.shape[0]):
         predict_one(bank, i, x, single)
         wrong = chosen(single.h, 0) != label
-        if detect(rule.detectors, i, 1.0 if wrong else 0.0):
+        if update(rule.detectors, i, 1.0 if wrong else 0.0):
             changed = True
-        teach(rule, bank, i, x, (w, T, W), single)
+        learn_copies(lesson, w, bank, i, x, single)
     if changed:
-        i = worst(rule.detectors)
+        i = worst_learner(rule.detectors)
         reset_learner(bank, i, rule.feed.state)
-        clear(rule.detectors, i)
+        reset(rule.detectors, i)
         rule.renewed[()] += 1
 
 
 @kernel
-def worst(a: Adwin) -> int:
-    """Return the learner whose window has the largest mean error, the first of equals."""
-    found = 0
+def worst_learner(a: Adwin) -> int:
+    """Return the learner whose window has the largest mean error; ties go to the first."""
+    worst = 0
     for i in range(1, a.width.shape[0]):
-        found = i if estimate(a, i) > estimate(a, found) else found
-    return found
+        worst = i if window_mean(a, i) > window_mean(a, worst) else worst
+    return worst
 
 
-def _make(params: Mapping[str, Any], setting: BuildContext) -> AdwinBag:
-    detectors = adwin(setting.learners, params["delta"])
+def _make(params: Mapping[str, Any], context: BuildContext) -> AdwinBag:
+    detectors = adwin(context.learners, params["delta"])
     return AdwinBag(
-        classifying(setting), feeding(params, setting), detectors, np.zeros((), np.int64)
+        classification_mode(context), make_feed(params, context), detectors, np.zeros((), np.int64)
     )
 
 
 ADWIN_BAG = Component(
     "adwin_bag",
-    "oza_bag whose worst learner starts afresh when the errors of any of them change",
+    "oza_bag whose worst learner is reset when the errors of any of them change",
     "Bifet and others 2009",
     (
         FEED,
@@ -107,7 +109,7 @@ ADWIN_BAG = Component(
         Param("delta", 0.002, "chance that a detector raises a false alarm", 1e-12, 1.0),
     ),
     _make,
-    unused_rate,
+    reject_unused_rate,
     default_bank={"n": 10},
-    losses=CLASSES,
+    loss_scales=CLASS_SCALES,
 )

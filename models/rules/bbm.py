@@ -1,4 +1,4 @@
-"""Online boost-by-majority: learner i gets the weight with which its vote can still turn the
+"""Online boost-by-majority: the weight of learner i is the probability that its vote decides the
 majority.
 
 Beygelzimer, Kale, Luo, Optimal and Adaptive Algorithms for Online Boosting, ICML 2015, Algorithm 1;
@@ -14,14 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.rules.votes import DISCRETE, cast_vote, classifying, votes
-from kaboost.models.types import BuildContext, Component, Mat, Param, Vec
+from kaboost.models.rules.vote_scores import (
+    DISCRETE,
+    cast_vote,
+    classification_mode,
+    scored_by_votes,
+)
+from kaboost.models.types import BuildContext, Component, Loss, Mat, Param, Vec
 from kaboost.models.verbs import combine, learning_only, targets, update_rule
 
 
-@votes
+@scored_by_votes
 class Bbm(NamedTuple):
-    """No state that moves: a table of weights, made once."""
+    """A table of weights, computed once; the rule has no other state."""
 
     mode: int
     discrete: bool
@@ -45,29 +50,29 @@ def _(rule: Bbm, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
 
 @targets.register
 def _(
-    rule: Bbm, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
+    rule: Bbm, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
 ) -> None:
     margin = 0.0
     for i in range(h.shape[1]):
         T[0, i] = y[0]
-        W[i] *= weigh(rule.chances, i, margin)
+        W[i] *= learner_weight(rule.chances, i, margin)
         margin += y[0] * cast_vote(h[0, i], rule.discrete)
 
 
 @update_rule.register
-def _(rule: Bbm, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec) -> None:
+def _(rule: Bbm, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec) -> None:
     pass
 
 
 @kernel
-def weigh(chances: Mat, i: int, margin: float) -> float:
-    """Return the weight of learner i when those before it brought the vote to `margin`."""
+def learner_weight(chances: Mat, i: int, margin: float) -> float:
+    """Return the weight of learner i when the votes before it sum to `margin`."""
     after = chances.shape[0] - 1 - i
     k = math.floor((after - margin + 1.0) / 2.0)
     return float(chances[i, k]) if 0 <= k <= after else 0.0
 
 
-def chances(N: int, gamma: float, normalised: bool) -> Mat:
+def weight_table(N: int, gamma: float, normalised: bool) -> Mat:
     """Return the table (N, N+1): row i is the binomial distribution of how many of the n = N-1-i
     learners after i vote right, each with probability 1/2 + gamma; normalised, by its largest
     value.
@@ -85,9 +90,9 @@ def chances(N: int, gamma: float, normalised: bool) -> Mat:
     return table
 
 
-def _make(params: Mapping[str, Any], setting: BuildContext) -> Bbm:
-    table = chances(setting.learners, params["gamma"], params["weight"] == "normalised")
-    return Bbm(classifying(setting), params["discrete"], table)
+def _make(params: Mapping[str, Any], context: BuildContext) -> Bbm:
+    table = weight_table(context.learners, params["gamma"], params["weight"] == "normalised")
+    return Bbm(classification_mode(context), params["discrete"], table)
 
 
 BBM = Component(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kaboost.models.rules.sgb import step
-from kaboost.models.types import SQUARE, BuildContext, Component, Mat, ModelError, Param, Vec
+from kaboost.models.types import SQUARE, BuildContext, Component, Loss, Mat, ModelError, Param, Vec
 from kaboost.models.verbs import combine, sequential
 
 
@@ -22,7 +22,7 @@ class Gb(NamedTuple):
 
     mode: int
     eta: float
-    best: bool  # y0 is the statistic of the sample's labels, found by `kaboost.models.batch`
+    best: bool  # y0 is the statistic of the sample's labels, computed by `kaboost.models.batch`
     y0: Vec  # (m,)
 
 
@@ -42,25 +42,25 @@ def _(rule: Gb) -> bool:
 
 
 def offline(kind: str, online: str) -> ModelError:
-    """Say that a rule learns no events, and which one does."""
+    """Return the error of a rule that learns no events; it names one that does."""
     return ModelError(
         f"rule: {kind} learns a whole sample at once; call kaboost.fit(spec, X, y), or "
         f"take {online}"
     )
 
 
-def _make(params: Mapping[str, Any], setting: BuildContext) -> Gb:
+def _make(params: Mapping[str, Any], context: BuildContext) -> Gb:
     best = params["y0"] == "statistic"
     return Gb(
         mode=SQUARE,
         eta=params["eta"],
         best=best,
-        y0=np.full(setting.m, 0.0 if best else params["y0"], np.float64),
+        y0=np.full(context.m, 0.0 if best else params["y0"], np.float64),
     )
 
 
-def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
-    own["eta"] = step({**own, "gamma": None}, loss, full["bank"].get("n", 1))
+def _fill_defaults(params: dict[str, Any], loss: Loss, full: dict[str, Any]) -> None:
+    params["eta"] = step({**params, "gamma": None}, loss, full["bank"].get("n", 1))
 
 
 GB = Component(
@@ -79,5 +79,5 @@ GB = Component(
         ),
     ),
     _make,
-    fill_defaults=_complete,
+    fill_defaults=_fill_defaults,
 )

@@ -10,20 +10,20 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kaboost.models.rules.votes import classifying
-from kaboost.models.types import SQUARE, BuildContext, Component, Mat, Param, Vec
+from kaboost.models.rules.vote_scores import classification_mode
+from kaboost.models.types import SQUARE, BuildContext, Component, Mat, Param, SingleScratch, Vec
 from kaboost.models.verbs import combine, learn_one, learn_sequentially, predict_one, sequential
 
-LEAST = 1e-3  # of an event's weight, in its importance
+MIN_WEIGHT = 1e-3  # of an event, in units of its importance
 
 
 class Gentle(NamedTuple):
-    """No state that moves."""
+    """Constants of the rule; it has no state."""
 
     mode: int
     exponential: bool  # the weight's factor is exp(-u f), not 1 + alpha
     factor: float  # 1 + alpha
-    most: float  # of an event's weight, in its importance
+    most: float  # of an event, in units of its importance
 
 
 @sequential.register
@@ -41,7 +41,9 @@ def _(rule: Gentle, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
 
 
 @learn_sequentially.register
-def _(rule: Gentle, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: Any) -> None:
+def _(
+    rule: Gentle, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: SingleScratch
+) -> None:
     weight = w
     for i in range(W.shape[0]):
         T[0, i] = y[0]
@@ -50,21 +52,21 @@ def _(rule: Gentle, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single:
         single.weight[0] = weight
         learn_one(bank, i, x, rule.mode, single)
         predict_one(bank, i, x, single)
-        said = single.h[0, 0]
-        margin = y[0] * min(max(said, -1.0), 1.0) if abs(said) < math.inf else 0.0
+        score = single.h[0, 0]
+        margin = y[0] * min(max(score, -1.0), 1.0) if abs(score) < math.inf else 0.0
         if rule.exponential:
             weight *= math.exp(-margin)
         elif margin < 0.0:
             weight *= rule.factor
         elif margin > 0.0:
             weight /= rule.factor
-        least = LEAST * w if rule.most < math.inf else 0.0  # no clip at all
+        least = MIN_WEIGHT * w if rule.most < math.inf else 0.0  # no clip at all
         weight = min(max(weight, least), rule.most * w)
 
 
-def _make(params: Mapping[str, Any], setting: BuildContext) -> Gentle:
-    # A bank of classifiers gets a weighted example of the class instead of a square fit.
-    mode = SQUARE if SQUARE in setting.bank.modes else classifying(setting)
+def _make(params: Mapping[str, Any], context: BuildContext) -> Gentle:
+    # A bank of classifiers learns a weighted example of the class instead of a square fit.
+    mode = SQUARE if SQUARE in context.bank.modes else classification_mode(context)
     return Gentle(mode, params["step"] == "exp", 1.0 + params["alpha"], float(params["w_max"]))
 
 

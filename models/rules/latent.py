@@ -15,26 +15,35 @@ import numpy as np
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import sigmoid
 from kaboost.models.kernels.random import State, generator, uniform, uniforms
-from kaboost.models.types import SQUARE, TARGET_LIMIT, BuildContext, Component, Mat, Param, Vec
+from kaboost.models.types import (
+    SQUARE,
+    TARGET_LIMIT,
+    BuildContext,
+    Component,
+    Loss,
+    Mat,
+    Param,
+    Vec,
+)
 from kaboost.models.verbs import combine, diagnostics, rule_scratch_size, targets, update_rule
 
-GUARD = 10.0  # of A and a when they are guarded
+GUARD_LIMIT = 10.0  # largest |A| and |a| under `guard: true`
 
 
 class Latent(NamedTuple):
-    """State of the rule: how every space weighs every learner, and how the spaces are weighed."""
+    """State of the rule: the weight of every learner in every space, and of every space."""
 
     mode: int
     rate: float  # lr_c, of both kinds of weight
     chain: bool  # targets are the functional gradient instead of the residual
     guard: float  # largest |A| and |a|
-    patience: float  # events without an active space after which all are drawn anew; inf for never
+    patience: float  # events without an active space after which all are redrawn; inf for never
     A: Mat  # (P, N)
     a: Vec  # (P,)
     power: Vec  # (P,) sum of |a_p max(z_p, 0)| weighted by importance
-    weight: Vec  # () behind it
+    weight: Vec  # () importance summed in `power`
     dead: Vec  # (N,) events in a row in which no space was active from learner i on
-    redrawn: Vec  # () how often spaces were drawn anew
+    redrawn: Vec  # () how often spaces were redrawn
     state: State  # () the generator that draws them
 
 
@@ -50,7 +59,7 @@ def _(rule: Latent, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
         rule_scratch[p] = 0.0
     F[0, 0] = 0.0
     for i in range(N):
-        h[0, i] = guarded(h[0, i], TARGET_LIMIT)
+        h[0, i] = clip(h[0, i], TARGET_LIMIT)
         total = 0.0
         for p in range(P):
             rule_scratch[p] += rule.A[p, i] * h[0, i]
@@ -61,38 +70,40 @@ def _(rule: Latent, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
 
 @targets.register
 def _(
-    rule: Latent, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
+    rule: Latent, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
 ) -> None:
     # The combination weights move here, learner by learner: each residual sees those before it
     # moved. The weak learners' targets do not depend on updated weak learners.
     P, N = rule.A.shape
     u, w = y[0], W[0]
-    weigh(rule, rule_scratch, w)
+    add_importance(rule, rule_scratch, w)
     for p in range(P):
         rule_scratch[p] = 0.0
     total = 0.0
     for i in range(N):
-        left = u * sigmoid(-u * total)
+        residual = u * sigmoid(-u * total)
         slope = 0.0
         after = 0.0
         for p in range(P):
             z = rule_scratch[p] + rule.A[p, i] * h[0, i]
             after += rule.a[p] * max(z, 0.0)
             slope += rule.a[p] * rule.A[p, i] if z > 0.0 else 0.0
-        T[0, i] = left * slope if rule.chain else left
-        total = mix(rule, i, h[0, i], (w * rule.rate * u * sigmoid(-u * after)), rule_scratch)
+        T[0, i] = residual * slope if rule.chain else residual
+        total = update_combination(
+            rule, i, h[0, i], (w * rule.rate * u * sigmoid(-u * after)), rule_scratch
+        )
 
 
 @kernel
-def weigh(rule: Latent, z: Vec, w: float) -> None:
-    """Add what every space says to its importance Omega; z (P,) is as `combine` left it."""
+def add_importance(rule: Latent, z: Vec, w: float) -> None:
+    """Add |a_p max(z_p, 0)| to the importance of every space; z (P,) is as `combine` left it."""
     for p in range(z.shape[0]):
         rule.power[p] += w * abs(rule.a[p] * max(z[p], 0.0))
     rule.weight[()] += w
 
 
 @kernel
-def mix(rule: Latent, i: int, said: float, step: float, z: Vec) -> float:
+def update_combination(rule: Latent, i: int, h: float, step: float, z: Vec) -> float:
     """Move column i of A and all of a by one descent step; add learner i to z (P,); return F_i.
 
     Specification, section 4, steps 4 and 5: both move from the activations before either did.
@@ -100,36 +111,38 @@ def mix(rule: Latent, i: int, said: float, step: float, z: Vec) -> float:
     total = 0.0
     active = False
     for p in range(z.shape[0]):
-        before = z[p] + rule.A[p, i] * said
-        own = rule.a[p]
+        before = z[p] + rule.A[p, i] * h
+        a = rule.a[p]
         if before > 0.0:
             active = True
-            rule.A[p, i] = guarded(rule.A[p, i] + step * own * said, rule.guard)
-            rule.a[p] = guarded(own + step * before, rule.guard)
-        z[p] += rule.A[p, i] * said
+            rule.A[p, i] = clip(rule.A[p, i] + step * a * h, rule.guard)
+            rule.a[p] = clip(a + step * before, rule.guard)
+        z[p] += rule.A[p, i] * h
         total += rule.a[p] * max(z[p], 0.0)
     rule.dead[i] = 0.0 if active else rule.dead[i] + 1.0
     return total
 
 
 @kernel
-def guarded(value: float, limit: float) -> float:
+def clip(value: float, limit: float) -> float:
     """Return value clipped to +-limit."""
     return min(max(value, -limit), limit)
 
 
 @update_rule.register
-def _(rule: Latent, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec) -> None:
-    longest = 0.0
+def _(
+    rule: Latent, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec
+) -> None:
+    dead = 0.0
     for i in range(rule.dead.shape[0]):
-        longest = max(longest, rule.dead[i])
-    if longest >= rule.patience:
+        dead = max(dead, rule.dead[i])
+    if dead >= rule.patience:
         redraw(rule)
 
 
 @kernel
 def redraw(rule: Latent) -> None:
-    """Draw every space anew: all are dead from some learner on."""
+    """Redraw every space: all are dead from some learner on."""
     P, N = rule.A.shape
     rule.redrawn[()] += 1.0
     for i in range(N):
@@ -143,8 +156,8 @@ def redraw(rule: Latent) -> None:
 def correlations(rule: Latent) -> Mat:
     """Return the correlation of every pair of spaces over the learners' weights, C (P, P)."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = np.corrcoef(rule.A) if rule.A.shape[1] > 1 else np.full((len(rule.a),) * 2, np.nan)
-    return np.atleast_2d(found)
+        C = np.corrcoef(rule.A) if rule.A.shape[1] > 1 else np.full((len(rule.a),) * 2, np.nan)
+    return np.atleast_2d(C)
 
 
 def importances(rule: Latent) -> Vec:
@@ -159,9 +172,9 @@ def _(rule: Latent) -> dict[str, Mat]:
     return {"correlation": C, "importance": importances(rule), "average_correlation": C.mean(1)}
 
 
-def _make(params: Mapping[str, Any], setting: BuildContext) -> Latent:
-    P, N, seed = params["spaces"], setting.learners, setting.full["seed"]
-    skip = setting.bank.initial_draws(setting.full["bank"], setting.d, setting.m)
+def _make(params: Mapping[str, Any], context: BuildContext) -> Latent:
+    P, N, seed = params["spaces"], context.learners, context.full["seed"]
+    skip = context.bank.initial_draws(context.full["bank"], context.d, context.m)
     drawn = uniforms(seed, P * N + P, skip)  # one generator: after the bank's, A by rows, then a
     if params["start"] == "uniform":
         drawn = 2.0 * drawn - 1.0
@@ -173,7 +186,7 @@ def _make(params: Mapping[str, Any], setting: BuildContext) -> Latent:
         mode=SQUARE,
         rate=params["lr_combine"],
         chain=params["target"] == "chain",
-        guard=GUARD if params["guard"] else TARGET_LIMIT,  # a last resort: sums stay finite
+        guard=GUARD_LIMIT if params["guard"] else TARGET_LIMIT,  # a last resort: sums stay finite
         patience=np.inf if params["redraw"] is None else float(params["redraw"]),
         A=np.ascontiguousarray(A),
         a=np.ascontiguousarray(a),
@@ -208,7 +221,7 @@ LATENT = Component(
         Param(
             "redraw",
             None,
-            "events without an active space at some learner after which all spaces are drawn anew",
+            "events without an active space at some learner after which all spaces are redrawn",
             1,
             1e12,
         ),

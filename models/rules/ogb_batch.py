@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kaboost.models.rules.gb import offline
-from kaboost.models.rules.ogb import ball, climb, step_size
-from kaboost.models.rules.ogb_words import BOUND, ETA, LABEL_BOUND, RADIUS, SCALE, has_kink
-from kaboost.models.types import LINEAR, BuildContext, Component, Mat, ModelError, Param, Vec
+from kaboost.models.rules.ogb_span import ball_radius, shrunken_sums, step_size
+from kaboost.models.rules.ogb_spec import BOUND, ETA, LABEL_BOUND, RADIUS, SCALE, has_kink
+from kaboost.models.types import LINEAR, BuildContext, Component, Loss, Mat, ModelError, Param, Vec
 from kaboost.models.verbs import combine, prediction_bound, sequential
 
 
@@ -40,7 +40,7 @@ def _(rule: Batch) -> float:
 @combine.register
 def _(rule: Batch, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     m, N = h.shape
-    climb(h, F, rule.sigma, (rule.eta, rule.scale, rule.D, rule.B))
+    shrunken_sums(h, F, rule.sigma, rule.eta, rule.scale, rule.D, rule.B)
     for c in range(m):
         yhat[c] = F[c, N]
 
@@ -50,13 +50,13 @@ def _(rule: Batch) -> bool:
     raise offline("ogb_batch", "ogb_span")
 
 
-def _make(params: Mapping[str, Any], setting: BuildContext) -> Batch:
-    if has_kink(setting.loss):
-        kind = setting.full["loss"]["kind"]
+def _make(params: Mapping[str, Any], context: BuildContext) -> Batch:
+    if has_kink(context.loss):
+        kind = context.full["loss"]["kind"]
         raise ModelError(f"loss: ogb_batch needs a smooth loss; take huber or gb, not {kind}")
-    if LINEAR not in setting.bank.modes:
-        raise ModelError(f"bank: {setting.bank.kind} cannot be fed slopes; take linear or hedge")
-    B, L = ball(params, setting)
+    if LINEAR not in context.bank.modes:
+        raise ModelError(f"bank: {context.bank.kind} cannot be fed slopes; take linear or hedge")
+    B, L = ball_radius(params, context)
     return Batch(
         mode=LINEAR,
         eta=params["eta"],
@@ -65,12 +65,12 @@ def _make(params: Mapping[str, Any], setting: BuildContext) -> Batch:
         B=B,
         L=L,
         shrinks=params["shrinkage"] == "exact",
-        sigma=np.zeros(setting.learners),
+        sigma=np.zeros(context.learners),
     )
 
 
-def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
-    own["eta"] = step_size(own["eta"], full["bank"].get("n", 1))
+def _fill_defaults(params: dict[str, Any], loss: Loss, full: dict[str, Any]) -> None:
+    params["eta"] = step_size(params["eta"], full["bank"].get("n", 1))
 
 
 OGB_BATCH = Component(
@@ -86,5 +86,5 @@ OGB_BATCH = Component(
         Param("shrinkage", "exact", "sigma: exact, or none", choices=("exact", "none")),
     ),
     _make,
-    fill_defaults=_complete,
+    fill_defaults=_fill_defaults,
 )

@@ -10,8 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kaboost.models.rules.starting import Y0, Y0_FREEZE, follow, starting
-from kaboost.models.types import SQUARE, BuildContext, Component, Mat, ModelError, Param, Vec
+from kaboost.models.rules.initial_score import (
+    Y0,
+    Y0_FREEZE,
+    initial_score_state,
+    update_initial_score,
+)
+from kaboost.models.types import SQUARE, BuildContext, Component, Loss, Mat, ModelError, Param, Vec
 from kaboost.models.verbs import combine, smoothness, targets, update_rule
 
 
@@ -20,11 +25,11 @@ class Sgb(NamedTuple):
     frozen.
     """
 
-    mode: int  # what the weak learners are fed: square loss
+    mode: int  # of the weak learners: square loss
     eta: float
     freeze: int  # events after which y0 stands still; 0 for a y0 given as a number
     y0: Vec  # (m,)
-    seen: Vec  # () events of positive weight tallied so far
+    seen: Vec  # () events of positive weight in the statistic
     total: Vec  # () their weight
     counts: Vec  # (m,) the loss's statistic of their labels
 
@@ -41,7 +46,7 @@ def _(rule: Sgb, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
 
 @targets.register
 def _(
-    rule: Sgb, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
+    rule: Sgb, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
 ) -> None:
     m, N = h.shape
     for c in range(m):
@@ -50,35 +55,36 @@ def _(
 
 
 @update_rule.register
-def _(rule: Sgb, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec) -> None:
+def _(rule: Sgb, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec) -> None:
     if rule.seen[()] < rule.freeze:
-        follow(rule, loss, y, w)
+        update_initial_score(rule.seen, rule.total, rule.counts, rule.y0, loss, y, w)
 
 
-def _make(params: Mapping[str, Any], setting: BuildContext) -> Sgb:
-    eta = step(params, setting.loss, setting.learners)
-    return Sgb(mode=SQUARE, eta=eta, **starting(params, setting.m))
+def _make(params: Mapping[str, Any], context: BuildContext) -> Sgb:
+    eta = step(params, context.loss, context.learners)
+    return Sgb(mode=SQUARE, eta=eta, **initial_score_state(params, context.m))
 
 
-def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
+def _fill_defaults(params: dict[str, Any], loss: Loss, full: dict[str, Any]) -> None:
     if full["part"].takes_raw_columns:  # every structure of trees has a step and a start of its own
-        told = [p.name for p in SGB.params if own[p.name] != p.default]
-        if told:
+        given = [p.name for p in SGB.params if params[p.name] != p.default]
+        if given:
             raise ModelError(
-                f"rule.{told[0]}: {full['bank']['kind']} has a step and a start of its own; leave "
+                f"rule.{given[0]}: {full['bank']['kind']} has a step and a start of its own; leave "
                 "it out"
             )
         return
-    eta = step(own, loss, full["bank"].get("n", 1))
-    own["eta"] = own["eta"] if own["eta"] == "edge" else eta  # what was asked for is kept
+    eta = step(params, loss, full["bank"].get("n", 1))
+    if params["eta"] != "edge":  # which stays in the specification
+        params["eta"] = eta
 
 
-def _forbids(context: Mapping[str, Any]) -> str | None:
-    own, bank = context["rule"], context["bank"]
-    if own["averaged"] and own["avg_halflife"] is not None:
+def _reject_reason(context: Mapping[str, Any]) -> str | None:
+    params, bank = context["rule"], context["bank"]
+    if params["averaged"] and params["avg_halflife"] is not None:
         return "averaged and avg_halflife are two averages; give one of them"
-    if own["averaged"] or own["avg_halflife"] is not None:
-        name = "averaged" if own["averaged"] else "avg_halflife"
+    if params["averaged"] or params["avg_halflife"] is not None:
+        name = "averaged" if params["averaged"] else "avg_halflife"
         if bank["kind"] != "linear":
             return f"{name} averages hypotheses that are linear in their weights; take bank linear"
         if bank["step"] in ("nag", "ng"):
@@ -89,9 +95,9 @@ def _forbids(context: Mapping[str, Any]) -> str | None:
     return None
 
 
-def step(params: Mapping[str, Any], loss: Any, N: int) -> float:
-    """Return eta: as given, from the paper's formula for "edge", or min(1, .3/beta) (.1/beta beyond
-    32 learners).
+def step(params: Mapping[str, Any], loss: Loss, N: int) -> float:
+    """Return eta: the number, the paper's formula for "edge", or by default min(1, .3/beta), and
+    min(1, .1/beta) for more than 32 learners.
     """
     eta, beta = params["eta"], smoothness(loss)
     if eta != "edge" and params["gamma"] is not None:
@@ -128,6 +134,6 @@ SGB = Component(
         ),
     ),
     _make,
-    _forbids,
-    _complete,
+    _reject_reason,
+    _fill_defaults,
 )

@@ -14,12 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.rules.starting import Y0, Y0_FREEZE, follow, starting
+from kaboost.models.rules.initial_score import (
+    Y0,
+    Y0_FREEZE,
+    initial_score_state,
+    update_initial_score,
+)
 from kaboost.models.types import (
     LABEL_LIMIT,
     SQUARE,
     BuildContext,
     Component,
+    Loss,
     Mat,
     ModelError,
     Param,
@@ -29,6 +35,7 @@ from kaboost.models.verbs import (
     combine,
     convexity,
     gradient,
+    gradient_bound,
     rule_scratch_size,
     targets,
     update_rule,
@@ -37,10 +44,8 @@ from kaboost.models.verbs import (
 THEORY, SHIFTED, LAST = 0, 1, 2
 AVERAGES = {"theory": THEORY, "shifted": SHIFTED, "last": LAST}
 NOTHING, LABELS, LOGARITHMS = 0, 1, 2  # whose root mean square the radius follows
-LABELLED = ("squared", "squared_full", "absolute", "quantile", "huber", "pnorm")
-# Bounds of the gradient without l2 that section 2.2 names; of other losses the largest seen counts.
-BOUNDS = {"hinge": 1.0, "absolute": 1.0}
-SCALES = 4.0  # the default radius, in label scales
+FOLLOWED = {"numbers": LABELS, "logarithms": LOGARITHMS}  # by the scale of scores
+RADIUS_SCALES = 4.0  # the default radius, in label scales
 
 
 class SgbResidual(NamedTuple):
@@ -51,14 +56,14 @@ class SgbResidual(NamedTuple):
     average: int
     clip: float  # c0; inf leaves the residual alone
     decay: float  # rho
-    l2: float  # of the loss, whose gradient bound is meant without it
+    l2: float  # of the loss; the bound of its gradient is without it
     follows: int  # what the radius follows until y0 is frozen
-    bound: Vec  # () of the gradient: known, or the largest seen
+    bound: Vec  # () of the gradient: of the loss, or the largest seen
     grows: bool  # whether it is the largest seen
     radius: Vec  # () R
     square: Vec  # () running mean of |label|^2
-    weight: Vec  # () behind it
-    scaled: Vec  # () events behind it
+    weight: Vec  # () weight of the labels in `square`
+    scaled: Vec  # () events in `square`
     freeze_scale: int
     freeze: int
     y0: Vec  # (m,)
@@ -74,8 +79,8 @@ def _(rule: SgbResidual) -> int:
 
 
 @kernel
-def project(z: Vec, radius: float) -> None:
-    """Bring z onto the ball of that radius around 0; a z inside it is left as it is."""
+def project_vector(z: Vec, radius: float) -> None:
+    """Project z onto the ball of that radius around 0."""
     square = 0.0
     for c in range(z.shape[0]):
         square += z[c] * z[c]
@@ -95,7 +100,7 @@ def _(rule: SgbResidual, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
         here = (i + 1) * m
         for c in range(m):
             rule_scratch[here + c] = rule_scratch[here - m + c] - rule.eta[i] * h[c, i]
-        project(rule_scratch[here : here + m], float(rule.radius[()]))
+        project_vector(rule_scratch[here : here + m], float(rule.radius[()]))
         for c in range(m):
             if rule.average == LAST:
                 F[c, i + 1] = rule_scratch[here + c]
@@ -111,35 +116,33 @@ def _(rule: SgbResidual, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
 
 @targets.register
 def _(
-    rule: SgbResidual, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
+    rule: SgbResidual, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
 ) -> None:
     m, N = h.shape
-    left, g = (
-        rule_scratch[m * (N + 1) : m * (N + 2)],
-        rule_scratch[m * (N + 2) :],
-    )  # residual, gradient
+    residual = rule_scratch[m * (N + 1) : m * (N + 2)]
+    g = rule_scratch[m * (N + 2) :]
     for c in range(m):
-        left[c] = 0.0
+        residual[c] = 0.0
     for i in range(N):
         sums = rule_scratch[i * m : (i + 1) * m]
         gradient(loss, sums, y, g)
         if rule.grows:
-            grow(rule, sums, g)
+            raise_gradient_bound(rule, sums, g)
         square = 0.0
         for c in range(m):
-            T[c, i] = left[c] + g[c]
-            left[c] = rule.decay * (T[c, i] - h[c, i])
-            square += left[c] * left[c]
+            T[c, i] = residual[c] + g[c]
+            residual[c] = rule.decay * (T[c, i] - h[c, i])
+            square += residual[c] * residual[c]
         length = math.sqrt(square)
         longest = rule.clip * rule.bound[()]
         if length > longest:
             for c in range(m):
-                left[c] *= longest / length
+                residual[c] *= longest / length
 
 
 @kernel
-def grow(rule: SgbResidual, sums: Vec, g: Vec) -> None:
-    """Let the bound of the gradient (without l2) be at least that of g (m,), taken at sums (m,)."""
+def raise_gradient_bound(rule: SgbResidual, sums: Vec, g: Vec) -> None:
+    """Raise the bound to the length of the gradient g (m,) at sums (m,), without its l2 term."""
     square = 0.0
     for c in range(g.shape[0]):
         bare = g[c] - 2.0 * rule.l2 * sums[c]
@@ -149,10 +152,10 @@ def grow(rule: SgbResidual, sums: Vec, g: Vec) -> None:
 
 @update_rule.register
 def _(
-    rule: SgbResidual, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec
+    rule: SgbResidual, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec
 ) -> None:
     if rule.seen[()] < rule.freeze:
-        follow(rule, loss, y, w)
+        update_initial_score(rule.seen, rule.total, rule.counts, rule.y0, loss, y, w)
     if rule.follows != NOTHING and rule.scaled[()] < rule.freeze_scale:
         rule.scaled[()] += 1.0
         rule.weight[()] += w
@@ -163,10 +166,10 @@ def _(
                 z = math.log(z + 1.0)
             square += z * z
         rule.square[()] += w / rule.weight[()] * (square - rule.square[()])
-        rule.radius[()] = SCALES * math.sqrt(rule.square[()])
+        rule.radius[()] = RADIUS_SCALES * math.sqrt(rule.square[()])
 
 
-def schedule(params: Mapping[str, Any], loss: Any, N: int) -> Vec:
+def schedule(params: Mapping[str, Any], loss: Loss, N: int) -> Vec:
     """Return the step sizes (N,), the first learner's first (specification, 2.2, Options)."""
     i = np.arange(1, N + 1, dtype=np.float64)
     scale = params["eta_scale"]
@@ -183,34 +186,25 @@ def schedule(params: Mapping[str, Any], loss: Any, N: int) -> Vec:
     return np.asarray(scale / (i if params["schedule"] == "c/i" else np.sqrt(i)))
 
 
-def _bound(loss: Mapping[str, Any]) -> float | None:
-    if loss["kind"] == "quantile":
-        return float(max(loss["q"], 1.0 - loss["q"]))
-    return float(loss["k"]) if loss["kind"] == "huber" else BOUNDS.get(loss["kind"])
-
-
-def _make(params: Mapping[str, Any], setting: BuildContext) -> SgbResidual:
-    loss = setting.full["loss"]
-    bound = _bound(loss)
-    follows = LABELS if loss["kind"] in LABELLED else NOTHING
-    if loss["kind"] == "poisson":  # its scores are logarithms of labels
-        follows = LOGARITHMS
+def _make(params: Mapping[str, Any], context: BuildContext) -> SgbResidual:
+    bound = gradient_bound(context.loss)
+    follows = FOLLOWED.get(context.traits.scale, NOTHING)
     return SgbResidual(
         mode=SQUARE,
-        eta=schedule(params, setting.loss, setting.learners),
+        eta=schedule(params, context.loss, context.learners),
         average=AVERAGES[params["average"]],
         clip=float(params["residual_clip"]),
         decay=params["residual_decay"],
-        l2=loss["l2"],
+        l2=context.loss.l2,
         follows=follows if params["radius"] is None else NOTHING,
         bound=np.array(0.0 if bound is None else bound),
         grows=bound is None,
-        radius=np.array(SCALES if params["radius"] is None else float(params["radius"])),
+        radius=np.array(RADIUS_SCALES if params["radius"] is None else float(params["radius"])),
         square=np.zeros(()),
         weight=np.zeros(()),
         scaled=np.zeros(()),
         freeze_scale=params["y0_freeze"],
-        **starting(params, setting.m),
+        **initial_score_state(params, context.m),
     )
 
 

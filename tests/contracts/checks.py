@@ -81,7 +81,7 @@ def check_predict_is_pure(subject):
     assert np.isfinite(kaboost.predict_many(booster, subject.X)).all()
     kaboost.learn_many(booster, subject.X[:n], subject.y[:n])
     before = {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
-    said = kaboost.predict_many(booster, subject.X[n : n + 1])
+    served = kaboost.predict_many(booster, subject.X[n : n + 1])
     prefixes = kaboost.prefixes_many(booster, subject.X[n : n + 1])
     after = {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
 
@@ -90,9 +90,9 @@ def check_predict_is_pure(subject):
         assert prefixes.shape == (1, booster.learners + 1, len(booster.trees.structures))
     else:
         assert prefixes.shape == (1, subject.spec["bank"]["n"] + 1, subject.m)
-        np.testing.assert_array_equal(prefixes[:, -1], said)
+        np.testing.assert_array_equal(prefixes[:, -1], served)
     taught = kaboost.learn_many(booster, subject.X[n : n + 1], subject.y[n : n + 1])
-    np.testing.assert_array_equal(said, taught)
+    np.testing.assert_array_equal(served, taught)
 
 
 def check_save_load_continue(subject):
@@ -126,9 +126,9 @@ def check_weight_zero(subject):
     """An event of weight 0 is predicted and moves nothing."""
     booster = learned(subject)
     before = {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
-    said = kaboost.learn_many(booster, subject.X * 9, subject.y, np.zeros(len(subject.X)))
+    served = kaboost.learn_many(booster, subject.X * 9, subject.y, np.zeros(len(subject.X)))
 
-    np.testing.assert_array_equal(said, kaboost.predict_many(booster, subject.X * 9))
+    np.testing.assert_array_equal(served, kaboost.predict_many(booster, subject.X * 9))
     assert before == {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
 
 
@@ -161,8 +161,8 @@ def check_one_learner_pair(subject):
     for x in subject.X[:12]:
         target, weight = np.sign(r.normal(size=(m, N))), r.choice([0.0, 1.0, 2.0], N)
         teach(whole, x, h, (target.copy(), weight.copy()), bank_scratch)
-        said = teach_in_turn(pair, x, target, weight, single)
-        np.testing.assert_allclose(said, h, rtol=1e-12)
+        served = teach_in_turn(pair, x, target, weight, single)
+        np.testing.assert_allclose(served, h, rtol=1e-12)
     for field, array in whole._asdict().items():
         np.testing.assert_allclose(array, getattr(pair, field), 1e-12, err_msg=field)
 
@@ -175,16 +175,16 @@ def teach(bank, x, h, task, bank_scratch):
 
 @kernel
 def teach_in_turn(bank, x, target, weight, single):
-    said = np.empty(target.shape)
+    served = np.empty(target.shape)
     for i in range(target.shape[1]):
         verbs.predict_one(bank, i, x, single)
-        said[:, i] = single.h[:, 0]
+        served[:, i] = single.h[:, 0]
     verbs.update_shared(bank, x)
     for i in range(target.shape[1]):
         single.target[:, 0] = target[:, i]
         single.weight[0] = weight[i]
         verbs.learn_one(bank, i, x, SQUARE, single)
-    return said
+    return served
 
 
 def check_size_is_constant(subject):

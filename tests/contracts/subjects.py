@@ -1,5 +1,5 @@
-"""Every rule, bank and loss with the parameters that matter, a small stream for each loss, and what
-the theory forbids, said a second time.
+"""Every rule, bank and loss with the parameters that matter, a small stream for every loss, and an
+independent list of the combinations that the theory forbids.
 """
 
 from __future__ import annotations

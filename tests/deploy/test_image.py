@@ -12,7 +12,7 @@ import pytest
 
 from deploy.image import kernels
 from deploy.image.kernels import configurations
-from kaboost.models.spec import TASK_LOSS
+from kaboost.models.losses import DEFAULT_LOSS
 from kaboost.service.config.settings import Settings, load
 from tests.deploy.dockerfile import FILE, ROOT, command, environment, instructions, last
 
@@ -98,7 +98,7 @@ def test_kernels_of_every_task_and_bank(tmp_path: Path) -> None:
     """What the image compiles covers each kind of task, each bank, and the default of each task."""
     found: list[Settings] = list(configurations(tmp_path))
 
-    assert set(TASK_LOSS) == {settings.task.kind for settings in found}
+    assert set(DEFAULT_LOSS) == {settings.task.kind for settings in found}
     assert len(found) == len({settings.snapshots.directory for settings in found})
     assert {"linear"} < {(settings.model or {})["bank"]["kind"] for settings in found}
 
@@ -108,8 +108,8 @@ def test_kernels_of_what_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(kernels, "CHOICES", [{"kind": "linear", "n": 0}, {"kind": "linear"}])
     found = list(configurations(tmp_path))
 
-    assert set(TASK_LOSS) == {settings.task.kind for settings in found}
-    assert len(TASK_LOSS) == len(found)
+    assert set(DEFAULT_LOSS) == {settings.task.kind for settings in found}
+    assert len(DEFAULT_LOSS) == len(found)
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.sh")), ids=lambda path: path.name)

@@ -1,11 +1,11 @@
-"""One event taught by hand: learners that say what they are told and hardly learn."""
+"""Single events checked by hand: learners with fixed predictions that hardly learn."""
 
 from __future__ import annotations
 
 import numpy as np
 
 import kaboost
-from kaboost.models.booster import SingleScratch
+from kaboost.models.types import SingleScratch
 from kaboost.models.verbs import combine, learn_sequentially, targets, update_rule
 
 

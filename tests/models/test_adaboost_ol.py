@@ -93,8 +93,8 @@ def test_full_vote():
 
     np.testing.assert_allclose(F, [0, 0.5, 0.7, -1.2])
     assert s == F[-1]
-    said = kaboost.predictions(booster, np.array([[-1.2]]))[0, 0]
-    assert said == pytest.approx(1 / (1 + np.exp(1.2)), rel=1e-14)
+    predicted = kaboost.predictions(booster, np.array([[-1.2]]))[0, 0]
+    assert predicted == pytest.approx(1 / (1 + np.exp(1.2)), rel=1e-14)
 
 
 @pytest.mark.parametrize("kind", ["adaboost_ol", "adaboost_ol_w"])
@@ -107,8 +107,8 @@ def test_prefixes_are_smaller_boosters(kind):
     for n in (1, 3, 6):
         alone = kaboost.build({"rule": kind, "bank": {**CYCLIC, "n": n}}, d=6)
         kaboost.learn_many(alone, X[:500], u[:500])
-        said = kaboost.predict_many(alone, X[500:600])
-        np.testing.assert_allclose(prefixes[:, n], said, rtol=1e-9, atol=1e-12)
+        predicted = kaboost.predict_many(alone, X[500:600])
+        np.testing.assert_allclose(prefixes[:, n], predicted, rtol=1e-9, atol=1e-12)
 
 
 def test_rejection_feeds_weights_in_the_mean():
@@ -148,21 +148,21 @@ def test_serving_draws_nothing():
     kaboost.learn_many(booster, X[:1000], u[:1000])
     booster.rule.v[:] = 1 / 6  # one expert would answer nearly always
     before = {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
-    said = kaboost.predict_many(booster, X)
+    predicted = kaboost.predict_many(booster, X)
     again = kaboost.predict_many(booster, X)
     expected = kaboost.prefixes_many(booster, X)[:, -1]
 
-    assert set(np.unique(said)) == {-1.0, 1.0}
-    np.testing.assert_array_equal(said, again)
+    assert set(np.unique(predicted)) == {-1.0, 1.0}
+    np.testing.assert_array_equal(predicted, again)
     assert before == {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
-    assert abs((said - expected).mean()) < 0.03
+    assert abs((predicted - expected).mean()) < 0.03
     split = abs(expected[:, 0]) < 0.9
     assert split.sum() > 300
-    assert said[split, 0].mean() == pytest.approx(expected[split, 0].mean(), abs=0.1)
+    assert predicted[split, 0].mean() == pytest.approx(expected[split, 0].mean(), abs=0.1)
 
 
 def test_the_event_itself_draws_the_expert():
-    """Events of which all learners say the same get experts of their own, each by its weight."""
+    """Events with equal weak predictions draw different experts, by their weights."""
     booster = made({"kind": "adaboost_ol", "vote": "sampled"})
     booster.bank.w[0, -1] = 1.0, -1.5, -1.0  # the bias alone
     booster.rule.alpha[:] = 1.0
@@ -178,13 +178,13 @@ def test_learning_draws_from_the_generator():
     booster.rule.alpha[:] = 1.0, 1.0, 1.0
     booster.rule.v[:] = 0.2, 0.3, 0.5
     h, F, s = np.array([[1.0, -1.5, -1.0]]), np.empty((1, 4)), np.empty(1)
-    found = []
+    actual = []
     for u in (0.0, 0.19, 0.3, 0.6, 0.999):
         booster.rule.drawn[()] = u
         combine(booster.rule, h, F, s, np.empty(0))
-        found.append(s[0])
+        actual.append(s[0])
         combine_served(booster.rule, h, F, s, np.array([0.5]))
-        found.append(s[0])
+        actual.append(s[0])
 
-    assert found[::2] == [1, 1, 1, -1, -1]  # experts 1, 1, 2 (a sum of 0 is +1), 3, 3
-    assert len(set(found[1::2])) == 1
+    assert actual[::2] == [1, 1, 1, -1, -1]  # experts 1, 1, 2 (a sum of 0 is +1), 3, 3
+    assert len(set(actual[1::2])) == 1

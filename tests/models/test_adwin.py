@@ -7,7 +7,7 @@ import pytest
 from river.drift import ADWIN
 
 import kaboost
-from kaboost.models.rules.adwin import adwin, clear, detect, estimate
+from kaboost.models.rules.adwin import adwin, reset, update, window_mean
 from tests.naive.adwin_bag import Adwin as Naive
 
 
@@ -28,17 +28,17 @@ def numbers(seed):
 def test_detects_where_river_does(stream, delta):
     """Changes at the same events, the same estimate after every event."""
     oracle, ours = ADWIN(delta=delta), adwin(3, delta)
-    expected, found = [], []
+    expected, actual = [], []
     for k, value in enumerate(stream):
         oracle.update(value)
         if oracle.drift_detected:
             expected.append(k)
-        if detect(ours, 1, value):
-            found.append(k)
-        assert estimate(ours, 1) == pytest.approx(oracle.estimation, rel=1e-9, abs=1e-12)
+        if update(ours, 1, value):
+            actual.append(k)
+        assert window_mean(ours, 1) == pytest.approx(oracle.estimation, rel=1e-9, abs=1e-12)
 
     assert len(expected) > 2
-    assert found == expected
+    assert actual == expected
     assert ours.width[0] == ours.width[2] == 0
 
 
@@ -46,15 +46,15 @@ def test_naive_window():
     """The plain list of all values changes at the same events."""
     stream, ours, naive = errors(5)[:1500], adwin(1, 0.01), Naive(0.01)
     for value in stream:
-        assert detect(ours, 0, value) == naive.update(value)
-        assert estimate(ours, 0) == pytest.approx(naive.estimate, rel=1e-9)
+        assert update(ours, 0, value) == naive.update(value)
+        assert window_mean(ours, 0) == pytest.approx(naive.estimate, rel=1e-9)
 
 
 def test_rows_hold_at_most_five_buckets():
     """An exponential histogram: the window is the sum of its buckets."""
     ours = adwin(1, 1e-9)
     for k in range(5000):
-        detect(ours, 0, float(k % 2))
+        update(ours, 0, float(k % 2))
 
     assert ours.held.max() == 5
     assert ours.width[0] == 5000 == (ours.held[0] * 2.0 ** np.arange(len(ours.held[0]))).sum()
@@ -65,8 +65,8 @@ def test_clear_is_fresh():
     """A cleared detector is as one that has seen nothing."""
     ours, fresh = adwin(2, 0.002), adwin(2, 0.002)
     for value in errors(6)[:900]:
-        detect(ours, 0, value)
-    clear(ours, 0)
+        update(ours, 0, value)
+    reset(ours, 0)
 
     for one, other in zip(ours[1:], fresh[1:], strict=True):
         np.testing.assert_array_equal(one, other)
@@ -127,15 +127,15 @@ def test_the_worst_learner_is_the_one_replaced():
         {"kind": "nets", "optimiser": "sgd", "lr": 0.1, "hidden": 3},
     ],
 )
-def test_renewed_learners_are_fresh(bank):
-    """Every array of a renewed learner is that of a new one, random weights within their bounds."""
+def test_reset_learners_are_new(bank):
+    """Every array of a reset learner is that of a new one, random weights within their bounds."""
     spec = {"rule": "adwin_bag", "bank": {**bank, "n": 5}}
     booster, fresh = kaboost.build(spec, d=3), kaboost.build(spec, d=3)
     for array in booster.bank:
         if isinstance(array, np.ndarray):
-            array[...] = 7  # as no fresh learner has it
+            array[...] = 7  # as no new learner has it
     before = {field: np.copy(a) for field, a in booster.bank._asdict().items()}
-    kaboost.models.verbs.renew(booster.bank, 2, booster.rule.feed.state)
+    kaboost.models.verbs.reset_learner(booster.bank, 2, booster.rule.feed.state)
 
     for field, was in before.items():
         now, new = getattr(booster.bank, field), getattr(fresh.bank, field)

@@ -16,12 +16,12 @@ def spec(step="sgd", **rule):
 
 def weights_by_event(X, z, w):
     """The weights before every event of positive importance, of a bank without an average."""
-    booster, found = kaboost.build(spec(), d=5), []
+    booster, actual = kaboost.build(spec(), d=5), []
     for k in range(len(X)):
         if w[k] > 0:
-            found.append(booster.bank.w.copy())
+            actual.append(booster.bank.w.copy())
         kaboost.learn_many(booster, X[k : k + 1], z[k : k + 1], w[k : k + 1])
-    return found
+    return actual
 
 
 def test_the_mean_of_all_hypotheses_is_served():
@@ -33,11 +33,11 @@ def test_the_mean_of_all_hypotheses_is_served():
         kaboost.build(spec(averaged=True), d=5),
     )
     scores = kaboost.learn_many(booster, X, z, w)
-    found = weights_by_event(X, z, w)
+    actual = weights_by_event(X, z, w)
 
     np.testing.assert_array_equal(scores, kaboost.learn_many(plain, X, z, w))
-    np.testing.assert_allclose(booster.bank.mean, np.mean(found, axis=0), rtol=1e-12)
-    served = -0.5 * np.einsum("mjn,j->m", np.mean(found, axis=0), X[0])
+    np.testing.assert_allclose(booster.bank.mean, np.mean(actual, axis=0), rtol=1e-12)
+    served = -0.5 * np.einsum("mjn,j->m", np.mean(actual, axis=0), X[0])
     np.testing.assert_allclose(kaboost.predict_many(booster, X[:1])[0], served, rtol=1e-12)
 
 

@@ -97,21 +97,22 @@ class Run:
 
     def events(self, count):
         """The loss of every event; nothing moves from one to the next."""
-        found = []
+        actual = []
         for _ in range(count):
-            found.append(value_of(self.look()))
+            actual.append(value_of(self.look()))
             before = self.h.copy()
             for i, leader in enumerate(self.leaders):
                 leader.learn(self.T[:, i].copy())
                 self.h[:, i] = leader.say()
             np.testing.assert_array_equal(self.h, before)
-        return found
+        return actual
 
 
 def rule(kind, N, **params):
     spec = {"rule": {"kind": kind, "y0": 1.0, **params}, "bank": {"kind": "linear", "n": N}}
     full = kaboost.normalise_spec({**spec, "loss": "squared"})
-    setting = BuildContext(full, kaboost.LOSSES["absolute"].make(l2=LAMBDA / 2), None, 1, 2)
+    absolute = kaboost.LOSSES["absolute"]
+    setting = BuildContext(full, absolute.make(l2=LAMBDA / 2), absolute.traits, None, 1, 2)
     return kaboost.RULES[kind].make(full["rule"], setting)
 
 

@@ -53,7 +53,7 @@ def naive_fit(spec, X, Y, w, m):
     X, Y = X.tolist(), Y.tolist()
     if rule["kind"] == "gb":
         seen = [(y, v) for y, v in zip(Y, w, strict=True) if v > 0]
-        start = loss.start(seen, m) if rule["y0"] == "statistic" else [rule["y0"]] * m
+        start = loss.init_score(seen, m) if rule["y0"] == "statistic" else [rule["y0"]] * m
         stages = [[start] * len(X)]
         for i in range(N):
             G = [loss.gradient(p, y) for p, y in zip(stages[-1], Y, strict=True)]

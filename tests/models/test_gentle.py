@@ -50,8 +50,8 @@ def test_the_loss_is_exponential():
     with pytest.raises(kaboost.ModelError, match="gentle fixes its own loss; take exponential"):
         made("gentle", loss="logistic")
 
-    said = kaboost.predictions(made("gentle"), np.array([[0.3]]))[0, 0]
-    assert said == pytest.approx(1 / (1 + math.exp(-0.6)), rel=1e-14)
+    predicted = kaboost.predictions(made("gentle"), np.array([[0.3]]))[0, 0]
+    assert predicted == pytest.approx(1 / (1 + math.exp(-0.6)), rel=1e-14)
 
 
 def test_prefixes_are_smaller_boosters():

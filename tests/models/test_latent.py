@@ -116,8 +116,8 @@ def test_printed_formulas_differ(wrong, whole, half):
     twin = NaiveBooster(kaboost.normalise_spec(spec()), 4, 1)
     for switch in wrong:
         setattr(twin.rule, switch, True)
-    said = [twin.learn(list(x), [label]) for x, label in zip(X, u, strict=True)]
-    assert errors(said, u) == pytest.approx((whole, half), rel=0.01)
+    predicted = [twin.learn(list(x), [label]) for x, label in zip(X, u, strict=True)]
+    assert errors(predicted, u) == pytest.approx((whole, half), rel=0.01)
 
 
 def test_latent_outputs():

@@ -60,7 +60,7 @@ MARGINS = ("logistic", "logistic2", "hinge", "exponential", "linear", "mls")
 
 
 def named(params):
-    return "-".join(str(each) for each in params.values())
+    return "-".join(str(value) for value in params.values())
 
 
 every = pytest.mark.parametrize("params", SUBJECTS, ids=named)
@@ -71,13 +71,13 @@ LOGISTIC_AT = (0.5543552444685271, -0.425557483188341, 0.2444583116907459)
 LOGISTIC2_AT = (1.0374879504858856, 1.2913126124515908, 0.915136961826629)
 
 
-def make(kind, **own):
+def make(kind, **params):
     """Make a loss with its defaults where nothing is given."""
-    return LOSSES[kind].make(**{p.name: own.get(p.name, p.default) for p in LOSSES[kind].params})
+    return LOSSES[kind].make(**{p.name: params.get(p.name, p.default) for p in LOSSES[kind].params})
 
 
 def labels(kind, m=1):
-    """Some labels each loss takes, as its kernels get them."""
+    """Return some labels that every loss accepts, encoded."""
     if kind in MARGINS:
         return [np.array([-1.0]), np.array([1.0])]
     if kind == "softmax":
@@ -128,13 +128,13 @@ def test_values_of_the_specification(params, y, label, expected):
     derivative.
     """
     loss = make(**params)
-    found = (
+    actual = (
         at(value, loss, [y], [label]),
         at(gradient, loss, [y], [label])[0],
         at(curvature, loss, [y], [label]),
     )
 
-    assert found[: len(expected)] == pytest.approx(expected, rel=2e-14)
+    assert actual[: len(expected)] == pytest.approx(expected, rel=2e-14)
 
 
 @with_l2
@@ -146,7 +146,7 @@ def test_twins_agree(params, l2, scores):
     loss = make(**params, l2=l2)
     for m in {1, outputs(kind)} - ({1} if kind == "softmax" else set()):
         s = scores[:m]
-        assert at(link_of, loss, s, s) == pytest.approx(plain.link(s), rel=1e-14)
+        assert at(link_of, loss, s, s) == pytest.approx(plain.inverse_link(s), rel=1e-14)
         for y in labels(kind, m):
             assert at(value, loss, s, y) == pytest.approx(plain.value(s, y), rel=1e-12, abs=1e-13)
             assert at(gradient, loss, s, y) == pytest.approx(
@@ -168,15 +168,15 @@ def test_derivatives_are_difference_quotients(params, l2, scores):
     loss, s = make(**params, l2=l2), np.array(scores[:m])
     for y in labels(kind, m):
         assume(all(abs(s[0] - kink) > 1e-3 for kink in kinks(params, y[0])))
-        own = int(y[0]) if kind == "softmax" else 0
+        k = int(y[0]) if kind == "softmax" else 0
         g = at(gradient, loss, s, y)
         for c in range(m):
             step = np.where(np.arange(m) == c, eps, 0.0)
             rise = at(value, loss, s + step, y) - at(value, loss, s - step, y)
             assert g[c] == pytest.approx(rise / (2 * eps), rel=1e-6, abs=1e-7)
-        step = np.where(np.arange(m) == own, eps, 0.0)
+        step = np.where(np.arange(m) == k, eps, 0.0)
         bend = at(gradient, loss, s + step, y) - at(gradient, loss, s - step, y)
-        assert at(curvature, loss, s, y) == pytest.approx(bend[own] / (2 * eps), rel=1e-5, abs=1e-7)
+        assert at(curvature, loss, s, y) == pytest.approx(bend[k] / (2 * eps), rel=1e-5, abs=1e-7)
 
 
 def kinks(params, label):
@@ -302,9 +302,9 @@ def test_radius_solves_its_equation(params, l2, eta, D, Z):
     B = radius(loss, eta, N, D, Z)
 
     def surplus(b):
-        found = constants(loss, b, Z)
-        return -1.0 if found.smoothness is None else (
-            eta * found.smoothness * b * b - found.projection * D
+        actual = constants(loss, b, Z)
+        return -1.0 if actual.smoothness is None else (
+            eta * actual.smoothness * b * b - actual.projection * D
         )  # fmt: skip
 
     assert D <= B <= eta * N * D
@@ -352,7 +352,7 @@ def test_start_is_the_twins(params):
     kind = params["kind"]
     loss, plain = make(**params), twin({**params, "l2": 0.0})
     for seen in (weighed(kind), weighed(kind)[:1] * 9):
-        expected = plain.start(seen, outputs(kind))
+        expected = plain.init_score(seen, outputs(kind))
 
         np.testing.assert_allclose(tallied(loss, kind, seen), expected, rtol=1e-12, atol=1e-15)
         assert np.isfinite(expected).all()
@@ -386,9 +386,9 @@ def test_extremes_are_numbers(params, l2):
     taught = labels(kind, m) if kind not in NUMBERS else [np.array([z]) for z in EXTREMES]
     for s in EXTREMES:
         scores = np.array([s, 0.0, -s][:m])
-        said = at(link_of, loss, scores, scores)
-        assert np.isfinite(said).all()
-        assert not has_probability(loss) or ((said >= 0.0) & (said <= 1.0)).all()
+        predicted = at(link_of, loss, scores, scores)
+        assert np.isfinite(predicted).all()
+        assert not has_probability(loss) or ((predicted >= 0.0) & (predicted <= 1.0)).all()
         for y in taught:
             y = abs(y) if kind == "poisson" else y
             encoded = encode_labels(loss, y, m)[0]
@@ -398,7 +398,7 @@ def test_extremes_are_numbers(params, l2):
 
 
 @pytest.mark.parametrize(
-    ("kind", "m", "y", "says"),
+    ("kind", "m", "y", "message"),
     [
         ("logistic", 1, [0.0, 2.0], "2 does not fit.*0 and 1"),
         ("hinge", 1, [0.0, -1.0], "0 does not fit.*0 and 1, or -1 and 1"),
@@ -413,9 +413,9 @@ def test_extremes_are_numbers(params, l2):
         ("poisson", 1, [np.nan], "not finite"),
     ],
 )
-def test_labels_that_do_not_fit_are_refused(kind, m, y, says):
+def test_labels_that_do_not_fit_are_refused(kind, m, y, message):
     """A label outside the loss's range is refused with its value and what the loss takes."""
-    with pytest.raises(kaboost.ModelError, match=says):
+    with pytest.raises(kaboost.ModelError, match=message):
         encode_labels(make(kind), np.array(y), m)
 
 
@@ -430,16 +430,16 @@ def test_binary_labels_map_once(kind):
 
 @pytest.mark.parametrize(("kind", "m"), [*((kind, 2) for kind in MARGINS), ("softmax", 1)])
 def test_outputs_that_do_not_fit_are_refused(kind, m):
-    """A binary loss has one output, softmax at least two; the reason names what to take."""
-    reason = LOSSES[kind].forbids({"loss": {"kind": kind}, "m": m})
+    """A binary loss has one output, softmax at least two; the reason names an alternative."""
+    reason = LOSSES[kind].reject_reason({"loss": {"kind": kind}, "m": m})
 
     assert reason.startswith(kind)
     assert "take" in reason
-    assert LOSSES[kind].forbids({"loss": {"kind": kind}, "m": 3 - m}) is None
+    assert LOSSES[kind].reject_reason({"loss": {"kind": kind}, "m": 3 - m}) is None
 
 
 def test_the_list_is_the_public_one():
-    """The kinds stand in the public order, and say whether they give probabilities."""
+    """The kinds are in the public order; some give probabilities, every one has a task."""
     probable = [kind for kind in LOSSES if has_probability(make(kind))]
 
     assert list(LOSSES) == [*NUMBERS, *MARGINS, "softmax"]
@@ -455,9 +455,9 @@ def test_power(p):
 
 # Compiled where numba compiles: plain Python otherwise.
 @kernel
-def sweep(loss, F, Y, found):
-    """Fill found (labels, 2 + 3m, prefixes): value, the value of assess, then gradient, that of
-    assess, and link.
+def sweep(loss, F, Y, actual):
+    """Fill actual (labels, 2 + 3m, prefixes): value and gradient, each also by
+    `value_gradient_prefixes`, and inverse link.
     """
     m, n = F.shape
     G, L, s, g, p = np.empty((m, n)), np.empty(n), np.empty(m), np.empty(m), np.empty(m)
@@ -468,19 +468,19 @@ def sweep(loss, F, Y, found):
                 s[c] = F[c, i]
             gradient(loss, s, Y[k], g)
             inverse_link(loss, s, p)
-            found[k, 0, i] = value(loss, s, Y[k])
-            found[k, 1, i] = L[i]
+            actual[k, 0, i] = value(loss, s, Y[k])
+            actual[k, 1, i] = L[i]
             for c in range(m):
-                found[k, 2 + c, i] = g[c]
-                found[k, 2 + m + c, i] = G[c, i]
-                found[k, 2 + 2 * m + c, i] = p[c]
+                actual[k, 2 + c, i] = g[c]
+                actual[k, 2 + m + c, i] = G[c, i]
+                actual[k, 2 + 2 * m + c, i] = p[c]
 
 
 @kernel
-def powers(r, p, found):
-    """Fill found (n,) with r^p."""
+def powers(r, p, actual):
+    """Fill actual (n,) with r^p."""
     for i in range(r.shape[0]):
-        found[i] = power(r[i], p[i])
+        actual[i] = power(r[i], p[i])
 
 
 def swept(params, l2):
@@ -491,30 +491,30 @@ def swept(params, l2):
     F = np.ascontiguousarray(
         np.concatenate([r.normal(size=(m, 80)) * 3, r.permuted([special] * m, axis=1)], axis=1)
     )
-    found = np.empty((len(Y), 2 + 3 * m, F.shape[1]))
-    sweep(make(**params, l2=l2), F, Y, found)
-    return found
+    actual = np.empty((len(Y), 2 + 3 * m, F.shape[1]))
+    sweep(make(**params, l2=l2), F, Y, actual)
+    return actual
 
 
 @with_l2
 @every
 def test_assess_is_value_and_gradient(params, l2):
     """The pass over all prefixes gives the very bits of one after the other."""
-    found, m = swept(params, l2), outputs(params["kind"])
+    actual, m = swept(params, l2), outputs(params["kind"])
 
-    assert found[:, 1].tobytes() == found[:, 0].tobytes()
-    assert found[:, 2 + m : 2 + 2 * m].tobytes() == found[:, 2 : 2 + m].tobytes()
+    assert actual[:, 1].tobytes() == actual[:, 0].tobytes()
+    assert actual[:, 2 + m : 2 + 2 * m].tobytes() == actual[:, 2 : 2 + m].tobytes()
 
 
 def digests():
     """Digest everything the losses say, per loss, and 10^5 powers."""
-    found = {
+    actual = {
         f"{named(params)}-{l2}": swept(params, l2) for params in SUBJECTS for l2 in (0.0, 0.05)
     }
     r = np.random.default_rng(7)
-    found["powers"] = np.empty(100_000)
-    powers(10.0 ** r.uniform(-9, 9, 100_000), r.uniform(0, 5, 100_000), found["powers"])
-    return {name: hashlib.sha256(each.tobytes()).hexdigest() for name, each in found.items()}
+    actual["powers"] = np.empty(100_000)
+    powers(10.0 ** r.uniform(-9, 9, 100_000), r.uniform(0, 5, 100_000), actual["powers"])
+    return {name: hashlib.sha256(bits.tobytes()).hexdigest() for name, bits in actual.items()}
 
 
 def test_jit_off_equals_jit_on():

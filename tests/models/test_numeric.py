@@ -1,4 +1,4 @@
-"""The polynomials to the last place, and sweeps against plain loops over learners."""
+"""Polynomials to the last place, and compiled loops over learners against plain ones."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def limit(v: NewLane, top: Lane, shrink: Number) -> NewLane:
 
 @kernel
 def run_all(w, S, x, s, e, h):
-    """Run every sweep here from compiled code."""
+    """Run every body of this file from compiled code."""
     dot(w, x, h)
     retreat(w, x, e)
     kick(w, S, x, s, h, 0.3)
@@ -68,7 +68,7 @@ def case(rows, d, N, seed=0):
 
 
 def loop(w, S, x, s, e, h):
-    """Do what `run_all` does, one learner after the other."""
+    """Compute what `run_all` does, one learner after the other."""
     rows, N = w.shape
     for i in range(N):
         xs = [x[j] if j < len(x) else 1.0 for j in range(rows)]
@@ -91,8 +91,8 @@ def loop(w, S, x, s, e, h):
 
 @pytest.mark.parametrize("rows", [3, 4])
 @pytest.mark.parametrize("N", SIZES)
-def test_sweep_is_the_loop_bit_for_bit(N, rows):
-    """Blocks of every size, rows of 0 left out, a bias row: each learner as if it were alone."""
+def test_blocks_equal_the_loop_bit_for_bit(N, rows):
+    """Blocks of every size, skipped rows of 0, a bias row: each learner as if it were alone."""
     swept, looped, plain = (case(rows, 3, N) for _ in range(3))
     run_all(*swept)
     loop(*looped)
@@ -104,8 +104,8 @@ def test_sweep_is_the_loop_bit_for_bit(N, rows):
 
 @pytest.mark.parametrize("d", [8, 9, 54, 63, 64, 65, 129])
 @pytest.mark.parametrize("bias", [0, 1])
-def test_rows_are_found_by_masks(d, bias):
-    """Around every edge of a mask of 64, none 0 and nearly all 0: the same as the loop."""
+def test_masks_select_the_rows(d, bias):
+    """Around every edge of a mask of 64, with no and with nearly all zeros: equal to the loop."""
     for full in (0.0, 0.05, 1.0):
         made = [case(d + bias, d, 5, seed=d) for _ in range(2)]
         for _, _, x, *_ in made:
@@ -119,8 +119,8 @@ def test_rows_are_found_by_masks(d, bias):
 
 
 @pytest.mark.parametrize("i", [0, 3, 8])
-def test_sweep_of_one_touches_no_neighbour(i):
-    """A view of one learner is swept alone; the others keep their bits."""
+def test_view_of_one_learner_leaves_the_others(i):
+    """Only the learner of a view changes; the others keep their bits."""
     w, S, x, s, e, h = case(4, 3, 9)
     before, one = w.copy(), slice(i, i + 1)
     run_all(w[:, one], S[:, one], x, s, e[one], h[one])
@@ -129,8 +129,8 @@ def test_sweep_of_one_touches_no_neighbour(i):
     assert (w[:, i] != before[:, i]).any()
 
 
-def test_rows_of_zero_are_left_out():
-    """A weight that is not finite does no harm where its feature is 0."""
+def test_rows_of_zero_are_skipped():
+    """A weight that is not finite has no effect where its feature is 0."""
     w, h = np.array([[math.inf, math.nan], [2.0, 3.0]]), np.empty(2)
     dot(w, np.array([0.0, 2.0]), h)
     retreat(w, np.array([0.0, 1.0]), np.array([math.nan, 1.0]))
@@ -141,7 +141,7 @@ def test_rows_of_zero_are_left_out():
 
 
 def test_unknown_role_is_refused():
-    """A body whose annotations are no roles is no sweep."""
+    """A body whose annotations are no roles is refused."""
     with pytest.raises(TypeError, match="NewLane"):
 
         @over_learners
@@ -163,18 +163,18 @@ def test_residual_leaves_weight_0_alone(mode):
     np.testing.assert_allclose(target[0], [*slopes[mode], 0.0], rtol=1e-15)
 
 
-def places(found, exact):
+def places(actual, exact):
     """Return the largest distance in units of the last place."""
-    return float(np.max(np.abs(found - exact) / np.spacing(exact.astype(np.float64))))
+    return float(np.max(np.abs(actual - exact) / np.spacing(exact.astype(np.float64))))
 
 
 def test_exp_to_the_last_place():
     """1.2 units, on both sides of every reduction; e^-708 from there on; nan stays nan."""
     r = np.random.default_rng(0)
     a = -np.concatenate([10 ** r.uniform(-12, 2.849, 2000), r.uniform(0, 3, 2000), [0.0, 708.0]])
-    found = np.array([exp_negative(v) for v in a])
+    actual = np.array([exp_negative(v) for v in a])
 
-    assert places(found, np.exp(a.astype(np.longdouble))) <= 1.2
+    assert places(actual, np.exp(a.astype(np.longdouble))) <= 1.2
     assert exp_negative(-math.inf) == exp_negative(-708.0) > 0.0
     assert 1.0 == exp_negative(0.0)
     assert math.isnan(exp_negative(math.nan))
@@ -185,8 +185,8 @@ def test_log_to_the_last_place():
     r = np.random.default_rng(0)
     near = 0.41421356237309503 + np.arange(-50, 50) * 1e-16
     t = np.concatenate([10 ** r.uniform(-300, 0, 2000), r.uniform(0, 1, 2000), near])
-    found = np.array([log1p_unit(v) for v in t])
+    actual = np.array([log1p_unit(v) for v in t])
 
-    assert places(found, np.log1p(t.astype(np.longdouble))) <= 3.0
+    assert places(actual, np.log1p(t.astype(np.longdouble))) <= 3.0
     assert [0.0, math.log(2.0)] == [log1p_unit(0.0), log1p_unit(1.0)]
     assert math.isnan(log1p_unit(math.nan))

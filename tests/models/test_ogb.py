@@ -52,10 +52,10 @@ def follow(twin, X, y, w):
     """What the twin serves before each event, and its prefixes at the last one."""
     served = []
     for x, label, weight in zip(X.tolist(), y, w, strict=True):
-        served.append(twin.forward(x)[1])
+        served.append(twin.combine(x)[1])
         if weight > 0.0:
             twin.learn(x, [float(v) for v in np.atleast_1d(label)], weight)
-    return np.array(served), np.array(twin.forward(X[0].tolist())[0])
+    return np.array(served), np.array(twin.combine(X[0].tolist())[0])
 
 
 PAIRS = [
@@ -100,8 +100,8 @@ def check_twin(rule, bank, loss, m):
 
     np.testing.assert_allclose(booster.rule.L, twin.L, rtol=1e-12)
     np.testing.assert_allclose(scores, served, rtol=1e-9, atol=1e-11)
-    said = kaboost.prefixes_many(booster, X[:1])[0]
-    np.testing.assert_allclose(said, prefixes, rtol=1e-9, atol=1e-11)
+    predicted = kaboost.prefixes_many(booster, X[:1])[0]
+    np.testing.assert_allclose(predicted, prefixes, rtol=1e-9, atol=1e-11)
     if spec["rule"]["kind"] == "ogb_span":
         np.testing.assert_allclose(booster.rule.sigma, twin.sigma, rtol=1e-9, atol=1e-12)
 
@@ -113,7 +113,7 @@ def test_twin(rule, bank, loss, m):
 
 
 def test_twin_of_other_parts():
-    """So it is with other banks and losses, as plain Python: compiling each takes seconds."""
+    """The same with other banks and losses in plain Python: compiling them takes seconds."""
     program = "from tests.models import test_ogb as t; print([t.check_twin(*p) for p in t.OTHERS])"
     assert other_python(program, "1") == str([None] * len(OTHERS))
 

@@ -124,15 +124,15 @@ def test_several_classes(kind):
         {"rule": kind, "bank": {**LINEAR, "n": 4}, "loss": "softmax", "seed": 3}, d=4, m=3
     )
     scores = kaboost.learn_many(booster, X, k)
-    said = kaboost.predictions(booster, scores)
+    predicted = kaboost.predictions(booster, scores)
     prefixes = kaboost.prefixes_many(booster, X[:50])
 
     assert (scores.argmax(axis=1) != k).sum() < 150
-    np.testing.assert_allclose(said.sum(axis=1), 1.0, rtol=1e-12)
-    np.testing.assert_array_equal(said.argmax(axis=1), scores.argmax(axis=1))
+    np.testing.assert_allclose(predicted.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_array_equal(predicted.argmax(axis=1), scores.argmax(axis=1))
     np.testing.assert_allclose(prefixes[:, 1:].sum(axis=2), 1.0, rtol=1e-12)
     np.testing.assert_array_equal(prefixes[:, 0], 0.0)
-    expected = -np.log(said[np.arange(len(k)), k])
+    expected = -np.log(predicted[np.arange(len(k)), k])
     assert booster.progress.mean_loss == pytest.approx(expected.mean(), rel=1e-12)
 
 
@@ -166,9 +166,9 @@ def test_losses_that_do_not_fit(rule, loss):
 def test_task_names_the_loss():
     """Without a loss, bagging takes the task's."""
     expected = {"binary": "logistic", "multiclass": "softmax", "regression": "squared"}
-    found = {t: kaboost.normalise_spec({"rule": "oza_bag"}, t)["loss"]["kind"] for t in expected}
+    actual = {t: kaboost.normalise_spec({"rule": "oza_bag"}, t)["loss"]["kind"] for t in expected}
 
-    assert found == expected
+    assert actual == expected
 
 
 def test_enormous_labels_are_clipped_and_counted():

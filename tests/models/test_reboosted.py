@@ -16,8 +16,9 @@ import pytest
 import kaboost
 from kaboost.models.reboosted.booster import MAX_LABEL
 from kaboost.models.reboosted.ensemble import served_trees
+from kaboost.models.reboosted.schedule import update_schedule, window_events
 from kaboost.models.reboosted.scratch import allocate, allocate_predict, slice_scratch
-from kaboost.models.reboosted.trees.rebuild import tree_cost, update_schedule, window_events
+from kaboost.models.reboosted.trees.cost import tree_cost
 
 # As many as of the default: its kernels, of which each takes the compiler most of a minute.
 SMALL = [
@@ -104,7 +105,7 @@ def test_goes_on_from_mid_regrow(apart, expected):
     kaboost.learn_many(parts, X[:6230], y[:6230])
     for k in range(6230, 7450):
         kaboost.learn_many(parts, X[k : k + 1], y[k : k + 1])
-        step = (int(parts.builds[0].cursor[0]), int(parts.trees.bins.progress[0]))
+        step = (int(parts.builds[0].cursor[0].step), int(parts.trees.bins.progress[0].step))
         if step != (0, 0):
             steps.add(step)
             parts = copy(parts, spec)

@@ -18,8 +18,7 @@ from kaboost.models.reboosted import background as reboosted_apart
 from kaboost.models.reboosted import booster as reboosted
 from kaboost.models.reboosted.background import MIN_WORKER_EVENTS
 from kaboost.models.reboosted.drift import COMMIT_DELAY, update_drift
-from kaboost.models.reboosted.state import NUMBERS
-from kaboost.models.reboosted.trees.rebuild import BACKGROUND, READY
+from kaboost.models.reboosted.state import BACKGROUND, NUMBERS, READY
 
 D, EVENTS, TURN = 8, 9_000, 6_000
 SPEC = {"bank": {"kind": "reboosted_trees", "budget": 1000}, "loss": "logistic"}

@@ -114,13 +114,13 @@ def test_without_residual_it_is_algorithm_1(loss):
     y = {"logistic": np.sign(z), "softmax": np.digitize(z, (-1.0, 1.0))}.get(loss, z)
     rule = {"kind": "sgb_residual", "schedule": "constant", "eta_scale": 0.3, "radius": "inf"}
     rule |= {"average": "last", "residual_decay": 0.0}
-    found = []
+    actual = []
     for one in (rule, {"kind": "sgb", "eta": 0.3}):
         spec = {"rule": one, "bank": linear(6, "sgd", 0.05), "loss": loss}
         booster = kaboost.build(spec, d=5, m=m)
-        found.append(kaboost.learn_many(booster, X[:500], y[:500]).tobytes())
+        actual.append(kaboost.learn_many(booster, X[:500], y[:500]).tobytes())
 
-    assert found[0] == found[1]
+    assert actual[0] == actual[1]
 
 
 def test_default_radius_is_four_label_scales():
@@ -136,8 +136,9 @@ def test_partial_sums_stay_in_the_ball():
     full = kaboost.normalise_spec(
         {"rule": {"kind": "sgb_residual", "radius": 2.0, "y0": 0.5}, "bank": SGD, "loss": "squared"}
     )
+    squared = kaboost.LOSSES["squared"]
     rule = kaboost.RULES["sgb_residual"].make(
-        full["rule"], BuildContext(full, kaboost.LOSSES["squared"].make(l2=0.0), None, 5, 3)
+        full["rule"], BuildContext(full, squared.make(l2=0.0), squared.traits, None, 5, 3)
     )
     r = np.random.default_rng(4)
     for _ in range(50):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tests.naive.draws import SplitMix64, s
-from tests.naive.votes import VoteRule, sign
+from tests.naive.vote_scores import VoteRule, sign
 
 
 class AdaBoostOlRule(VoteRule):
@@ -25,8 +25,8 @@ class AdaBoostOlRule(VoteRule):
             for i in range(self.N + 1)
         ]
 
-    def forward(self, x):
-        S = self.sums([self.cast(h) for h in self.said(x)])
+    def combine(self, x):
+        S = self.sums([self.cast(h) for h in self.weak_predictions(x)])
         if self.spec["vote"] == "full":
             return [[a] for a in S], [S[-1]]
         P = [[0.0]]
@@ -39,7 +39,7 @@ class AdaBoostOlRule(VoteRule):
         return P, [sign(S[first + 1])]
 
     def learn(self, x, label, w):
-        h, u = self.said(x), label[0]
+        h, u = self.weak_predictions(x), label[0]
         votes = [self.cast(one) for one in h]
         before = self.sums(votes)
         self.t += 1

@@ -7,7 +7,7 @@ from statistics import fmean, pvariance
 
 from tests.naive.nets import NetLearner
 from tests.naive.oza import OzaBagRule
-from tests.naive.votes import targets
+from tests.naive.vote_scores import targets
 
 
 class Adwin:
@@ -61,21 +61,21 @@ class AdwinBagRule(OzaBagRule):
         self.renewed = 0
 
     def learn(self, x, label, w):
-        h, target, tasks, changed = self.said(x), targets(label, self.m), [], False
+        h, target, tasks, changed = self.weak_predictions(x), targets(label, self.m), [], False
         self.bank.see(x)
         for i, detector in enumerate(self.detectors):
             wrong = not self.right(i, x, label)
             changed = detector.update(float(wrong)) or changed
-            tasks.append((target, self.teach(i, x, target, w)))
+            tasks.append((target, self.learn_copies(i, x, target, w)))
         if changed:
             errors = [detector.estimate for detector in self.detectors]
             worst = errors.index(max(errors))
-            self.bank.learners[worst] = self.fresh(worst)
+            self.bank.learners[worst] = self.new_learner(worst)
             self.detectors[worst] = Adwin(self.spec["delta"])
             self.renewed += 1
         return h, tasks
 
-    def fresh(self, i):
+    def new_learner(self, i):
         spec = self.whole["bank"]
         if spec["kind"] != "nets":
             one = type(self.bank)(spec, self.d, self.m, 0).learners[i]

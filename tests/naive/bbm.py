@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from tests.naive.votes import VoteRule
+from tests.naive.vote_scores import VoteRule
 
 
 class BbmRule(VoteRule):
     """w_i = C(n,k) p^k (1-p)^(n-k), n = N - i, k = floor((n - s + 1) / 2)."""
 
-    def forward(self, x):
-        votes = [self.cast(h) for h in self.said(x)]
+    def combine(self, x):
+        votes = [self.cast(h) for h in self.weak_predictions(x)]
         P = [[sum(votes[:i]) / max(i, 1)] for i in range(self.N + 1)]
         return P, P[-1]
 
@@ -29,7 +29,7 @@ class BbmRule(VoteRule):
         return pmf(k) / pmf(min(n, math.floor((n + 1) * p)))
 
     def learn(self, x, label, w):
-        h, tasks, s = self.said(x), [], 0
+        h, tasks, s = self.weak_predictions(x), [], 0
         for i in range(1, self.N + 1):
             tasks.append((label, w * self.weight(i, s)))
             s += label[0] * self.cast(h[i - 1])

@@ -54,7 +54,7 @@ class NaiveBooster:
     """Predict, record, learn: one event in this order.
 
     A bank has `learners` and `see(x)`, called before they learn from x; a learner has `predict(x)`
-    and `learn(x, target, weight, mode)`; a rule has `forward(x)` and `learn(x, label, w)`.
+    and `learn(x, target, weight, mode)`; a rule has `combine(x)` and `learn(x, label, w)`.
     """
 
     def __init__(self, spec, d, m):
@@ -68,7 +68,7 @@ class NaiveBooster:
         self.edge_missed = [0.0] * spec["bank"]["n"]
 
     def learn(self, x, label, w=1.0):
-        P, served = self.rule.forward(x)
+        P, served = self.rule.combine(x)
         if w == 0:
             return served
         value = getattr(self.rule, "value", self.loss.value)  # votes are judged by the rule

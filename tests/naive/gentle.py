@@ -19,7 +19,7 @@ class GentleRule:
     def __init__(self, spec, d, m, loss, bank):
         self.spec, self.bank = spec["rule"], bank
 
-    def forward(self, x):
+    def combine(self, x):
         P = [[0.0]]
         for one in self.bank.learners:
             P.append([P[-1][0] + clip(one.predict(x)[0], -1.0, 1.0)])

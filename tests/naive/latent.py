@@ -32,7 +32,7 @@ class LatentRule:
     def drawn(bank, d):
         return bank["n"] * (bank["hidden"] * (d + 2) + 1) if bank["kind"] == "nets" else 0
 
-    def forward(self, x):
+    def combine(self, x):
         h = [one.predict(x)[0] for one in self.bank.learners]
         said = [[0.0]]
         for i in range(len(h)):

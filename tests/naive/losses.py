@@ -31,17 +31,17 @@ class Numbers:
     def gradient(self, y, z):
         return [self.slope(a, b) for a, b in zip(y, z, strict=True)]
 
-    def link(self, y):
+    def inverse_link(self, y):
         return list(y)
 
-    def start(self, seen, m):
+    def init_score(self, seen, m):
         return [0.0] * m
 
 
 class FromMean(Numbers):
     """2.1: y0 is the weighted mean of the labels."""
 
-    def start(self, seen, m):
+    def init_score(self, seen, m):
         total = sum(w for _, w in seen)
         return [sum(w * z[c] for z, w in seen) / total if total else 0.0 for c in range(m)]
 
@@ -117,10 +117,10 @@ class PoissonLoss(Numbers):
     def slope(self, y, z):
         return math.exp(min(y, 30)) - z
 
-    def link(self, y):
+    def inverse_link(self, y):
         return [math.exp(min(a, 30)) for a in y]
 
-    def start(self, seen, m):
+    def init_score(self, seen, m):
         n = sum(w for _, w in seen)
         sums = [sum(w * z[c] for z, w in seen) for c in range(m)]
         return [math.log((a + 0.5) / (n + 1)) if seen else 0.0 for a in sums]
@@ -137,10 +137,10 @@ class Margin:
     def gradient(self, y, u):
         return [self.slope(y[0], u[0])]
 
-    def link(self, y):
+    def inverse_link(self, y):
         return [(1 + max(-1, min(1, y[0]))) / 2]
 
-    def start(self, seen, m):
+    def init_score(self, seen, m):
         return [0.0]
 
 
@@ -149,10 +149,10 @@ class Odds(Margin):
 
     factor = 2
 
-    def link(self, y):
+    def inverse_link(self, y):
         return [s(self.factor * y[0])]
 
-    def start(self, seen, m):
+    def init_score(self, seen, m):
         positive = sum(w for u, w in seen if u[0] > 0)
         negative = sum(w for u, w in seen if u[0] < 0)
         return [math.log((positive + 0.5) / (negative + 0.5)) / self.factor]
@@ -194,7 +194,7 @@ class HingeLoss(Margin):
     def slope(self, y, u):
         return -u if u * y < 1 else 0.0
 
-    def link(self, y):
+    def inverse_link(self, y):
         return [1.0 if y[0] >= 0 else -1.0]
 
 
@@ -226,14 +226,14 @@ class SoftmaxLoss:
         return top + math.log(sum(math.exp(a - top) for a in y)) - y[int(k[0])]
 
     def gradient(self, y, k):
-        return [p - (c == k[0]) for c, p in enumerate(self.link(y))]
+        return [p - (c == k[0]) for c, p in enumerate(self.inverse_link(y))]
 
-    def link(self, y):
+    def inverse_link(self, y):
         top = max(y)
         total = sum(math.exp(a - top) for a in y)
         return [math.exp(a - top) / total for a in y]
 
-    def start(self, seen, m):
+    def init_score(self, seen, m):
         n = sum(w for _, w in seen)
         counts = [sum(w for k, w in seen if k[0] == c) for c in range(m)]
         return [math.log((a + 0.5) / (n + m / 2)) if seen else 0.0 for a in counts]
@@ -245,7 +245,7 @@ class L2Loss:
     def __init__(self, loss, r):
         self.loss, self.r = loss, r
         self.beta = None if loss.beta is None else loss.beta + 2 * r
-        self.start, self.link = loss.start, loss.link
+        self.init_score, self.inverse_link = loss.init_score, loss.inverse_link
 
     def value(self, y, z):
         return self.loss.value(y, z) + self.r * sum(a * a for a in y)

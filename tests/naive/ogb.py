@@ -69,13 +69,13 @@ class Labels:
     def __init__(self, mapped, m):
         self.mapped, self.m, self.first, self.scales = mapped, m, [], None
 
-    def see(self, z, w):
+    def collect(self, z, w):
         self.first.append((list(z), w))
-        if not self.silent:
+        if not self.is_warming_up:
             self.scales = [self.scale(c) for c in range(self.m)]
 
     @property
-    def silent(self):
+    def is_warming_up(self):
         return self.mapped and len(self.first) < 500
 
     def scale(self, c):
@@ -83,15 +83,15 @@ class Labels:
         middle = (seen[249] + seen[250]) / 2
         return middle, 2 * max(abs(v - middle) for v in seen) or 1.0
 
-    def inwards(self, z):
+    def to_mapped_units(self, z):
         if not self.mapped:
             return z
         return [max(-1, min(1, (v - a) / b)) for v, (a, b) in zip(z, self.scales, strict=True)]
 
-    def outwards(self, P):
+    def to_label_units(self, P):
         if not self.mapped:
             return P
-        if self.silent:
+        if self.is_warming_up:
             total = sum(w for _, w in self.first)
             return [
                 sum(w * z[c] for z, w in self.first) / total if total else 0.0
@@ -119,13 +119,13 @@ class OgbRule:
         self.l2, self.beta = spec["loss"]["l2"], 2.0 if self.kind == "squared_full" else 1.0
         self.set_up(spec["loss"])
 
-    def said(self, x):
-        if self.labels.silent:
+    def weak_predictions(self, x):
+        if self.labels.is_warming_up:
             return [[0.0] * self.m for _ in range(self.N)]
         return [project(one.predict(x), self.bound) for one in self.bank.learners]
 
-    def forward(self, x):
-        P = [self.labels.outwards(p) for p in self.sums(self.said(x))]
+    def combine(self, x):
+        P = [self.labels.to_label_units(p) for p in self.sums(self.weak_predictions(x))]
         return P, P[-1]
 
     def task(self, i, h, P, z):
@@ -141,23 +141,23 @@ class OgbRule:
         best = [v * self.beta / (self.beta + 2 * self.l2) for v in z]  # l2 pulls it inwards
         return [(v - b) / (a * self.s) for v, b in zip(best, o, strict=True)]
 
-    def heft(self, i):
+    def weight_factor(self, i):
         return (self.beta + 2 * self.l2) * self.step(i) * self.s if self.weighed else 1.0
 
     def learn(self, x, label, w):
-        h = self.said(x)
+        h = self.weak_predictions(x)
         self.bank.see(x)
-        if self.labels.silent:
-            self.labels.see(label, w)
+        if self.labels.is_warming_up:
+            self.labels.collect(label, w)
             return h, [([0.0] * self.m, 0.0)] * self.N
-        P, z = self.sums(h), self.labels.inwards(label)
-        tasks = [(self.task(i, h, P, z), w * self.heft(i)) for i in range(self.N)]
+        P, z = self.sums(h), self.labels.to_mapped_units(label)
+        tasks = [(self.task(i, h, P, z), w * self.weight_factor(i)) for i in range(self.N)]
         for one, said, (task, weight) in zip(self.bank.learners, h, tasks, strict=True):
             if self.mode == SQUARE and not self.closed:  # straight through the clip
                 one.learn(x, [a - b for a, b in zip(said, task, strict=True)], weight, LINEAR)
             else:
                 one.learn(x, task, weight, self.mode)
-        self.adapt(P, z, w)
+        self.update_rule(P, z, w)
         return h, tasks
 
 
@@ -184,7 +184,7 @@ class OgbSpanRule(OgbRule):
     def offset(self, i, P):
         return P[i]
 
-    def adapt(self, P, z, w):
+    def update_rule(self, P, z, w):
         self.t += 1
         a = 1 / (self.L * self.B * math.sqrt(min(self.t, self.spec["t_max"] or math.inf)))
         for i in range(self.N):
@@ -212,5 +212,5 @@ class OgbHullRule(OgbRule):
     def offset(self, i, P):
         return [(1 - self.step(i)) * a for a in P[i]]
 
-    def adapt(self, P, z, w):
+    def update_rule(self, P, z, w):
         """Nothing but the bank learns."""

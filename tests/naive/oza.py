@@ -6,7 +6,7 @@ import math
 
 from tests.naive.draws import SplitMix64
 from tests.naive.modes import SQUARE
-from tests.naive.votes import VoteRule, chosen, targets
+from tests.naive.vote_scores import VoteRule, chosen, targets
 
 
 class OzaRule(VoteRule):
@@ -16,7 +16,7 @@ class OzaRule(VoteRule):
         super().__init__(spec, d, m, loss, bank)
         self.draw = SplitMix64(self.seed)
 
-    def teach(self, i, x, target, lam):
+    def learn_copies(self, i, x, target, lam):
         """Return the weight that learner i was taught with."""
         one = self.bank.learners[i]
         if self.spec["feed"] == "weight":
@@ -27,7 +27,7 @@ class OzaRule(VoteRule):
             one.learn(x, target, 1.0, self.mode)
         return k
 
-    def poll(self, h, weights):
+    def weighted_votes(self, h, weights):
         """The weighted mean vote; equal votes where all weights are 0."""
         weights = weights if sum(weights) else [1.0] * len(h)
         total = [0.0] * self.m
@@ -57,16 +57,16 @@ class OzaBoostRule(OzaRule):
             found.append(math.log((1 - e) / e) if e < 0.5 else 0.0)
         return found
 
-    def forward(self, x):
-        h, votes = self.said(x), self.votes()
-        P = [self.poll(h[:i], votes[:i]) for i in range(self.N + 1)]
+    def combine(self, x):
+        h, votes = self.weak_predictions(x), self.votes()
+        P = [self.weighted_votes(h[:i], votes[:i]) for i in range(self.N + 1)]
         return P, P[-1]
 
     def learn(self, x, label, w):
-        h, target, tasks, lam = self.said(x), targets(label, self.m), [], w
+        h, target, tasks, lam = self.weak_predictions(x), targets(label, self.m), [], w
         self.bank.see(x)
         for i in range(self.N):
-            tasks.append((target, self.teach(i, x, target, lam)))
+            tasks.append((target, self.learn_copies(i, x, target, lam)))
             mine = self.sc if self.right(i, x, label) else self.sw
             mine[i] += lam
             total = self.sc[i] + self.sw[i]
@@ -86,19 +86,19 @@ class OzaBagRule(OzaRule):
         if self.numbers:
             self.mode, self.value = SQUARE, loss.value
 
-    def forward(self, x):
-        h = self.said(x)
+    def combine(self, x):
+        h = self.weak_predictions(x)
         P = [[0.0] * self.m]
         for i in range(1, self.N + 1):
             if self.numbers:
                 P.append([sum(one[c] for one in h[:i]) / i for c in range(self.m)])
             else:
-                P.append(self.poll(h[:i], [1.0] * i))
+                P.append(self.weighted_votes(h[:i], [1.0] * i))
         return P, P[-1]
 
     def learn(self, x, label, w):
-        h = self.said(x)
+        h = self.weak_predictions(x)
         target = list(label) if self.numbers else targets(label, self.m)
         self.bank.see(x)
-        tasks = [(target, self.teach(i, x, target, w)) for i in range(self.N)]
+        tasks = [(target, self.learn_copies(i, x, target, w)) for i in range(self.N)]
         return h, tasks

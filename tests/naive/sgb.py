@@ -18,7 +18,7 @@ class SgbRule:
             self.eta = gamma / (beta * (8.0 - 4.0 * gamma))
         self.y0 = [0.0 if self.spec["y0"] == "running" else self.spec["y0"]] * m
 
-    def forward(self, x):
+    def combine(self, x):
         """(what every prefix says, what is served)."""
         P = [list(self.y0)]
         for one in self.bank.learners:
@@ -28,7 +28,7 @@ class SgbRule:
 
     def learn(self, x, label, w):
         """Teach every learner; return what each said and its (target, weight)."""
-        P, _ = self.forward(x)
+        P, _ = self.combine(x)
         h = [one.predict(x) for one in self.bank.learners]
         tasks = [(self.loss.gradient(P[i], label), w) for i in range(len(h))]
         self.bank.see(x)
@@ -36,5 +36,5 @@ class SgbRule:
             one.learn(x, target, weight, SQUARE)
         if self.spec["y0"] == "running" and len(self.seen) < self.spec["y0_freeze"]:
             self.seen.append((label, w))
-            self.y0 = self.loss.start(self.seen, self.m)
+            self.y0 = self.loss.init_score(self.seen, self.m)
         return h, tasks

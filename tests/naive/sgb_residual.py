@@ -68,7 +68,7 @@ class SgbResidualRule:
             P.append(project([a - b for a, b in zip(P[-1], step, strict=True)], self.R))
         return P
 
-    def forward(self, x):
+    def combine(self, x):
         P = self.chain(x)
         kept = {"theory": P[:-1], "shifted": P[1:], "last": P[1:]}[self.spec["average"]]
         said = [list(self.y0)]
@@ -101,5 +101,5 @@ class SgbResidualRule:
             self.labels.append((label, w))
         if self.spec["y0"] == "running" and len(self.seen) < self.spec["y0_freeze"]:
             self.seen.append((label, w))
-            self.y0 = self.loss.start(self.seen, self.m)
+            self.y0 = self.loss.init_score(self.seen, self.m)
         return h, tasks

@@ -1,4 +1,4 @@
-"""The loops of a compiled sweep: over blocks of learners, and in each over the rows."""
+"""Emit the compiled loops: over blocks of learners, and in each block over the rows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kaboost.models.kernels.simd.symbolic import REAL, SymbolicVector
 INDEX = ir.IntType(64)
 TILE, GROUP = 64, 8  # rows of one mask, and as many as are compared at once
 WIDTH = 4  # numbers in a vector of AVX; LLVM cuts it in two where the machine's are shorter
-VECTORS = 8  # in the largest block: as many totals as sixteen registers have room for
+VECTORS = 8  # in the largest block: so many totals fit into sixteen registers
 
 
 class View(NamedTuple):
-    """An argument of a sweep: where its numbers are, or the number itself, of no shape."""
+    """An argument: the address of its numbers, or the number itself, of no shape."""
 
     data: Any
     shape: list[Any]
@@ -33,11 +33,11 @@ class View(NamedTuple):
 
 
 def emit(plan: Plan, builder: Any, views: Sequence[View]) -> None:
-    """Emit a loop over blocks of learners, with code of its own for every size of block.
+    """Emit a loop over blocks of learners, with separate code for every size of block.
 
-    The last vector starts early where it would not be full, and shares learners with the one before
-    it: both are loaded before either is stored, so both store the same. Fewer learners than a
-    vector holds go as single numbers.
+    The last vector starts early where it would not be full, and overlaps the one before it: both
+    are loaded before either is stored, so both store the same. Fewer learners than a vector holds
+    are single numbers.
     """
     N = (plan.pick(views, "Row", "NewRow") or plan.pick(views, "NewLane"))[0].shape[-1]
     start = cgutils.alloca_once_value(builder, index(0))
@@ -70,9 +70,7 @@ def index(value: int) -> Any:
 
 
 def block_size(builder: Any, left: Any) -> Any:
-    """Return how many of the learners left the next block takes: what then remains is none, or
-    fills a vector.
-    """
+    """Return the size of the next block: what remains after it is nothing or fills a vector."""
     beyond = builder.sub(left, index(WIDTH * VECTORS))
     short = builder.icmp_signed("<", beyond, index(WIDTH))
     size = builder.select(short, index(WIDTH * (VECTORS - 1)), index(WIDTH * VECTORS))
@@ -91,8 +89,8 @@ def low_bits(builder: Any, count: Any) -> Any:
 
 
 def nonzero(module: Any) -> Any:
-    """Return a function of an address and a count, at most TILE: bit k of the answer is set where
-    number k there is not 0; nan is not. It is no part of every block: that would compile slowly.
+    """Return a function of an address and a count, at most TILE: bit k of its result is set where
+    number k there is not 0; nan counts as not 0. All blocks call it: copies would compile slowly.
     """
     name = "kaboost.nonzero"
     if name in module.globals:
@@ -110,8 +108,8 @@ def nonzero(module: Any) -> Any:
         place = builder.bitcast(builder.gep(numbers, [k]), group.as_pointer())
         zeros = ir.Constant(group, None)
         differs = builder.fcmp_unordered("!=", builder.load(place, align=8), zeros)
-        found = builder.zext(builder.bitcast(differs, ir.IntType(width)), INDEX)
-        builder.store(builder.or_(builder.load(bits), builder.shl(found, k)), bits)
+        mask = builder.zext(builder.bitcast(differs, ir.IntType(width)), INDEX)
+        builder.store(builder.or_(builder.load(bits), builder.shl(mask, k)), bits)
 
     last = builder.sub(count, index(GROUP))
     with builder.if_else(builder.icmp_signed("<", last, index(0))) as (few, many):
@@ -126,7 +124,7 @@ def nonzero(module: Any) -> Any:
 
 
 class Block(NamedTuple):
-    """A sweep over the learners of one block: vectors of `width` numbers at `offsets`."""
+    """The learners of one block: vectors of `width` numbers at `offsets`."""
 
     plan: Plan
     builder: Any
@@ -138,8 +136,8 @@ class Block(NamedTuple):
         """Emit the body, once or for every row."""
         picked = {role: self.plan.pick(self.views, role) for role in self.plan.roles}
         values = {
-            role: [self.load(view.data) for view in found]
-            for role, found in picked.items()
+            role: [self.load(view.data) for view in chosen]
+            for role, chosen in picked.items()
             if role in ("Lane", "NewLane")
         }
         values["Number"] = [
@@ -151,8 +149,8 @@ class Block(NamedTuple):
             self.replace([v.data for v in picked["NewLane"]], self.plan.apply(values))
 
     def emit_rows(self, values: dict[str, list[Any]]) -> None:
-        """Emit the loop over rows, and one for rows beyond the first vector of numbers, where 1
-        stands for it; `values` are those that all rows share.
+        """Emit the loop over rows, and one for rows beyond the end of the first vector of numbers,
+        which read 1; `values` are those that all rows share.
         """
         plan, builder = self.plan, self.builder
         totals = [cgutils.alloca_once(builder, self.kind) for _ in self.offsets]
@@ -179,21 +177,23 @@ class Block(NamedTuple):
     ) -> None:
         """Emit the loops over the rows whose column is not 0, in their order.
 
-        A branch at every row would be mispredicted wherever features are one-hot. So 64 rows are
-        compared at once: where none is 0 a plain loop takes those that have a number in the column,
-        and another goes from bit to bit of what is left.
+        A branch at every row would be mispredicted for one-hot features. So 64 rows are compared at
+        once: where none is 0 a plain loop runs over those that have a number in the column; another
+        loop runs over the set bits of the rest.
         """
         builder, left = self.builder, cgutils.alloca_once(self.builder, INDEX)
         with cgutils.for_range_slice(builder, index(0), rows, index(TILE)) as (start, _):
             count = least(builder, builder.sub(rows, start), index(TILE))
-            own = least(builder, builder.sub(inner, start), count)
-            own = builder.select(builder.icmp_signed("<", own, index(0)), index(0), own)
-            every = low_bits(builder, own)
+            inside = least(builder, builder.sub(inner, start), count)
+            inside = builder.select(builder.icmp_signed("<", inside, index(0)), index(0), inside)
+            every = low_bits(builder, inside)
             (column,) = self.plan.pick(self.views, "Column")
-            marks = builder.call(nonzero(builder.module), [builder.gep(column.data, [start]), own])
+            marks = builder.call(
+                nonzero(builder.module), [builder.gep(column.data, [start]), inside]
+            )
             builder.store(marks, left)
             with builder.if_then(builder.icmp_unsigned("==", builder.load(left), every)):
-                with cgutils.for_range(builder, own) as loop:
+                with cgutils.for_range(builder, inside) as loop:
                     self.emit_row(builder.add(start, loop.index), values, totals, beyond=False)
                 builder.store(index(0), left)
             rest = builder.xor(low_bits(builder, count), every)
@@ -203,7 +203,7 @@ class Block(NamedTuple):
 
     @contextmanager
     def each_bit(self, bits: Any) -> Iterator[Any]:
-        """Emit a loop over the bits that are set, the lowest first; none is set after it."""
+        """Emit a loop over the set bits, the lowest first; it clears them."""
         builder = self.builder
         head, body, done = (builder.append_basic_block(name) for name in ("next", "bit", "done"))
         builder.branch(head)
@@ -237,16 +237,16 @@ class Block(NamedTuple):
             self.replace(replaced, made)
 
     def numbers(self, role: str, j: Any, beyond: bool) -> list[SymbolicVector]:
-        """Load number j of every vector of a role; 1 where it may be beyond the end and is."""
-        builder, found = self.builder, []
+        """Load number j of every vector of a role; with `beyond`, 1 past the end of a vector."""
+        builder, loaded = self.builder, []
         one = cgutils.global_constant(builder, "one", ir.Constant(REAL, 1.0))
         for vector in self.plan.pick(self.views, role):
             place = builder.gep(vector.data, [j])
             if beyond:
                 inside = builder.icmp_signed("<", j, vector.shape[0])
                 place = builder.select(inside, place, one)
-            found.append(SymbolicVector(builder, [builder.load(place)]))
-        return found
+            loaded.append(SymbolicVector(builder, [builder.load(place)]))
+        return loaded
 
     def replace(self, places: list[Any], made: Any) -> None:
         """Store what the body returned; all it read was loaded before."""

@@ -14,23 +14,23 @@ from kaboost.models.kernels.simd.codegen import View, emit
 from kaboost.models.kernels.simd.roles import Plan
 
 
-def register(plan: Plan, swept: Callable[..., None]) -> None:
-    """Let compiled code call `swept`, by the code that `plan` stands for."""
+def register(plan: Plan, loop: Callable[..., None]) -> None:
+    """Let compiled code call `loop` with the code emitted for `plan`."""
 
     class Typed(AbstractTemplate):
-        key = swept
+        key = loop
 
-        def generic(self, given: Any, keywords: Any) -> Any:
-            return signature(types.void, *given)
+        def generic(self, arguments: Any, keywords: Any) -> Any:
+            return signature(types.void, *arguments)
 
-    infer_global(swept, types.Function(Typed))
+    infer_global(loop, types.Function(Typed))
 
     def lower(context: Any, builder: Any, typed: Any, values: Any) -> Any:
         pairs = zip(typed.args, values, strict=True)
         emit(plan, builder, [view(context, builder, *pair) for pair in pairs])
         return context.get_dummy_value()
 
-    lower_builtin(swept, types.VarArg(types.Any))(lower)
+    lower_builtin(loop, types.VarArg(types.Any))(lower)
 
 
 def view(context: Any, builder: Any, kind: Any, value: Any) -> View:

@@ -1,9 +1,9 @@
-"""Sweeps: arithmetic written for one row of weights, run over all rows with blocks of learners kept
-in registers.
+"""Loops over learners: arithmetic written for one row of weights runs over all rows, with blocks of
+learners kept in registers.
 
 Learners lie along the vector lanes (docs/adr/0009). A plain loop, rows outside and learners inside,
-loads and stores every running value once a row. A sweep cuts the learners into blocks of a few
-vectors and lets the rows pass by each block (docs/adr/0012). Every learner sees the same operations
+loads and stores every running value once a row. Here the learners are cut into blocks of a few
+vectors, and each block runs over all rows (docs/adr/0012). Every learner sees the same operations
 in the same order as in the plain loop, so the bits are the same.
 """
 
@@ -24,8 +24,8 @@ if COMPILED:
 def over_learners(body: Callable[..., Any]) -> Callable[..., None]:
     """Make a kernel of `body`, whose annotations name the role of each parameter (`roles.py`).
 
-    Where there are tables the body runs once a row, else once. Numbers that lie along the learners
-    are dense, and no argument overlaps one that is replaced. The body has no branches: it takes
+    The body runs once for each row of the tables, once without a table. Vectors over learners are
+    contiguous, and no argument overlaps one that is replaced. The body has no branches: it may use
     `where`, `sqrt`, abs, comparisons and arithmetic.
 
     Examples
@@ -41,25 +41,25 @@ def over_learners(body: Callable[..., Any]) -> Callable[..., None]:
     """
     plan = Plan.of(body)
 
-    def swept(*given: Any) -> None:
-        run_plain(plan, given)
+    def loop(*arguments: Any) -> None:
+        run_plain(plan, arguments)
 
     if COMPILED:
-        lowering.register(plan, swept)
-    return swept
+        lowering.register(plan, loop)
+    return loop
 
 
-def run_plain(plan: Plan, given: Sequence[Any]) -> None:
-    """Sweep NumPy rows: what runs without the JIT, and the meaning of what is compiled."""
-    tables = plan.pick(given, "Row", "NewRow")
-    shared = {role: plan.pick(given, role) for role in ("Lane", "NewLane", "Number")}
-    total = np.zeros(given[-1].shape[0]) if plan.sums else None
+def run_plain(plan: Plan, arguments: Sequence[Any]) -> None:
+    """Run the body over NumPy rows: used without the JIT, and the definition of compiled loops."""
+    tables = plan.pick(arguments, "Row", "NewRow")
+    shared = {role: plan.pick(arguments, role) for role in ("Lane", "NewLane", "Number")}
+    total = np.zeros(arguments[-1].shape[0]) if plan.sums else None
     with np.errstate(all="ignore"):  # as compiled
         for j in range(tables[0].shape[0] if tables else 1):
-            numbers = {role: at(plan.pick(given, role), j) for role in ("Column", "Dense")}
+            numbers = {role: at(plan.pick(arguments, role), j) for role in ("Column", "Dense")}
             if 0.0 in numbers["Column"]:
                 continue
-            rows = {role: [t[j] for t in plan.pick(given, role)] for role in ("Row", "NewRow")}
+            rows = {role: [t[j] for t in plan.pick(arguments, role)] for role in ("Row", "NewRow")}
             made = plan.apply({**shared, **numbers, **rows, "Sum": [total]})
             if plan.sums:
                 total = made
@@ -67,7 +67,7 @@ def run_plain(plan: Plan, given: Sequence[Any]) -> None:
                 for old, new in plan.pairs(rows["NewRow"] or shared["NewLane"], made):
                     old[:] = new
     if plan.sums:
-        given[-1][:] = total
+        arguments[-1][:] = total
 
 
 def at(vectors: Sequence[Any], j: int) -> list[Any]:

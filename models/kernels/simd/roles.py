@@ -1,4 +1,4 @@
-"""What a parameter of a sweep's body can be, and the plan that a body's annotations make."""
+"""The roles of parameters of a loop's body, and the plan that its annotations define."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ NewLane = Any  # the same, replaced by what the body returns
 Column = Any  # number j of a vector, 1 beyond its end (the bias); rows where it is 0 are left out;
 # one at most, and no vector is shorter
 Dense = Any  # the same, but its zeros count; the first is the shortest
-Number = Any  # one number for all
-Sum = Any  # a running total (N,) from 0, what the body returned of the row before; rows are read
+Number = Any  # one number for all learners and rows
+Sum = Any  # a running total (N,), 0 before the first row, then what the body returned
 ROLES = ("Row", "NewRow", "Lane", "NewLane", "Column", "Dense", "Number", "Sum")
 
 
 class Plan(NamedTuple):
-    """A sweep's body and the roles of its parameters, in order."""
+    """The body of a loop and the roles of its parameters, in order."""
 
     body: Callable[..., Any]
     roles: tuple[str, ...]
@@ -40,14 +40,15 @@ class Plan(NamedTuple):
         """Whether there is a total; it goes to one more argument (N,), the last."""
         return "Sum" in self.roles
 
-    def pick(self, given: Sequence[Any], *roles: str) -> list[Any]:
-        """Return the arguments of some roles, in their order; a total is none."""
-        words = (role for role in self.roles if role != "Sum")
-        return [one for word, one in zip(words, given, strict=False) if word in roles]
+    def pick(self, arguments: Sequence[Any], *roles: str) -> list[Any]:
+        """Return the arguments of some roles, in their order; a total is no argument."""
+        declared = (role for role in self.roles if role != "Sum")
+        pairs = zip(declared, arguments, strict=False)
+        return [argument for role, argument in pairs if role in roles]
 
     def apply(self, values: dict[str, list[Any]]) -> Any:
-        """Run the body, its parameters in their order."""
-        queues = {role: iter(found) for role, found in values.items()}
+        """Run the body with the values of each role in order."""
+        queues = {role: iter(numbers) for role, numbers in values.items()}
         return self.body(*(next(queues[role]) for role in self.roles))
 
     def pairs(self, old: Sequence[Any], made: Any) -> Iterator[tuple[Any, Any]]:

@@ -1,4 +1,4 @@
-"""A value of a sweep while it is compiled: arithmetic on it leaves LLVM instructions.
+"""A value of a loop's body while it is compiled: arithmetic on it emits LLVM instructions.
 
 No instruction carries a fast-math flag, so that LLVM may neither reorder nor fuse them.
 """
@@ -93,7 +93,7 @@ def lanes(value: Any) -> int:
 
 
 def spread(builder: Any, parts: Sequence[Any], shape: Sequence[Any]) -> Sequence[Any]:
-    """Repeat one number in all parts and lanes of `shape`; leave what has them as it is."""
+    """Broadcast one number to all parts and lanes of `shape`; values of that shape stay."""
     if len(parts) == len(shape) and lanes(parts[0]) == lanes(shape[0]):
         return parts
     (part,), count = parts, lanes(shape[0])

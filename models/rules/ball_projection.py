@@ -9,10 +9,8 @@ from kaboost.models.types import Mat
 
 
 @kernel
-def project(A: Mat, i: int, radius: float) -> None:
-    """Shorten column i of A (m, columns) to length `radius`; a column that is shorter stays as it
-    is.
-    """
+def project_column(A: Mat, i: int, radius: float) -> None:
+    """Project column i of A (m, columns) onto the ball of that radius around 0."""
     m = A.shape[0]
     if m == 1:
         A[0, i] = min(max(A[0, i], -radius), radius)

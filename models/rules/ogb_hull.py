@@ -11,29 +11,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kaboost.models.rules.ball import project
-from kaboost.models.rules.label_map import (
+from kaboost.models.rules.ball_projection import project_column
+from kaboost.models.rules.ogb_label_map import (
     LabelMap,
-    collect,
-    hush,
+    collect_label,
+    is_warming_up,
     label_map,
-    rest,
-    silent,
-    to_labels,
-    to_sums,
+    to_label_units,
+    to_mapped_units,
+    zero_predictions,
+    zero_targets,
 )
-from kaboost.models.rules.ogb_words import (
+from kaboost.models.rules.ogb_spec import (
     GREEDY,
+    PARAMS,
     REDUCED,
     WEIGHED,
-    WORDS,
-    bend,
-    complete,
-    form,
+    fill_defaults,
     mode_of,
-    refuse,
+    quadratic_curvature,
+    reject_reason,
+    target_form,
 )
-from kaboost.models.types import SQUARE, BuildContext, Component, Mat, Vec
+from kaboost.models.types import SQUARE, BuildContext, Component, Loss, Mat, Vec
 from kaboost.models.verbs import (
     combine,
     constants,
@@ -48,8 +48,8 @@ class Hull(NamedTuple):
     """State of the rule: only the map of the labels, if there is one."""
 
     mode: int
-    fed: int  # what learners are fed: models/rules/ogb_words.py
-    identical_learners: bool  # one learner stands for all: they are fed the same
+    form: int  # of the targets: models/rules/ogb_spec.py
+    identical_learners: bool  # one learner stands for all: they have the same targets
     scale: float  # s: every weak prediction counts s times
     D: float  # length of weak predictions
     L: float  # Lipschitz constant of the loss on radius s D
@@ -72,64 +72,64 @@ def _(rule: Hull) -> float:
 @combine.register
 def _(rule: Hull, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     m, N = h.shape
-    hush(rule.labels, h)
+    zero_predictions(rule.labels, h)
     for i in range(N):
-        project(h, i, rule.D)
+        project_column(h, i, rule.D)
     for c in range(m):
         F[c, 0] = 0.0
         for i in range(N):
             eta = rule.steps[i]
             F[c, i + 1] = (1.0 - eta) * F[c, i] + eta * rule.scale * h[c, i]
-    to_labels(rule.labels, F, rule_scratch[: m * (N + 1)].reshape((m, N + 1)))
+    to_label_units(rule.labels, F, rule_scratch[: m * (N + 1)].reshape((m, N + 1)))
     for c in range(m):
         yhat[c] = F[c, N]
 
 
 @targets.register
 def _(
-    rule: Hull, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
+    rule: Hull, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
 ) -> None:
     m, N = h.shape
     end = (m + 1) * (N + 1)
     L, z = rule_scratch[m * (N + 1) : end], rule_scratch[end:]
     for c in range(m):
         z[c] = y[c]
-    to_sums(rule.labels, loss, z, F, G, rule_scratch[: m * (N + 1)].reshape((m, N + 1)), L)
+    to_mapped_units(rule.labels, loss, z, F, G, rule_scratch[: m * (N + 1)].reshape((m, N + 1)), L)
     for c in range(m):
         for i in range(N):
             eta = rule.steps[i]
-            if rule.fed == GREEDY:  # the learner's own step leads to the next partial sum
+            if rule.form == GREEDY:  # the learner's own step leads to the next partial sum
                 T[c, i] = G[c, i + 1]
             elif rule.mode == SQUARE:  # the gradient is affine: this is it at (1 - eta) P[i]
                 slope = (1.0 - eta) * G[c, i] + eta * G[c, 0]
                 T[c, i] = -slope / (rule.beta * eta * rule.scale)
             else:
-                T[c, i] = G[c, N if rule.fed == REDUCED else i] / rule.L
-    if rule.fed == WEIGHED:
+                T[c, i] = G[c, N if rule.form == REDUCED else i] / rule.L
+    if rule.form == WEIGHED:
         for i in range(N):
             W[i] *= rule.beta * rule.steps[i] * rule.scale
-    rest(rule.labels, T, W)
+    zero_targets(rule.labels, T, W)
 
 
 @update_rule.register
-def _(rule: Hull, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec) -> None:
-    if silent(rule.labels):
-        collect(rule.labels, y, w)
+def _(rule: Hull, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec) -> None:
+    if is_warming_up(rule.labels):
+        collect_label(rule.labels, y, w)
 
 
-def _make(params: Mapping[str, Any], setting: BuildContext) -> Hull:
-    fed = form(params, setting)
+def _make(params: Mapping[str, Any], context: BuildContext) -> Hull:
+    form = target_form(params, context)
     reached = params["bound"] * params["scale"]
     return Hull(
-        mode=mode_of(fed),
-        fed=fed,
-        identical_learners=fed == REDUCED,
+        mode=mode_of(form),
+        form=form,
+        identical_learners=form == REDUCED,
         scale=params["scale"],
         D=params["bound"],
-        L=constants(setting.loss, reached, params["label_bound"]).lipschitz,
-        beta=bend(setting.loss, fed),
-        steps=2.0 / np.arange(2.0, setting.learners + 2.0),
-        labels=label_map(params["labels"] == "mapped", setting.m),
+        L=constants(context.loss, reached, params["label_bound"]).lipschitz,
+        beta=quadratic_curvature(context.loss, form),
+        steps=2.0 / np.arange(2.0, context.learners + 2.0),
+        labels=label_map(params["labels"] == "mapped", context.m),
     )
 
 
@@ -137,8 +137,8 @@ OGB_HULL = Component(
     "ogb_hull",
     "a fixed average that competes with the convex hull of the weak learners",
     "Beygelzimer et al. 2015, Algorithm 2",
-    WORDS,
+    PARAMS,
     _make,
-    reject_reason=refuse,
-    fill_defaults=complete,
+    reject_reason=reject_reason,
+    fill_defaults=fill_defaults,
 )

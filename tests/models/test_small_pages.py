@@ -1,4 +1,4 @@
-"""Memory in small pages is as good as any."""
+"""Zeros in small pages behave like those of NumPy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kaboost.models.kernels.memory import LARGE, zeros
 @pytest.mark.parametrize("kind", [np.uint8, np.int32, np.float64])
 @pytest.mark.parametrize("size", [10, LARGE + 4096])
 def test_is_as_numpy_zeros(kind, size):
-    """Zeros of the shape and type, in order, to be written to; each call's are its own."""
+    """Zeros of the shape and type, C-contiguous and writable; calls share no memory."""
     shape = (2, size // np.dtype(kind).itemsize)
     one, other = zeros(shape, kind), zeros(shape, kind)
     one[1, -1] = 7
@@ -31,7 +31,7 @@ def test_is_as_numpy_zeros(kind, size):
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12 of forks
 def test_pages_are_small():
-    """No huge page backs what is written, and a fork writes to its own."""
+    """No huge page backs written memory, and a fork writes to its private copy."""
     made = zeros((8 * LARGE,), np.uint8)
     made[:] = 1
     child = os.fork()
@@ -43,7 +43,7 @@ def test_pages_are_small():
     assert made.max() == 1
     middle = made.__array_interface__["data"][0] + made.nbytes // 2
     areas = re.split(r"\n(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text())
-    bounds = [[int(each, 16) for each in area.split(" ", 1)[0].split("-")] for area in areas]
+    bounds = [[int(address, 16) for address in area.split(" ", 1)[0].split("-")] for area in areas]
     mine = next(a for a, (begin, end) in zip(areas, bounds, strict=True) if begin <= middle < end)
     known = Path("/sys/kernel/mm/transparent_hugepage").exists()
 
@@ -52,7 +52,7 @@ def test_pages_are_small():
 
 
 def test_a_system_without_huge_pages_has_zeros_too(monkeypatch):
-    """A kernel that knows no such advice refuses it; there are zeros all the same."""
+    """A system that rejects the advice still gives zeros."""
 
     class Plain(mmap.mmap):
         def madvise(self, *_):

@@ -30,7 +30,7 @@ class VoteRule:
         self.spec, self.m, self.loss, self.bank = spec["rule"], m, loss, bank
         self.N, self.seed = spec["bank"]["n"], spec["seed"]
 
-    def said(self, x):
+    def weak_predictions(self, x):
         return [one.predict(x) for one in self.bank.learners]
 
     def cast(self, h):

@@ -13,32 +13,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.rules.ball import project
-from kaboost.models.rules.label_map import (
+from kaboost.models.rules.ball_projection import project_column
+from kaboost.models.rules.ogb_label_map import (
     LabelMap,
-    collect,
-    hush,
+    collect_label,
+    is_warming_up,
     label_map,
-    rest,
-    silent,
-    to_labels,
-    to_sums,
+    to_label_units,
+    to_mapped_units,
+    zero_predictions,
+    zero_targets,
 )
-from kaboost.models.rules.ogb_words import (
+from kaboost.models.rules.ogb_spec import (
     ETA,
     GREEDY,
+    PARAMS,
     RADIUS,
     REDUCED,
     T_MAX,
     WEIGHED,
-    WORDS,
-    bend,
-    complete,
-    form,
+    fill_defaults,
     mode_of,
-    refuse,
+    quadratic_curvature,
+    reject_reason,
+    target_form,
 )
-from kaboost.models.types import SQUARE, BuildContext, Component, Mat, Vec
+from kaboost.models.types import SQUARE, BuildContext, Component, Loss, Mat, Vec
 from kaboost.models.verbs import (
     combine,
     constants,
@@ -55,8 +55,8 @@ class Span(NamedTuple):
     """State of the rule: the shrinkage sigma of every stage, learned by gradient descent."""
 
     mode: int
-    fed: int  # what learners are fed: models/rules/ogb_words.py
-    identical_learners: bool  # one learner stands for all: they are fed the same
+    form: int  # of the targets: models/rules/ogb_spec.py
+    identical_learners: bool  # one learner stands for all: they have the same targets
     eta: float
     scale: float  # s: every weak prediction counts s times
     D: float  # length of weak predictions
@@ -83,16 +83,16 @@ def _(rule: Span) -> float:
 @combine.register
 def _(rule: Span, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     m, N = h.shape
-    hush(rule.labels, h)
-    climb(h, F, rule.sigma, (rule.eta, rule.scale, rule.D, rule.B))
-    to_labels(rule.labels, F, rule_scratch[: m * (N + 1)].reshape((m, N + 1)))
+    zero_predictions(rule.labels, h)
+    shrunken_sums(h, F, rule.sigma, rule.eta, rule.scale, rule.D, rule.B)
+    to_label_units(rule.labels, F, rule_scratch[: m * (N + 1)].reshape((m, N + 1)))
     for c in range(m):
         yhat[c] = F[c, N]
 
 
 @targets.register
 def _(
-    rule: Span, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
+    rule: Span, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
 ) -> None:
     m, N = h.shape
     first, second, third = m * (N + 1), m * (2 * N + 1), m * (3 * N + 1)
@@ -100,107 +100,106 @@ def _(
     L, z = rule_scratch[third : third + N + 1], rule_scratch[third + N + 1 :]
     for c in range(m):
         z[c] = y[c]
-    to_sums(rule.labels, loss, z, F, G, rule_scratch[: m * (N + 1)].reshape((m, N + 1)), L)
-    if rule.fed == GREEDY:
+    to_mapped_units(rule.labels, loss, z, F, G, rule_scratch[: m * (N + 1)].reshape((m, N + 1)), L)
+    if rule.form == GREEDY:
         for c in range(m):
             for i in range(N):
                 S[c, i] = F[c, i] + rule.eta * rule.scale * h[c, i]
         value_gradient_prefixes(loss, S, z, E, L)
     for c in range(m):
         for i in range(N):
-            if rule.fed == GREEDY:
+            if rule.form == GREEDY:
                 T[c, i] = E[c, i]
             elif rule.mode == SQUARE:
                 T[c, i] = -G[c, i] / (rule.beta * rule.eta * rule.scale)
             else:
-                T[c, i] = G[c, N if rule.fed == REDUCED else i] / rule.L
-    if rule.fed == WEIGHED:
+                T[c, i] = G[c, N if rule.form == REDUCED else i] / rule.L
+    if rule.form == WEIGHED:
         for i in range(N):
             W[i] *= rule.beta * rule.eta * rule.scale
-    rest(rule.labels, T, W)
+    zero_targets(rule.labels, T, W)
 
 
 @update_rule.register
-def _(rule: Span, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec) -> None:
+def _(rule: Span, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec) -> None:
     m, N = h.shape
-    if silent(rule.labels):
-        collect(rule.labels, y, w)
+    if is_warming_up(rule.labels):
+        collect_label(rule.labels, y, w)
     else:
         rule.t[()] += 1.0
         step = w / (rule.L * rule.B * math.sqrt(min(float(rule.t[()]), rule.t_max)))
         for i in range(1, N):
             product = 0.0
             for c in range(m):
-                product += G[c, N if rule.fed == REDUCED else i] * F[c, i]
+                product += G[c, N if rule.form == REDUCED else i] * F[c, i]
             moved = rule.sigma[i] + step * product
             if abs(moved) < math.inf:
                 rule.sigma[i] = min(max(moved, 0.0), 1.0)
 
 
 @kernel
-def climb(h: Mat, P: Mat, sigma: Vec, how: Any) -> None:
-    """Clip h (m, N) to length D and fill P (m, N+1): P[i+1] = proj_B((1 - sigma[i] eta) P[i] + eta
-    s h[i]); `how` is eta, s, D, B.
+def shrunken_sums(h: Mat, P: Mat, sigma: Vec, eta: float, scale: float, D: float, B: float) -> None:
+    """Clip h (m, N) to length D and fill P (m, N+1): P[0] = 0 and P[i+1] = proj_B((1 - sigma[i]
+    eta) P[i] + eta scale h[i]).
     """
-    eta, scale, D, B = how
     m, N = h.shape
     for c in range(m):
         P[c, 0] = 0.0
     for i in range(N):
-        project(h, i, D)
+        project_column(h, i, D)
         keep = 1.0 - sigma[i] * eta
         for c in range(m):
             P[c, i + 1] = keep * P[c, i] + eta * scale * h[c, i]
-        project(P, i + 1, B)
+        project_column(P, i + 1, B)
 
 
 def step_size(eta: float | None, N: int) -> float:
-    """Return eta: as given, or ln(N)/N, 1 for less than three learners."""
+    """Return eta, by default ln(N)/N, and 1 for fewer than three learners."""
     if eta is not None:
         return eta
     return math.log(N) / N if N >= 3 else 1.0
 
 
-def ball(params: Mapping[str, Any], setting: BuildContext) -> tuple[float, float]:
+def ball_radius(params: Mapping[str, Any], context: BuildContext) -> tuple[float, float]:
     """Return B, the length of partial sums (equation 3.1), and L_B."""
     D, Z, B = params["bound"] * params["scale"], params["label_bound"], params["radius"]
     if B is None:
-        B = radius(setting.loss, params["eta"], setting.learners, D, Z)
-    return B, constants(setting.loss, B, Z).lipschitz
+        B = radius(context.loss, params["eta"], context.learners, D, Z)
+    return B, constants(context.loss, B, Z).lipschitz
 
 
-def _make(params: Mapping[str, Any], setting: BuildContext) -> Span:
-    fed = form(params, setting)
-    B, L = ball(params, setting)
+def _make(params: Mapping[str, Any], context: BuildContext) -> Span:
+    form = target_form(params, context)
+    B, L = ball_radius(params, context)
     return Span(
-        mode=mode_of(fed),
-        fed=fed,
-        identical_learners=fed == REDUCED,
+        mode=mode_of(form),
+        form=form,
+        identical_learners=form == REDUCED,
         eta=params["eta"],
         scale=params["scale"],
         D=params["bound"],
         B=B,
         L=L,
-        beta=bend(setting.loss, fed),
+        beta=quadratic_curvature(context.loss, form),
         t_max=float(params["t_max"] or math.inf),
-        sigma=np.zeros(setting.learners),
+        sigma=np.zeros(context.learners),
         t=np.zeros(()),
-        labels=label_map(params["labels"] == "mapped", setting.m),
+        labels=label_map(params["labels"] == "mapped", context.m),
     )
 
 
-def _complete(own: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
-    # What has no n is refused in a moment, by name.
-    own["eta"] = step_size(own["eta"], full["bank"].get("n", 1))
-    complete(own, loss, full)
+def _fill_defaults(params: dict[str, Any], loss: Loss, full: dict[str, Any]) -> None:
+    # A bank without n is rejected later, by name.
+    params["eta"] = step_size(params["eta"], full["bank"].get("n", 1))
+    fill_defaults(params, loss, full)
 
 
 OGB_SPAN = Component(
     "ogb_span",
     "shrunken partial sums compete with the span of the weak learners",
     "Beygelzimer et al. 2015, Algorithm 1",
-    (ETA, *WORDS, RADIUS, T_MAX),
+    (ETA, *PARAMS, RADIUS, T_MAX),
     _make,
-    reject_reason=refuse,
-    fill_defaults=_complete,
+    reject_reason=reject_reason,
+    fill_defaults=_fill_defaults,
 )
