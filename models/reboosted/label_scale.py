@@ -52,7 +52,7 @@ class LabelScale(NamedTuple):
 
 def label_scale() -> LabelScale:
     """Return the scale before any label."""
-    fields = {name: np.zeros(()) for name in LabelScale._fields}
+    fields: dict[str, Any] = {name: np.zeros(()) for name in LabelScale._fields}
     return LabelScale(**{**fields, "shift": np.zeros(1, LABEL_SHIFT)})
 
 
