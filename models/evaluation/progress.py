@@ -1,11 +1,9 @@
-"""Progressive validation: the running loss, the loss of every prefix and every weak learner's edge,
-in the learning pass.
-"""
+"""Progressive loss of the served score and of every prefix, and the edge of every weak learner."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,26 +14,24 @@ from kaboost.models.types import LINEAR, LOSS_LIMIT, SQUARE, Ints, Mat, Vec
 
 
 class Progress(NamedTuple):
-    """What the booster has seen and how well it did before learning each event; sums are weighted
-    by importance.
-    """
+    """Sums over events, weighted by importance, of scores made before each event was learned."""
 
     events: Ints  # () events of positive weight
-    skipped: Ints  # () learner updates left out: a value was not finite
+    skipped: Ints  # () updates of a learner left out because a value was not finite
     clipped: Ints  # () targets clipped to +-1e6
     capped: Ints  # () losses cut to 1e12
     weight_sum: Vec  # ()
-    loss_sum: Vec  # () of the score made while learning
-    averaged_loss_sum: Vec  # () of what averaged banks serve instead; 0 for others
+    loss_sum: Vec  # () loss of the score made while learning
+    averaged_loss_sum: (
+        Vec  # () loss of the averaged score, which averaged banks serve; 0 for others
+    )
     prefix_loss_sum: Vec  # (N+1,)
-    edge_total: Vec  # (N,) what there was to explain: see `measure`
-    edge_missed: Vec  # (N,) what each learner left of it
+    edge_total: Vec  # (N,) size of each learner's task: see `measure`
+    edge_missed: Vec  # (N,) part of it that the learner missed
 
     @property
     def mean_loss(self) -> float:
-        """The progressive loss: mean loss of the predictions served before learning; nan before any
-        event.
-        """
+        """The progressive loss: mean loss of scores made before learning; nan before any event."""
         return float(self.loss_sum / self.weight_sum) if self.weight_sum > 0.0 else float("nan")
 
     @property
@@ -48,13 +44,13 @@ class Progress(NamedTuple):
         """Edge of every weak learner, (N,); specification, 9.1.
 
         1 - sum |target - h|^2 / sum |target|^2 where learners fit targets, the correlation with the
-        negative slope where they are fed slopes, 1/2 - the weighted error where they classify.
+        negative gradient where they get gradients, 1/2 - the weighted error where they classify.
         """
         return 1.0 - _ratio(self.edge_missed, self.edge_total)
 
 
 def progress(N: int) -> Progress:
-    """Return the progress of N weak learners that have seen nothing."""
+    """Return the progress of N weak learners before any event."""
     return Progress(
         events=np.zeros((), np.int64),
         skipped=np.zeros((), np.int64),
@@ -71,8 +67,8 @@ def progress(N: int) -> Progress:
 
 @inlined
 def observe(seen: Progress, served: float, L: Vec, w: float) -> None:
-    """Record the loss of the served score and of every prefix L (N+1,) for an event of weight w >
-    0.
+    """Add the losses of the served score and of every prefix, L (N+1,), for an event of weight
+    w > 0; L is capped.
     """
     seen.events[()] += 1
     seen.weight_sum[()] += w
@@ -92,20 +88,19 @@ def record(total: NewLane, L: Lane, w: Number) -> NewLane:
 
 
 @inlined
-def measure(seen: Progress, h: Mat, T: Mat, W: Vec, how: Any) -> None:
-    """Record how much of its task each learner's h (m, N) did; `how` is mode, bound of h, event
-    weight w > 0.
+def measure(seen: Progress, h: Mat, T: Mat, W: Vec, mode: int, bound: float, w: float) -> None:
+    """Record the size of each learner's task, and what its prediction h (m, N) missed of it, for an
+    event of weight w > 0.
 
-    SQUARE: of w |target|^2, w |target - h|^2 is missed. LINEAR: of w D |slope|, w (D |slope| +
-    <slope, h>) is. LOGISTIC: of the learner's weight, half is, and all of it as well when the class
-    is wrong.
+    SQUARE: w |target|^2, of which it missed w |target - h|^2. LINEAR, with |h| <= bound: w bound
+    |gradient|, and w (bound |gradient| + <gradient, h>). LOGISTIC: the learner's weight W (N,), and
+    half of it, or 3/2 where the class is wrong.
     """
-    mode, bound, w = how
     if mode == SQUARE:
         for c in range(h.shape[0]):
             fit(seen.edge_total, seen.edge_missed, h[c], T[c], w)
     elif mode == LINEAR:
-        _measure_slope(seen, h, T, bound, w)
+        _measure_gradient(seen, h, T, bound, w)
     else:
         _measure_votes(seen, h, T, W)
 
@@ -119,7 +114,7 @@ def fit(total: NewLane, missed: NewLane, h: Lane, T: Lane, w: Number) -> tuple[N
 
 
 @kernel
-def _measure_slope(seen: Progress, h: Mat, T: Mat, bound: float, w: float) -> None:
+def _measure_gradient(seen: Progress, h: Mat, T: Mat, bound: float, w: float) -> None:
     m, N = h.shape
     for i in range(N):
         square = 0.0

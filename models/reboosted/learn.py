@@ -184,12 +184,12 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
             fill_row(means, batch.keys[k], a.row)
             insert_event(window, bins, schedule, a, t, y, w)
             update_label_means(means, params.label_mean_rates, y, link)
-            schedule.time[()], begun = t + 1, False
+            schedule.time[()], started = t + 1, False
             if advance_schedule(params, schedule, window, bins, a.tree_counts, has_worker):
                 unit, mean = residual_unit(scale), float(scale.mean[()])
-                begun = grow_trees(bank, builds, loss, unit, mean, has_worker)
+                started = grow_trees(bank, builds, loss, unit, mean, has_worker)
                 refresh_leaves(bank, a, k + 1 - first, last - first)
-            if has_worker and (begun or t + 2 >= until):
+            if has_worker and (started or t + 2 >= until):
                 return
 
 

@@ -411,7 +411,7 @@ def test_scratch_of_predictions_is_sliced_as_that_of_learning():
 def flat(scratch):
     """Arrays of scratch by name, those of its input row as well."""
     fields = scratch._asdict()
-    return {**fields, **fields.pop("inputs")._asdict()}
+    return fields.pop("inputs")._asdict() | fields
 
 
 def test_values_are_counted():
