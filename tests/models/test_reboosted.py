@@ -15,8 +15,9 @@ import pytest
 
 import kaboost
 from kaboost.models.reboosted.learn import MAX_LABEL, served_trees
+from kaboost.models.reboosted.schedule import update_schedule, window_events
 from kaboost.models.reboosted.scratch import allocate, allocate_predict, slice_scratch
-from kaboost.models.reboosted.trees.rebuild import tree_cost, update_schedule, window_events
+from kaboost.models.reboosted.trees.cost import tree_cost
 
 # As many as of the default: its kernels, of which each takes the compiler most of a minute.
 SMALL = [
@@ -98,7 +99,7 @@ def test_goes_on_from_mid_regrow(apart, expected):
     spec = {"bank": {"kind": "reboosted_trees", "structures": LARGE}, "loss": "logistic"}
     whole, parts, steps = kaboost.build(spec, 30), kaboost.build(spec, 30), set()
     for each in (whole, parts):
-        each.bank.params.background_min_ns[...] = apart
+        each.trees.params.background_min_ns[...] = apart
     kaboost.learn_many(whole, X, y)
     kaboost.learn_many(parts, X[:6230], y[:6230])
     for k in range(6230, 7450):
@@ -117,7 +118,7 @@ def test_goes_on_from_mid_regrow(apart, expected):
 def test_learns_every_loss(loss):
     """Every loss it takes is lowered below that of the best constant, compiled or not."""
     program = (
-        "import json, numpy as np; import models; from tests.models import test_reboosted as t;"
+        "import json, numpy as np; import kaboost; from tests.models import test_reboosted as t;"
         f"b = t.learned(900, loss={loss!r});"
         f"X, y = t.stream(900, loss={loss!r}); s = kaboost.predict_many(b, X);"
         "from kaboost.models.booster import losses;"
@@ -390,10 +391,10 @@ def test_a_new_level_is_followed():
 def test_scratch_of_predictions_is_cut_as_a_desk():
     """Every field has the shape of a desk for one event, and none shares memory with another."""
     booster = build()
-    whole = allocate(booster.bank, booster.stack, 5)
-    whole = whole._replace(leaf=whole.leaf[0])
-    room = allocate_predict(booster.bank, booster.stack, 5)
-    cut = slice_scratch.py_func(served_trees(booster.bank), booster.stack, 5, room)
+    whole = allocate(booster.trees, booster.stack, 5)
+    whole = whole._replace(leaves=whole.leaves[0])
+    room = allocate_predict(booster.trees, booster.stack, 5)
+    cut = slice_scratch.py_func(served_trees(booster.trees), booster.stack, 5, room)
     for name, array in cut._asdict().items():
         assert array.shape == getattr(whole, name).shape, name
         assert array.dtype == getattr(whole, name).dtype, name
@@ -421,9 +422,14 @@ def test_work_grows_with_values_and_falls_with_events(filled, times):
     """
     d = 495
     one = kaboost.build({"bank": "reboosted_trees", "loss": "logistic"}, d)
-    plan, pace = one.trees.params, one.trees.schedule
-    sizes, R = np.array([80, 100, 64, 64]), int(plan.window.max())
-    pace.columns_used[:], pace.leaf_count[:], pace.share[:], pace.mean_columns[()] = (
+    params, schedule = one.trees.params, one.trees.schedule
+    sizes, R = np.array([80, 100, 64, 64]), int(params.window.max())
+    (
+        schedule.columns_used[:],
+        schedule.leaf_count[:],
+        schedule.share[:],
+        schedule.mean_columns[()],
+    ) = (
         d,
         64,
         0.001,
@@ -431,17 +437,20 @@ def test_work_grows_with_values_and_falls_with_events(filled, times):
     )
 
     def sweeps(t):
-        update_schedule(plan, pace, sizes, t, R)
-        return sizes / pace.credit_per_event
+        update_schedule(params, schedule, sizes, t, R)
+        return sizes / schedule.credit_per_event
 
     late = 10**9
     cost = np.array(
-        [tree_cost(plan, pace, k, window_events(plan, pace, k, late, R)) for k in range(4)]
+        [
+            tree_cost(params, schedule, k, window_events(params, schedule, k, late, R))
+            for k in range(4)
+        ]
     )
     np.testing.assert_allclose(sweeps(late), sizes * cost / (4.0 * times), rtol=1e-4)
-    plan.budget_ns[()] = 1e12
+    params.budget_ns[()] = 1e12
     np.testing.assert_allclose(sweeps(500), [250.0, 250.0, 375.0, 375.0])
-    np.testing.assert_allclose(sweeps(late), np.minimum(plan.window, R), rtol=1e-5)
+    np.testing.assert_allclose(sweeps(late), np.minimum(params.window, R), rtol=1e-5)
 
 
 def test_prefixes_that_are_none_are_nothing():
@@ -473,9 +482,9 @@ def test_rates_are_used():
     X, y = stream(300)
     kaboost.learn_many(still, X, y)
 
-    assert all(not one.rows[:, :, 1:5].any() for one in still.bank.structures)
-    assert still.bank.label_means[0] == 0.5 + 0.5 * np.sign(y[-1] - 0.5)
-    assert still.bank.label_means[4] == 0.0
+    assert all(not one.rows[:, :, 1:5].any() for one in still.trees.structures)
+    assert still.trees.label_means[0] == 0.5 + 0.5 * np.sign(y[-1] - 0.5)
+    assert still.trees.label_means[4] == 0.0
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e4, 1e8])

@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 
 import kaboost
-from kaboost.models.reboosted import background as reboosted_apart
+from kaboost.models.reboosted import background
 from kaboost.models.reboosted import booster as reboosted
 from kaboost.models.reboosted.background import MIN_WORKER_EVENTS
 from kaboost.models.reboosted.drift import COMMIT_DELAY, update_drift
-from kaboost.models.reboosted.state import NUMBERS
-from kaboost.models.reboosted.state import BACKGROUND, READY
+from kaboost.models.reboosted.state import BACKGROUND, NUMBERS, READY
 
 D, EVENTS, TURN = 8, 9_000, 6_000
 SPEC = {"bank": {"kind": "reboosted_trees", "budget": 1000}, "loss": "logistic"}
@@ -35,7 +34,7 @@ def lent(monkeypatch):
             found.append(k)
             return super().submit(grow, k, stop)
 
-    monkeypatch.setattr(reboosted_apart, "ThreadPoolExecutor", Counted)
+    monkeypatch.setattr(background, "ThreadPoolExecutor", Counted)
     return found
 
 
@@ -85,7 +84,7 @@ def test_second_thread_does_not_show(monkeypatch, lent):
     some = len(lent)
     np.testing.assert_array_equal(learn(whole, [0, EVENTS], monkeypatch, 2), scores)
     assert digest(helped) == digest(alone) == digest(whole)
-    assert TURN < alone.bank.schedule.drift_at < TURN + 500
+    assert TURN < alone.trees.schedule.drift_at < TURN + 500
     assert set(lent[:some]) == set(lent[some:]) == {0, 1, 2, 3}
     assert min(some, len(lent) - some) > 200
 
@@ -123,7 +122,7 @@ def test_what_is_saved_does_not_show(monkeypatch, lent):
         monkeypatch.setattr(reboosted, "processors", lambda: 2)
         kaboost.learn_many(two, X[part], y[part])
         for state in seen:
-            seen[state] += int((two.bank.schedule.status == state).sum())
+            seen[state] += int((two.trees.schedule.status == state).sum())
         if first % 1_000 == 0:
             assert digest(one) == digest(two)
     never = fresh()
@@ -165,14 +164,14 @@ def test_what_fails_in_the_second_thread_is_heard(monkeypatch):
 def test_without_a_thread_the_batch_goes_on(monkeypatch, lent, after):
     """At the end of the interpreter, or of what threads the system gives, nothing is lost."""
 
-    class Refusing(reboosted_apart.ThreadPoolExecutor):
+    class Refusing(background.ThreadPoolExecutor):
         def submit(self, grow, k, stop):
             if len(lent) >= after:
                 raise RuntimeError("can't start new thread")
             return super().submit(grow, k, stop)
 
     expected = learn(fresh(), [0, EVENTS], monkeypatch, 1)
-    monkeypatch.setattr(reboosted_apart, "ThreadPoolExecutor", Refusing)
+    monkeypatch.setattr(background, "ThreadPoolExecutor", Refusing)
 
     np.testing.assert_array_equal(learn(fresh(), [0, EVENTS], monkeypatch, 2), expected)
     assert len(lent) == after
@@ -202,8 +201,8 @@ def test_an_interrupted_batch_is_learned_to_its_end(monkeypatch, lent):
 def test_a_thread_at_the_end_of_a_program_learns_on():
     """Where the main thread is through, no thread can be started any more."""
     program = (
-        "import threading, time, numpy as np, models\n"
-        "from models import reboosted\n"
+        "import threading, time, numpy as np, kaboost\n"
+        "from kaboost.models.reboosted import booster as reboosted\n"
         "reboosted.processors = lambda: 2\n"
         "from tests.models.test_reboosted_apart import fresh, stream\n"
         "X, y = stream()\n"
@@ -228,28 +227,28 @@ def test_only_long_work_is_lent(monkeypatch, lent):
 
 def test_alarm_hastens():
     """Trees begun before an alarm do not keep those of after it waiting."""
-    pace = fresh().bank.schedule
-    pace.commit_at[:] = 3_030, 9_000, 9_000, 2_000
-    pace.earliest_commit[2] = 5_000
-    pace.loss_statistics[:] = 0.1, 0.1, 0.01
+    schedule = fresh().trees.schedule
+    schedule.commit_at[:] = 3_030, 9_000, 9_000, 2_000
+    schedule.earliest_commit[2] = 5_000
+    schedule.loss_statistics[:] = 0.1, 0.1, 0.01
     t = 3_000
-    while pace.drift_at == 0:
-        update_drift(pace, 3.0, t, NUMBERS)
+    while schedule.drift_at == 0:
+        update_drift(schedule, 3.0, t, NUMBERS)
         t += 1
 
     assert 3_000 < t < 3_030
-    assert pace.commit_at.tolist() == [3_030, t - 1 + COMMIT_DELAY, 5_000, 2_000]
+    assert schedule.commit_at.tolist() == [3_030, t - 1 + COMMIT_DELAY, 5_000, 2_000]
 
 
 def test_alarm_after_a_constant() -> None:
     """Losses that were all one have no spread: the first others are heard all the same."""
-    pace = fresh().bank.schedule
+    schedule = fresh().trees.schedule
     for t in range(3_000):
-        update_drift(pace, 0.0, t, NUMBERS)
+        update_drift(schedule, 0.0, t, NUMBERS)
     for t in range(3_000, 3_010):
-        update_drift(pace, 0.5, t, NUMBERS)
+        update_drift(schedule, 0.5, t, NUMBERS)
 
-    assert 3_000 < pace.drift_at < 3_010
+    assert 3_000 < schedule.drift_at < 3_010
 
 
 def test_learning_nothing_runs_the_kernel(monkeypatch):

@@ -107,7 +107,7 @@ def test_lines_explain_what_the_linear_learners_say(loss):
     own, L = linear_part(booster).lines, booster.linear
     base, phi = explain_linear(booster, X)
     K, link = len(booster.trees.structures), int(booster.trees.params.link)
-    a = allocate(booster.bank, booster.stack, 5)
+    a = allocate(booster.trees, booster.stack, 5)
     for x, told in zip(X, phi, strict=True):
         linear_scores(L, keys_of(x[None])[0], booster.trees.label_means, link, booster.scale, a)
         assert own @ a.f[5 * K :] == pytest.approx(base + told.sum(), rel=1e-9, abs=1e-9)

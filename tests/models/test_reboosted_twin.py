@@ -61,7 +61,7 @@ def test_structure_is_its_twin(loss, sizes, apart, n, many, longest):
     """
     how = sizes._replace(loss=loss)
     booster, twin = kaboost.build(told(how), D), Structure(how, SEED)
-    bank = booster.bank
+    bank = booster.trees
     bank.params.background_min_ns[...] = apart
     X, y, w = stream(n, loss)
     codes = np.where(np.isnan(X), MISSING, np.nan_to_num(X)).astype(int)
