@@ -14,8 +14,6 @@ from kaboost.models.kernels.numeric import chosen
 from kaboost.models.kernels.simd import Lane, NewLane, Number, over_learners, where
 from kaboost.models.types import LINEAR, LOSS_LIMIT, SQUARE, Ints, Mat, Vec
 
-DECAY = 0.999  # of the recent figures: a memory of about a thousand events (specification, 9.1)
-
 
 class Progress(NamedTuple):
     """What the booster has seen and how well it did before learning each event; sums are weighted
@@ -32,11 +30,6 @@ class Progress(NamedTuple):
     prefix_loss_sum: Vec  # (N+1,)
     edge_total: Vec  # (N,) what there was to explain: see `measure`
     edge_missed: Vec  # (N,) what each learner left of it
-    recent_weight: Vec  # () decayed by .999 an event, like all that follows
-    recent_loss: Vec  # ()
-    recent_prefix_loss: Vec  # (N+1,)
-    recent_edge_total: Vec  # (N,)
-    recent_edge_missed: Vec  # (N,)
 
     @property
     def mean_loss(self) -> float:
@@ -59,16 +52,6 @@ class Progress(NamedTuple):
         """
         return 1.0 - _ratio(self.edge_missed, self.edge_total)
 
-    @property
-    def recent_edges(self) -> Vec:
-        """The same over about the last thousand events, (N,)."""
-        return 1.0 - _ratio(self.recent_edge_missed, self.recent_edge_total)
-
-    @property
-    def recent_prefix_losses(self) -> Vec:
-        """Mean loss of every prefix over about the last thousand events, (N+1,)."""
-        return _ratio(self.recent_prefix_loss, self.recent_weight)
-
 
 def progress(N: int) -> Progress:
     """Return the progress of N weak learners that have seen nothing."""
@@ -83,11 +66,6 @@ def progress(N: int) -> Progress:
         prefix_loss_sum=np.zeros(N + 1),
         edge_total=np.zeros(N),
         edge_missed=np.zeros(N),
-        recent_weight=np.zeros(()),
-        recent_loss=np.zeros(()),
-        recent_prefix_loss=np.zeros(N + 1),
-        recent_edge_total=np.zeros(N),
-        recent_edge_missed=np.zeros(N),
     )
 
 
@@ -98,22 +76,19 @@ def observe(seen: Progress, served: float, L: Vec, w: float) -> None:
     """
     seen.events[()] += 1
     seen.weight_sum[()] += w
-    seen.recent_weight[()] = DECAY * seen.recent_weight[()] + w
     for i in range(L.shape[0]):
         if not L[i] < LOSS_LIMIT:  # nan as well
             L[i] = LOSS_LIMIT
             seen.capped[()] += 1
     kept = served if served < LOSS_LIMIT else LOSS_LIMIT
     seen.loss_sum[()] += w * kept
-    seen.recent_loss[()] = DECAY * seen.recent_loss[()] + w * kept
-    record(seen.prefix_loss_sum, seen.recent_prefix_loss, L, w)
+    record(seen.prefix_loss_sum, L, w)
 
 
 @over_learners
-def record(total: NewLane, recent: NewLane, L: Lane, w: Number) -> tuple[NewLane, NewLane]:
-    """Add the losses L (N+1,) of all prefixes to their sums."""
-    loss = w * L
-    return total + loss, DECAY * recent + loss
+def record(total: NewLane, L: Lane, w: Number) -> NewLane:
+    """Add the losses L (N+1,) of all prefixes, times w, to their sums."""
+    return total + w * L
 
 
 @inlined
@@ -127,43 +102,20 @@ def measure(seen: Progress, h: Mat, T: Mat, W: Vec, how: Any) -> None:
     """
     mode, bound, w = how
     if mode == SQUARE:
-        total, missed = seen.edge_total, seen.edge_missed
-        recent, missed_recently = seen.recent_edge_total, seen.recent_edge_missed
         for c in range(h.shape[0]):
-            decay = DECAY if c == 0 else 1.0
-            fit(total, missed, recent, missed_recently, h[c], T[c], w, decay)
-        return
-    _forget(seen)
-    if mode == LINEAR:
+            fit(seen.edge_total, seen.edge_missed, h[c], T[c], w)
+    elif mode == LINEAR:
         _measure_slope(seen, h, T, bound, w)
     else:
         _measure_votes(seen, h, T, W)
 
 
 @over_learners
-def fit(
-    total: NewLane,
-    missed: NewLane,
-    recent: NewLane,
-    missed_recently: NewLane,
-    h: Lane,
-    T: Lane,
-    w: Number,
-    decay: Number,
-) -> tuple[NewLane, NewLane, NewLane, NewLane]:
-    """Add what there was to fit in one output, and what was missed, to their sums."""
-    square = w * T * T
+def fit(total: NewLane, missed: NewLane, h: Lane, T: Lane, w: Number) -> tuple[NewLane, NewLane]:
+    """Add the squared targets T of one output, and the squared errors of h, to their sums."""
     gap = (T - h) * (T - h)
     error = w * where(gap < LOSS_LIMIT, gap, LOSS_LIMIT)
-    return total + square, missed + error, decay * recent + square, decay * missed_recently + error
-
-
-# A kernel of its own: put into the loop with the rest, numba took these writes for dead code.
-@kernel
-def _forget(seen: Progress) -> None:
-    for i in range(seen.recent_edge_total.shape[0]):
-        seen.recent_edge_total[i] *= DECAY
-        seen.recent_edge_missed[i] *= DECAY
+    return total + w * T * T, missed + error
 
 
 @kernel
@@ -178,8 +130,6 @@ def _measure_slope(seen: Progress, h: Mat, T: Mat, bound: float, w: float) -> No
         total = w * bound * math.sqrt(square)
         seen.edge_total[i] += total
         seen.edge_missed[i] += total + w * product
-        seen.recent_edge_total[i] += total
-        seen.recent_edge_missed[i] += total + w * product
 
 
 @kernel
@@ -188,8 +138,6 @@ def _measure_votes(seen: Progress, h: Mat, T: Mat, W: Vec) -> None:
         missed = W[i] * (1.5 if chosen(h, i) != chosen(T, i) else 0.5)
         seen.edge_total[i] += W[i]
         seen.edge_missed[i] += missed
-        seen.recent_edge_total[i] += W[i]
-        seen.recent_edge_missed[i] += missed
 
 
 def _ratio(sums: Vec, total: Vec) -> Vec:

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import kaboost
-from kaboost.models.reboosted.learn import MAX_LABEL, served_trees
+from kaboost.models.reboosted.booster import MAX_LABEL
+from kaboost.models.reboosted.ensemble import served_trees
 from kaboost.models.reboosted.schedule import update_schedule, window_events
 from kaboost.models.reboosted.scratch import allocate, allocate_predict, slice_scratch
 from kaboost.models.reboosted.trees.cost import tree_cost
@@ -188,7 +189,7 @@ def test_snapshot_needs_no_window():
     served = kaboost.from_arrays(spec, kept)
     X, _ = stream(50, seed=9)
 
-    assert not [name for name in kept if ".window." in f".{name}" or "works" in name]
+    assert not [name for name in kept if ".window." in f".{name}" or "builds" in name]
     assert sum(array.nbytes for array in kept.values()) < 100_000
     assert (kaboost.predict_many(served, X) == kaboost.predict_many(booster, X)).all()
 
@@ -388,19 +389,29 @@ def test_a_new_level_is_followed():
     assert off.max() < 10.0
 
 
-def test_scratch_of_predictions_is_cut_as_a_desk():
-    """Every field has the shape of a desk for one event, and none shares memory with another."""
+def test_scratch_of_predictions_is_sliced_as_that_of_learning():
+    """Every field has the shape of learning's for one event, and none shares memory with another;
+    `contributions` are not needed.
+    """
     booster = build()
     whole = allocate(booster.trees, booster.stack, 5)
-    whole = whole._replace(leaves=whole.leaves[0])
-    room = allocate_predict(booster.trees, booster.stack, 5)
-    cut = slice_scratch.py_func(served_trees(booster.trees), booster.stack, 5, room)
-    for name, array in cut._asdict().items():
-        assert array.shape == getattr(whole, name).shape, name
-        assert array.dtype == getattr(whole, name).dtype, name
-    for one, other in itertools.combinations(cut, 2):
+    whole = flat(whole._replace(leaves=whole.leaves[0]))
+    arrays = allocate_predict(booster.trees, booster.stack, 5)
+    plain = getattr(slice_scratch, "py_func", slice_scratch)
+    sliced = flat(plain(served_trees(booster.trees), booster.stack, 5, arrays))
+    assert sliced.pop("contributions").size == 0
+    for name, array in sliced.items():
+        assert array.shape == whole[name].shape, name
+        assert array.dtype == whole[name].dtype, name
+    for one, other in itertools.combinations(sliced.values(), 2):
         assert not np.shares_memory(one, other)
-    assert sum(array.size for array in cut) == sum(array.size for array in room)
+    assert sum(array.size for array in sliced.values()) == sum(array.size for array in arrays)
+
+
+def flat(scratch):
+    """Arrays of scratch by name, those of its input row as well."""
+    fields = scratch._asdict()
+    return {**fields, **fields.pop("inputs")._asdict()}
 
 
 def test_values_are_counted():
@@ -424,29 +435,16 @@ def test_work_grows_with_values_and_falls_with_events(filled, times):
     one = kaboost.build({"bank": "reboosted_trees", "loss": "logistic"}, d)
     params, schedule = one.trees.params, one.trees.schedule
     sizes, R = np.array([80, 100, 64, 64]), int(params.window.max())
-    (
-        schedule.columns_used[:],
-        schedule.leaf_count[:],
-        schedule.share[:],
-        schedule.mean_columns[()],
-    ) = (
-        d,
-        64,
-        0.001,
-        filled,
-    )
+    schedule.columns_used[:], schedule.leaf_count[:] = d, 64
+    schedule.share[:], schedule.mean_columns[()] = 0.001, filled
 
     def sweeps(t):
         update_schedule(params, schedule, sizes, t, R)
         return sizes / schedule.credit_per_event
 
     late = 10**9
-    cost = np.array(
-        [
-            tree_cost(params, schedule, k, window_events(params, schedule, k, late, R))
-            for k in range(4)
-        ]
-    )
+    events = [window_events(params, schedule, k, late, R) for k in range(4)]
+    cost = np.array([tree_cost(params, schedule, k, events[k]) for k in range(4)])
     np.testing.assert_allclose(sweeps(late), sizes * cost / (4.0 * times), rtol=1e-4)
     params.budget_ns[()] = 1e12
     np.testing.assert_allclose(sweeps(500), [250.0, 250.0, 375.0, 375.0])

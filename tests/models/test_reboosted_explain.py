@@ -8,10 +8,11 @@ import shap
 
 import kaboost
 from kaboost.models.explain.interface import explain_many, gains
+from kaboost.models.reboosted.ensemble import LINEAR_SCORES
 from kaboost.models.reboosted.explain import explain_linear, export_trees, linear_part
-from kaboost.models.reboosted.learn import linear_scores
 from kaboost.models.reboosted.linear import mean_energy
-from kaboost.models.reboosted.scratch import LINEAR_SCORES, allocate
+from kaboost.models.reboosted.predict import linear_scores
+from kaboost.models.reboosted.scratch import allocate
 from kaboost.models.reboosted.state import Trees
 from kaboost.models.reboosted.trees.binning import MAX_NUMBER, to_key
 from kaboost.models.reboosted.trees.binning import to_keys as keys_of
@@ -109,8 +110,8 @@ def test_lines_explain_what_the_linear_learners_say(loss):
     K, link = len(booster.trees.structures), int(booster.trees.params.link)
     a = allocate(booster.trees, booster.stack, 5)
     for x, told in zip(X, phi, strict=True):
-        linear_scores(L, keys_of(x[None])[0], booster.trees.label_means, link, booster.scale, a)
-        assert own @ a.f[5 * K :] == pytest.approx(base + told.sum(), rel=1e-9, abs=1e-9)
+        linear_scores(L, keys_of(x[None])[0], booster.trees.label_means, link, booster.labels, a)
+        assert own @ a.scores[5 * K :] == pytest.approx(base + told.sum(), rel=1e-9, abs=1e-9)
 
     assert abs(phi[5:, :5]).max() > 0.01
     assert (phi[:5, :5] == 0.0).all()

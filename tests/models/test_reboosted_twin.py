@@ -7,7 +7,8 @@ import pytest
 
 import kaboost
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.reboosted.learn import served_trees, tree_scores
+from kaboost.models.reboosted.ensemble import served_trees
+from kaboost.models.reboosted.predict import tree_scores
 from kaboost.models.reboosted.scratch import allocate
 from kaboost.models.reboosted.trees.binning import to_keys
 from tests.naive.reboosted import MISSING
@@ -18,9 +19,9 @@ OF_THE_BANK = ("loss", "rates", "budget")
 
 
 @kernel
-def said(forest, rows, a):
-    """Fill a.f and a.F with what the structure says of one event."""
-    tree_scores(forest, rows, (a.x, a.leaf[0]), a)
+def fill_scores(trees, keys, a):
+    """Fill a.scores and a.F with the structure's scores of one event."""
+    tree_scores(trees, keys, a.leaves[0], a)
 
 
 def stream(n, loss):
@@ -67,9 +68,9 @@ def test_structure_is_its_twin(loss, sizes, apart, n, many, longest):
     codes = np.where(np.isnan(X), MISSING, np.nan_to_num(X)).astype(int)
     a, spans = allocate(bank, booster.stack, D), []
     for t in range(n):
-        said(served_trees(bank), to_keys(X[t : t + 1])[0], a)
+        fill_scores(served_trees(bank), to_keys(X[t : t + 1])[0], a)
         assert a.F[0] == pytest.approx(twin.partial_sums(codes[t]), abs=1e-5)
-        assert a.f[:5] == pytest.approx(twin.scores(codes[t]), abs=1e-5)
+        assert a.scores[:5] == pytest.approx(twin.scores(codes[t]), abs=1e-5)
         was = int(bank.schedule.status[0]), int(bank.schedule.grown[0])
         kaboost.learn_many(booster, X[t : t + 1], y[t : t + 1], w[t : t + 1])
         now = int(bank.schedule.status[0]), int(bank.schedule.grown[0])
