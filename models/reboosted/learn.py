@@ -188,8 +188,7 @@ def learn_events(
             update_label_means(means, params.label_mean_rates, y, link)
             schedule.time[()], begun = t + 1, False
             if advance_schedule(params, schedule, window, bins, a.tree_counts, has_worker):
-                residual, mean = residual_unit(scale), float(scale.mean[()])
-                begun = grow_trees(bank, builds, loss, residual, mean, has_worker)
+                begun = grow_trees(bank, builds, loss, scale, has_worker)
                 refresh_leaves(bank, a, k + 1 - first, last - first)
             if has_worker and (begun or t + 2 >= until):
                 return
