@@ -8,9 +8,11 @@ and several kinds of noise (docs/adr/0021).
 
 from __future__ import annotations
 
+import numpy as np
+
 from kaboost.models.features.label_outliers import FIRST_LABELS, OUTLIER_SPREADS
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.reboosted.label_scale import SHIFT, LabelScale
+from kaboost.models.reboosted.label_scale import LabelScale
 from kaboost.models.reboosted.linear import LinearFilters
 from kaboost.models.reboosted.linear_inputs import InputRow, has_news
 from kaboost.models.types import Vec
@@ -43,16 +45,16 @@ def guard_label(
     Where residuals are off by the same again and again, the level has shifted and not the rule.
     Until that is certain nothing is learned but the first such label: alone it may be a rare one.
     """
-    shift, mean = scale.shift, float(scale.mean[()])
+    shift, mean = scale.shift[0], float(scale.mean[()])
     off, early = y - mean, t < FIRST_LABELS
     spread = max(float(scale.deviation[()]), ROUNDING * abs(mean), MIN_SPREAD)
     again = not early and _continues_shift(
-        shift, y - score - shift[SHIFT.BIAS], float(scale.residual[()]), t, filters, row
+        shift, y - score - shift.bias, float(scale.residual[()]), t, filters, row
     )
-    if again and shift[SHIFT.COUNT] >= SHIFT_EVENTS:
+    if again and shift.count >= SHIFT_EVENTS:
         return y - _move_offset(scale, t)
-    if not again and shift[SHIFT.COUNT] <= 1.0:
-        shift[SHIFT.DEVIATION] = scale.deviation[()]
+    if not again and shift.count <= 1.0:
+        shift.deviation = scale.deviation[()]
     if early or scale.deviation[()] == 0.0 or abs(off) <= OUTLIER_SPREADS * spread:
         if again:
             return score
@@ -66,36 +68,36 @@ def guard_label(
 
 @kernel
 def _continues_shift(
-    shift: Vec, off: float, unit: float, t: int, filters: LinearFilters, row: InputRow
+    shift: np.record, off: float, unit: float, t: int, filters: LinearFilters, row: InputRow
 ) -> bool:
     """Return whether a residual that is `off` beyond the bias continues a possible shift; `unit` is
     the usual residual. An event with an unseen value is no part of one: the value may explain it.
     """
-    count = shift[SHIFT.COUNT]
+    count = shift.count
     if (count > 0.0 or abs(off) > SHIFT_RESIDUALS * unit) and has_news(filters, row):
-        shift[SHIFT.COUNT] = count if count > 1.0 else 0.0
+        shift.count = count if count > 1.0 else 0.0
         return False
-    large = SHIFT_RESIDUALS * unit < abs(off) <= MAX_SHIFT_SPREADS * shift[SHIFT.DEVIATION]
-    large = large and t >= shift[SHIFT.BLOCKED_UNTIL]
-    level = shift[SHIFT.LEVEL]
+    large = SHIFT_RESIDUALS * unit < abs(off) <= MAX_SHIFT_SPREADS * shift.deviation
+    large = large and t >= shift.blocked_until
+    level = shift.level
     if count > 1.0 and abs(off - level) <= 0.5 * abs(level):
-        shift[SHIFT.LEVEL] += (off - level) / count  # the mean, without the one that was learned
+        shift.level += (off - level) / count  # the mean, without the one that was learned
     elif count == 1.0 and large and off * level > 0.0:
-        shift[SHIFT.LEVEL] = off
+        shift.level = off
     else:
         _restart_count(shift, off, t, large)
         return False
-    shift[SHIFT.COUNT] += 1.0
+    shift.count += 1.0
     return True
 
 
 @kernel
-def _restart_count(shift: Vec, off: float, t: int, large: bool) -> None:
+def _restart_count(shift: np.record, off: float, t: int, large: bool) -> None:
     """Begin to count with this residual if it is `large`; else count none."""
-    if shift[SHIFT.COUNT] > 1.0:  # the rule changes: do not keep back every other event
-        shift[SHIFT.BLOCKED_UNTIL] = max(shift[SHIFT.BLOCKED_UNTIL], t + PAUSE_EVENTS)
-    shift[SHIFT.COUNT], shift[SHIFT.LEVEL] = 1.0 if large else 0.0, off
-    shift[SHIFT.BIAS] += 0.0 if large else BIAS_RATE * off
+    if shift.count > 1.0:  # the rule changes: do not keep back every other event
+        shift.blocked_until = max(shift.blocked_until, t + PAUSE_EVENTS)
+    shift.count, shift.level = 1.0 if large else 0.0, off
+    shift.bias += 0.0 if large else BIAS_RATE * off
 
 
 @kernel
@@ -106,12 +108,13 @@ def _move_offset(scale: LabelScale, t: int) -> float:
     while the offset follows: a second move within half of the stream's age, or a move back, blocks
     further ones for long.
     """
-    shift, level = scale.shift, float(scale.shift[SHIFT.LEVEL])
-    if t < 2.0 * shift[SHIFT.MOVED_AT] or abs(level + shift[SHIFT.LAST_MOVE]) < 0.5 * abs(level):
-        shift[SHIFT.BLOCKED_UNTIL] = BACKOFF * t
+    shift = scale.shift[0]
+    level = float(shift.level)
+    if t < 2.0 * shift.moved_at or abs(level + shift.last_move) < 0.5 * abs(level):
+        shift.blocked_until = BACKOFF * t
     scale.offset[()] += level
-    scale.deviation[()] = shift[SHIFT.DEVIATION]
-    shift[SHIFT.COUNT], shift[SHIFT.MOVED_AT], shift[SHIFT.LAST_MOVE] = 0.0, t, level
+    scale.deviation[()] = shift.deviation
+    shift.count, shift.moved_at, shift.last_move = 0.0, t, level
     return level
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kaboost.models.kernels.jit import inlined
-from kaboost.models.reboosted.state import LOG_ODDS, NUMBERS
+from kaboost.models.reboosted.state import LOG_ODDS, NUMBERS, Records
 from kaboost.models.types import Vec
 from kaboost.models.verbs import newton_curvature, value_gradient_hessian
 
@@ -20,19 +20,21 @@ MAX_RESIDUAL = 1e30
 TINY = 1e-300  # keeps divisors positive
 
 
-class ShiftFields(NamedTuple):
-    """Places in `LabelScale.shift`, the record of a possible shift of all labels."""
-
-    COUNT: int = 0  # consecutive residuals off by about the same
-    LEVEL: int = 1  # by how much
-    BIAS: int = 2  # running mean residual without a shift
-    DEVIATION: int = 3  # deviation of the labels before the shift
-    MOVED_AT: int = 4  # event at which the offset last moved
-    LAST_MOVE: int = 5  # by how much
-    BLOCKED_UNTIL: int = 6  # first event that may begin a new shift
-
-
-SHIFT = ShiftFields()
+# The record of a possible shift of all labels.
+LABEL_SHIFT = np.dtype(
+    (
+        np.record,
+        [
+            ("count", np.float64),  # consecutive residuals off by about the same
+            ("level", np.float64),  # by how much
+            ("bias", np.float64),  # running mean residual without a shift
+            ("deviation", np.float64),  # of the labels before the shift
+            ("moved_at", np.float64),  # event at which the offset last moved
+            ("last_move", np.float64),  # by how much
+            ("blocked_until", np.float64),  # first event that may begin a new shift
+        ],
+    )
+)
 
 
 class LabelScale(NamedTuple):
@@ -45,13 +47,13 @@ class LabelScale(NamedTuple):
     residual: Vec  # () mean absolute residual of that filter
     curvature: Vec  # () loss curvature at its score
     offset: Vec  # () subtracted from labels before learning, added to scores; 0 but for numbers
-    shift: Vec  # (7,) fields of SHIFT
+    shift: Records  # (1,) of LABEL_SHIFT
 
 
 def label_scale() -> LabelScale:
     """Return the scale before any label."""
     fields = {name: np.zeros(()) for name in LabelScale._fields}
-    return LabelScale(**{**fields, "shift": np.zeros(len(SHIFT))})
+    return LabelScale(**{**fields, "shift": np.zeros(1, LABEL_SHIFT)})
 
 
 @inlined

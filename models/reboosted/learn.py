@@ -95,13 +95,14 @@ MAX_STEP_WEIGHT = 1e6  # an importance counts as at most this in Kalman and AdaG
 MAX_LOG_ERROR = 3.0  # error of a logarithm that the linear learners learn
 
 
-class BatchMode(NamedTuple):
-    """How `learn_events` runs."""
+class BatchRun(NamedTuple):
+    """How `learn_events` learns a batch, and what it fills."""
 
+    scores: Mat  # (n, 1) made before each event was learned
+    done: Ints  # () events of the batch that were learned
     has_worker: bool  # whether another thread grows the trees in the background
     tree: int  # structure whose background tree to grow before any event; -1 for none
     stop: Ints  # () not 0 stops growing that tree
-    done: Ints  # () events of the batch that were learned
 
 
 def learn_batch(booster: ReboostedTrees, batch: Batch, scores: Mat) -> None:
@@ -116,17 +117,17 @@ def learn_batch(booster: ReboostedTrees, batch: Batch, scores: Mat) -> None:
         if n >= MIN_WORKER_EVENTS and processors() >= 2:
             with TreeWorker(booster.trees.schedule, grow) as worker:
                 while done < n and worker.sync():
-                    learn_events(booster, batch, a, scores, BatchMode(*WITH_WORKER, done))
+                    learn_events(booster, batch, a, BatchRun(scores, done, *WITH_WORKER))
     finally:  # a batch is always learned to its end: an interrupt could not tell how far it came
         if done < n or n == 0:  # a service compiles by learning no event
-            learn_events(booster, batch, a, scores, BatchMode(*WITHOUT_WORKER, done))
+            learn_events(booster, batch, a, BatchRun(scores, done, *WITHOUT_WORKER))
 
 
 def grow_in_background(booster: ReboostedTrees, a: LearnScratch, k: int, stop: Ints) -> None:
     """Grow the background tree of structure k until it is done or `stop` () is not 0."""
     none = np.empty((0, 1))
     batch = Batch(np.empty((0, int(booster.shape[0])), np.int32), none, np.empty(0))
-    learn_events(booster, batch, a, none, BatchMode(True, k, stop, np.zeros((), np.int64)))
+    learn_events(booster, batch, a, BatchRun(none, np.zeros((), np.int64), True, k, stop))
 
 
 def learn_scratch(booster: ReboostedTrees, events: int = 1) -> LearnScratch:
@@ -135,21 +136,19 @@ def learn_scratch(booster: ReboostedTrees, events: int = 1) -> LearnScratch:
 
 
 @kernel
-def learn_events(
-    b: ReboostedTrees, batch: Batch, a: LearnScratch, scores: Mat, mode: BatchMode
-) -> None:
+def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun) -> None:
     """Learn events until a background tree must be submitted or committed.
 
-    It also grows the background tree `mode.tree`: one kernel takes half as long to compile as two.
+    It also grows the background tree `run.tree`: one kernel takes half as long to compile as two.
+    Parts are unpacked first: in the loop, LLVM would go through the state's 200 arrays each time.
     """
-    # Parts are unpacked here: in the loop, LLVM would go through the state's 200 arrays each time.
     bank, builds, loss, seen = b.trees, b.builds, b.loss, b.progress
     filters, stack, scale, calibration = b.linear, b.stack, b.labels, b.calibration
     params, schedule, window, bins = bank.params, bank.schedule, bank.window, bank.bins
     means, link, calibrated = bank.label_means, int(params.link[()]), bool(b.calibrated[()] > 0)
     trees = ServedTrees(params.leaf_rates, params.depth, bank.structures, bank.base_score, means)
-    has_worker, tree, done = mode.has_worker, mode.tree, mode.done
-    while tree >= 0 and mode.stop[()] == 0 and builds[tree].cursor[0].step != GROWN:
+    scores, done, has_worker, tree = run.scores, run.done, run.has_worker, run.tree
+    while tree >= 0 and run.stop[()] == 0 and builds[tree].cursor[0].step != GROWN:
         rebuild_tree(bank, builds[tree], loss, tree, WORKER_SLICE_NS)
     until = next_commit(schedule) if has_worker else NO_EVENT
     first, last = 0, 0  # of the events whose leaves were found
@@ -183,8 +182,7 @@ def learn_events(
                 calibrate(calibration, mixed, 0.5 + 0.5 * y, w)
             update_label_scale(scale, loss, y, link, t, float(a.expert_scores[0]))
             fill_row(means, batch.keys[k], a.row)
-            insert_event(window, bins, a, t, y, w)
-            update_column_count(schedule, a, t)
+            insert_event(window, bins, schedule, a, t, y, w)
             update_label_means(means, params.label_mean_rates, y, link)
             schedule.time[()], begun = t + 1, False
             if advance_schedule(params, schedule, window, bins, a.tree_counts, has_worker):
@@ -273,20 +271,24 @@ def learn_lines(
     learn_columns(filters, a.inputs)
 
 
+@inlined
+def insert_event(
+    window: Window, bins: Bins, schedule: Schedule, a: LearnScratch, t: int, y: float, w: float
+) -> None:
+    """Store event t with row a.row in the window, and update the mean number of present columns,
+    label means included.
+    """
+    _store_event(window, bins, a, t, y, w)
+    count = float(count_present(a.inputs.runs, schedule.feature_gains.shape[1]))
+    rate = max(1.0 / (t + 1.0), MEAN_RATE)
+    schedule.mean_columns[()] += rate * (count - schedule.mean_columns[()])
+
+
 @kernel
-def insert_event(window: Window, bins: Bins, a: LearnScratch, t: int, y: float, w: float) -> None:
-    """Store event t with row a.row in the window."""
+def _store_event(window: Window, bins: Bins, a: LearnScratch, t: int, y: float, w: float) -> None:
     R = window.labels.shape[0]
     s = t % R
     thin_sample(bins, t, R)
     observe_row(bins, t, a.row, a.inputs.runs)
     encode(bins.edges, a.row, a.inputs.runs, window.codes[s])
     window.labels[s], window.weights[s] = y, w
-
-
-@inlined
-def update_column_count(schedule: Schedule, a: LearnScratch, t: int) -> None:
-    """Update the mean number of columns that are present, label means included."""
-    count = float(count_present(a.inputs.runs, schedule.feature_gains.shape[1]))
-    rate = max(1.0 / (t + 1.0), MEAN_RATE)
-    schedule.mean_columns[()] += rate * (count - schedule.mean_columns[()])

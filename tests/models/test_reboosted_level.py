@@ -11,7 +11,7 @@ from kaboost.models.reboosted.label_guard import (
     SHIFT_EVENTS,
     guard_label,
 )
-from kaboost.models.reboosted.label_scale import SHIFT, LabelScale, label_scale
+from kaboost.models.reboosted.label_scale import LabelScale, label_scale
 from kaboost.models.reboosted.linear import linear_filters
 from kaboost.models.reboosted.linear_inputs import blank_row
 from tests.models.test_reboosted import digest
@@ -33,7 +33,7 @@ def scale(**known: float) -> LabelScale:
     made = label_scale()
     for name, number in ({"deviation": 2.0, "residual": 1.0} | known).items():
         getattr(made, name)[...] = number
-    made.shift[SHIFT.DEVIATION] = 2.0
+    made.shift[0].deviation = 2.0
     return made
 
 
@@ -83,7 +83,7 @@ def test_a_checkpoint_in_mid_run_goes_on() -> None:
     kaboost.learn_many(whole, X, y)
     part = build("squared")
     kaboost.learn_many(part, X[:204], y[:204])
-    assert 1.0 < part.labels.shift[SHIFT.COUNT] < SHIFT_EVENTS
+    assert 1.0 < part.labels.shift[0].count < SHIFT_EVENTS
     arrays = {name: array.copy() for name, array in kaboost.to_arrays(part).items()}
     again = kaboost.from_arrays({"bank": "reboosted_trees", "loss": "squared", "seed": 1}, arrays)
     kaboost.learn_many(again, X[204:], y[204:])
@@ -173,16 +173,16 @@ def test_moves_block_further_ones() -> None:
     """After a second move within half of the stream's age, or a move back, none follows soon."""
     made = scale()
     learned(made, [30.0] * 8)
-    assert made.shift[SHIFT.BLOCKED_UNTIL] == 0.0
+    assert made.shift[0].blocked_until == 0.0
     learned(made, [60.0] * 8, t=150)
-    assert made.shift[SHIFT.BLOCKED_UNTIL] == BACKOFF * 157
+    assert made.shift[0].blocked_until == BACKOFF * 157
     learned(made, [90.0] * 20, t=200)
     assert made.offset == 60.0
 
     back = scale()
     learned(back, [30.0] * 8)
     learned(back, [0.0] * 8, t=1000)
-    assert back.shift[SHIFT.BLOCKED_UNTIL] == BACKOFF * 1007
+    assert back.shift[0].blocked_until == BACKOFF * 1007
     assert back.offset == 0.0
 
 
