@@ -1,4 +1,4 @@
-"""A whole structure of regrown trees is its naive twin, event by event."""
+"""A whole structure of rebuilt trees is its naive twin, event by event."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ LARGE = SMALL._replace(trees=3, leaves=40, depth=9, window=2500, least_rows=2400
 )
 def test_structure_is_its_twin(loss, sizes, apart, n, many, longest):
     """Partial sums, leaf learners, starts of sweeps and prefixes of the window after every event,
-    while trees are drawn, grown and raised over one event or several, or wait for theirs.
+    while trees are drawn, grown and added over one event or several, or wait for theirs.
     """
     how = sizes._replace(loss=loss)
     booster, twin = kaboost.build(told(how), D), Structure(how, SEED)
