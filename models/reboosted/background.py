@@ -14,9 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.reboosted.config import MIN_WORKER_EVENTS as MIN_WORKER_EVENTS
 from kaboost.models.reboosted.state import BACKGROUND, READY, Schedule
-from kaboost.models.reboosted.trees.cost import WORKER_SLICE_NS as WORKER_SLICE_NS
 from kaboost.models.types import Ints
 
 NO_EVENT = 1 << 62

@@ -138,7 +138,7 @@ def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> Any:
 def _reject_reason(context: Mapping[str, Any]) -> str | None:
     rule, loss, kind = (context[word]["kind"] for word in ("rule", "loss", "bank"))
     if rule != "sgb":
-        return f"{kind} regrows its trees in the order of sgb; take rule sgb, not {rule}"
+        return f"{kind} rebuilds its trees in the order of sgb; take rule sgb, not {rule}"
     if context["m"] > 1:
         return f"{kind} has one output; write multiclass: one_vs_rest beside it, or bank: linear"
     if not context["traits"].newton:
@@ -151,7 +151,7 @@ def _reject_reason(context: Mapping[str, Any]) -> str | None:
 
 REBOOSTED_TREES = Component(
     "reboosted_trees",
-    "structures of regression trees, regrown in boosting order on windows of several lengths, with "
+    "structures of regression trees, rebuilt in boosting order on windows of several lengths, with "
     "leaves that go on learning, stacked online with two linear learners and the last label, and "
     "calibrated",
     "Hu et al. 2017, Algorithm 1 with follow-the-leader trees; specification of reboosted trees",
@@ -159,7 +159,7 @@ REBOOSTED_TREES = Component(
         Param(
             "budget",
             4000.0,
-            "work an event on new trees, in nanoseconds; in proportion more where events have over "
+            "nanoseconds of work on new trees an event; more in proportion where events have over "
             "250 values",
             100.0,
             1e6,
@@ -167,28 +167,28 @@ REBOOSTED_TREES = Component(
         Param(
             "leaf_rates",
             None,
-            "of the leaf learners: AdaGrad's, and three constant ones; a fifth keeps still",
+            "of the leaf learners: AdaGrad's, and three constant ones; a fifth learner has none",
             check=partial(rates, "leaf_rates"),
         ),
         Param(
             "label_lags",
             None,
-            "rates of the five decayed label means that stand beside the features",
+            "rates of the five decayed label means that are features as well",
             check=partial(rates, "label_lags"),
         ),
-        Param("calibrate", True, "correct probabilities by how they turned out"),
+        Param("calibrate", True, "calibrate probabilities by the labels observed"),
         Param(
             "max_memory",
             128.0,
-            "bound of trees and window in megabytes; the classes of one_vs_rest share it",
+            "largest size of trees and window in megabytes; the classes of one_vs_rest share it",
             1.0,
             1e6,
         ),
         Param(
             "structures",
             None,
-            "in place of the default four a list of mappings with any of window, trees, leaves, "
-            "depth, eta, least_rows, part, lags, bins, share, least_h, lam",
+            "a list of mappings with any of window, trees, leaves, depth, eta, least_rows, part, "
+            "lags, bins, share, least_h, lam; replaces the four default structures",
             check=structures,
         ),
     ),

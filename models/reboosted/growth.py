@@ -7,6 +7,7 @@ from typing import Any
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.random import reseed
 from kaboost.models.reboosted.config import ALL_FEATURES_EVERY, FIRST_BINS_EVENTS
+from kaboost.models.reboosted.label_scale import LabelScale, residual_unit
 from kaboost.models.reboosted.memory import events_ahead
 from kaboost.models.reboosted.schedule import window_events
 from kaboost.models.reboosted.state import (
@@ -42,19 +43,19 @@ Builds = tuple[TreeBuild, ...]
 
 @kernel
 def grow_trees(
-    bank: Reboosted, builds: Builds, loss: Any, residual: float, mean: float, with_worker: bool
+    bank: Reboosted, builds: Builds, loss: Any, scale: LabelScale, with_worker: bool
 ) -> bool:
     """Do this event's part of growing trees, the structures in turn; before there are bins, set
     every base score instead. Return whether a tree was started in the background.
 
     Parameters
     ----------
-    residual, mean : typical residual and mean of the labels.
+    scale : typical residual and mean of the labels.
     with_worker : whether a worker thread grows the trees of the background.
     """
     schedule, bins, t = bank.schedule, bank.bins, int(bank.schedule.time[()])
     if bins.rebin_at[()] == FIRST_BINS_EVENTS:
-        _set_base_scores(bank, t, mean)
+        _set_base_scores(bank, t, float(scale.mean[()]))
         return False
     K, left_ns, started = schedule.status.shape[0], EVENT_BUDGET_NS, False
     for i in range(K):
@@ -65,7 +66,7 @@ def grow_trees(
         if schedule.status[k] == UNASSIGNED:
             if bins.progress[0].step != IDLE or schedule.credit[k] < 1.0:
                 continue
-            spent = float(start_tree(bank, builds[k], k, t, residual))
+            spent = float(start_tree(bank, builds[k], k, t, residual_unit(scale)))
             started = started or schedule.status[k] == BACKGROUND
         left_ns -= spent + _work_on_tree(bank, builds[k], loss, k, t, slice_ns - spent)
     schedule.spent_ns[()] += EVENT_BUDGET_NS - left_ns

@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 
 from kaboost.models.kernels.jit import inlined, kernel
 from kaboost.models.reboosted.background import (
-    MIN_WORKER_EVENTS,
     NO_EVENT,
     WITH_WORKER,
     WITHOUT_WORKER,
-    WORKER_SLICE_NS,
     TreeWorker,
     next_commit,
     processors,
 )
 from kaboost.models.reboosted.calibration import calibrate
+from kaboost.models.reboosted.config import MIN_WORKER_EVENTS
 from kaboost.models.reboosted.drift import update_drift
 from kaboost.models.reboosted.ensemble import LINEAR_SCORES, ReboostedTrees, ServedTrees
 from kaboost.models.reboosted.growth import grow_trees
@@ -81,6 +80,7 @@ from kaboost.models.reboosted.state import (
     Window,
 )
 from kaboost.models.reboosted.trees.binning import count_present, encode
+from kaboost.models.reboosted.trees.cost import WORKER_SLICE_NS
 from kaboost.models.reboosted.trees.leaves import learn_leaves, update_adagrad
 from kaboost.models.reboosted.trees.rebuild import rebuild_tree
 from kaboost.models.reboosted.trees.sample import observe_row, thin_sample
@@ -186,8 +186,7 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
             update_label_means(means, params.label_mean_rates, y, link)
             schedule.time[()], started = t + 1, False
             if advance_schedule(params, schedule, window, bins, a.tree_counts, has_worker):
-                unit, mean = residual_unit(scale), float(scale.mean[()])
-                started = grow_trees(bank, builds, loss, unit, mean, has_worker)
+                started = grow_trees(bank, builds, loss, scale, has_worker)
                 refresh_leaves(bank, a, k + 1 - first, last - first)
             if has_worker and (started or t + 2 >= until):
                 return

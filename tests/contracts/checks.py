@@ -214,7 +214,7 @@ def check_survives_extremes(subject):
 
 
 def check_trees_are_grown(subject):
-    """What the other checks promise of regrown trees, they promise where there are some."""
+    """What the other checks promise of reboosted trees, they promise where there are some."""
     if reboosted(subject):
         assert learned(subject).bank.schedule.grown.min() > 1
 

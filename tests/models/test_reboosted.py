@@ -1,4 +1,4 @@
-"""Reboosted trees: repeatable, resumable in mid-regrow, bounded, and sound on odd features."""
+"""Reboosted trees: repeatable, resumable in a rebuild, bounded, and sound on odd features."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_batches_do_not_show():
 
 
 @pytest.mark.parametrize(("apart", "expected"), [(1e9, {0, 3, 4, 5}), (0.0, {0, 6})])
-def test_goes_on_from_mid_regrow(apart, expected):
+def test_resumes_in_the_middle_of_a_rebuild(apart, expected):
     """Checkpoints taken after every event of drawing, growing, raising, waiting and making bins go
     on to the same bytes.
     """
@@ -261,7 +261,7 @@ def test_too_little_memory_is_refused(d, m):
     ],
 )
 def test_other_rules_are_refused(task, rule):
-    """The bank regrows in the order of SGB, and says so; also where no feature is known yet."""
+    """The bank rebuilds in the order of SGB, and says so; also where no feature is known yet."""
     spec = {"rule": rule, "bank": "reboosted_trees"}
     with pytest.raises(kaboost.ModelError, match=f"take rule sgb, not {rule}"):
         kaboost.build(spec, 3, task=task)
@@ -379,7 +379,7 @@ def test_an_early_outlier_stays_within_numbers(at, outlier):
 def test_a_new_level_is_followed():
     """Labels that were constant and then are others for good are no outliers for long.
 
-    A tree that is regrown on both levels may still say what is between them for an event or two.
+    A tree that is rebuilt on both levels may still have values between them for an event or two.
     """
     y = np.r_[np.full(1000, 3.0), np.full(1000, 50.0)]
     said = kaboost.learn_many(build(loss="squared"), np.zeros((2000, 5)), y)[:, 0]

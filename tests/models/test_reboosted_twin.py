@@ -1,4 +1,4 @@
-"""A whole structure of regrown trees is its naive twin, event by event."""
+"""A whole structure of rebuilt trees is its naive twin, event by event."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ LARGE = SMALL._replace(trees=3, leaves=40, depth=9, window=2500, least_rows=2400
 )
 def test_structure_is_its_twin(loss, sizes, apart, n, many, longest):
     """Partial sums, leaf learners, starts of sweeps and prefixes of the window after every event,
-    while trees are drawn, grown and raised over one event or several, or wait for theirs.
+    while trees are drawn, grown and added over one event or several, or wait for theirs.
     """
     how = sizes._replace(loss=loss)
     booster, twin = kaboost.build(told(how), D), Structure(how, SEED)
@@ -76,14 +76,14 @@ def test_structure_is_its_twin(loss, sizes, apart, n, many, longest):
         now = int(bank.schedule.status[0]), int(bank.schedule.grown[0])
         twin.learn(codes[t], y[t], w[t])
         if bank.bins.rebin_at == 100:
-            twin.settle()
+            twin.set_base_score()
         if was[0] == 0 and (now[0] > 0 or now[1] > was[1]):
-            twin.begin()
+            twin.start_tree()
             spans.append(0)
         if now[1] > was[1]:
-            twin.done()
+            twin.commit()
         spans[-1:] = [one + (now[0] > 0) for one in spans[-1:]]
-        assert bank.base_score[0] == pytest.approx(twin.y0, abs=1e-6)
+        assert bank.base_score[0] == pytest.approx(twin.base_score, abs=1e-6)
         if now[0] == 0:
             kept = np.arange(max(0, t + 1 - how.window), t + 1)
             P = np.array(twin.P)[kept]  # thousands: pytest.approx would take minutes
