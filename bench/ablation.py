@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.quality import figure, ours
 from bench.streams import STREAMS, Stream
-from kaboost.models.reboosted.state import STRUCTURES
+from kaboost.models.reboosted.config import STRUCTURES
 
 ALL: list[dict[str, Any]] = [one._asdict() | {"lags": bool(one.lags)} for one in STRUCTURES]
 VARIANTS: dict[str, dict[str, Any]] = {

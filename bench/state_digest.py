@@ -46,12 +46,17 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def digest(arrays: Arrays) -> str:
-    """Return the digest of arrays by the names that they had first; dropped arrays are left out."""
-    table = json.loads(TABLE.read_text()) if TABLE.exists() else {"renamed": [], "dropped": []}
+    """Return the digest of arrays by the names that they had first; dropped arrays are left out.
+
+    Arrays that have become shorter are padded with zeros to the bytes that they had.
+    """
+    table = {"renamed": [], "dropped": [], "padded": []}
+    table |= json.loads(TABLE.read_text()) if TABLE.exists() else {}
     whole = hashlib.sha256()
     for name, array in sorted((_first_name(name, table), array) for name, array in arrays.items()):
         if not any(re.search(pattern, name) for pattern in table["dropped"]):
-            whole.update(name.encode() + b"\0" + array.tobytes())
+            size = sum(old for pattern, old in table["padded"] if re.search(pattern, name))
+            whole.update(name.encode() + b"\0" + array.tobytes().ljust(size, b"\0"))
     return whole.hexdigest()
 
 

@@ -268,7 +268,7 @@ def _learn(
             targets(rule, loss, y, a.h, a.F, a.G, a.T, a.W, a.rule_scratch)
             if bad + count_large_targets(a.T) > 0:
                 clip_targets(seen, a.T, a.W, bad, a.sound)
-            measure(seen, a.h, a.T, a.W, (rule.mode, prediction_bound(rule), w))
+            measure(seen, a.h, a.T, a.W, rule.mode, prediction_bound(rule), w)
             learn(bank, x, a.h, a.T, a.W, rule.mode, a.bank_scratch)
             update_rule(rule, loss, y, a.h, a.F, a.G, w, a.rule_scratch)
 
@@ -303,7 +303,7 @@ def _learn_in_turn(
             learn_sequentially(rule, bank, y, x, w, a.T, a.W, a.single)
             if bad + count_large_targets(a.T) > 0:
                 clip_targets(seen, a.T, a.W, bad, a.sound)
-            measure(seen, a.h, a.T, a.W, (rule.mode, 1.0, w))
+            measure(seen, a.h, a.T, a.W, rule.mode, 1.0, w)
 
 
 @kernel

@@ -43,7 +43,7 @@ from kaboost.models.features.rows import (
 from kaboost.models.features.schema import AUTO, Schema, describe_schema, from_description
 from kaboost.models.losses import LOSSES, has_probability
 from kaboost.models.parts import BANKS
-from kaboost.models.reboosted.config import rates
+from kaboost.models.reboosted.component import rates
 from kaboost.models.spec import normalise_spec
 from kaboost.models.state import tree
 from kaboost.models.state.format import Arrays, FormatError, pack, unpack

@@ -28,7 +28,7 @@ from kaboost.models.types import Ints, Mat, Mat3, ModelError, Vec, as_float64
 from kaboost.models.verbs import encode_labels
 
 ONE_VS_REST = "one_vs_rest"
-SHARED_FIELDS = ("events", "weight_sum", "recent_weight")  # the same for every class
+SHARED_FIELDS = ("events", "weight_sum")  # the same for every class
 SMALLEST_PROBABILITY = float(np.finfo(np.float64).tiny)  # probability under which no label counts
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kaboost.models.banks import ALL as ALL_BANKS
 from kaboost.models.losses import LOSSES
-from kaboost.models.reboosted.config import REBOOSTED_TREES
+from kaboost.models.reboosted.component import REBOOSTED_TREES
 from kaboost.models.rules import ALL as ALL_RULES
 from kaboost.models.types import Component
 

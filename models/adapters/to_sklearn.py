@@ -1,6 +1,6 @@
 """scikit-learn estimators over a `Model`: fit, partial_fit, predict, predict_proba.
 
-Numeric features in columns, nan where a value is missing; beside banks other than regrown trees
+Numeric features in columns, nan where a value is missing; beside banks other than reboosted trees
 each is standardised as it is learned. `fit` learns rows in an order drawn from the seed, since many
 tables are sorted by label; `partial_fit` in theirs.
 """
@@ -25,7 +25,7 @@ from kaboost.models.types import Mat, ModelError, Vec, to_python
 Words = str | dict[str, Any]
 
 FINITE = "allow-nan"
-PASSES = 10  # of `fit` by other banks than regrown trees, which keep rows to look at again
+PASSES = 10  # of `fit` by other banks than reboosted trees, which keep rows to look at again
 
 
 class _Online(BaseEstimator):  # type: ignore[misc]
@@ -133,11 +133,11 @@ class Regressor(RegressorMixin, _Online):  # type: ignore[misc]
     ----------
     rule, bank, loss
         As in `kaboost.models.build`: a kind, or a dict with its parameters; None is the default of
-        `Model`, regrown trees and squared loss.
+        `Model`, reboosted trees and squared loss.
     seed
         Where every random draw starts.
     epochs
-        Passes of `fit` over its rows; None is 1 for regrown trees and 10 for other banks.
+        Passes of `fit` over its rows; None is 1 for reboosted trees and 10 for other banks.
         `partial_fit` makes one.
     shuffle
         Whether `fit` draws the order of the rows, anew for each pass; False is for rows in time.
@@ -181,11 +181,11 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
     ----------
     rule, bank, loss
         As in `kaboost.models.build`: a kind, or a dict with its parameters; None is the default of
-        `Model`, regrown trees and logistic loss, of which each of several classes has its own.
+        `Model`, reboosted trees and logistic loss, of which each of several classes has its own.
     seed
         Where every random draw starts.
     epochs
-        Passes of `fit` over its rows; None is 1 for regrown trees and 10 for other banks.
+        Passes of `fit` over its rows; None is 1 for reboosted trees and 10 for other banks.
         `partial_fit` makes one.
     shuffle
         Whether `fit` draws the order of the rows, anew for each pass; False is for rows in time.

@@ -1,11 +1,9 @@
-"""Progressive validation: the running loss, the loss of every prefix and every weak learner's edge,
-in the learning pass.
-"""
+"""Progressive loss of the served score and of every prefix, and the edge of every weak learner."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,35 +12,26 @@ from kaboost.models.kernels.numeric import chosen
 from kaboost.models.kernels.simd import Lane, NewLane, Number, over_learners, where
 from kaboost.models.types import LINEAR, LOSS_LIMIT, SQUARE, Ints, Mat, Vec
 
-DECAY = 0.999  # of the recent figures: a memory of about a thousand events (specification, 9.1)
-
 
 class Progress(NamedTuple):
-    """What the booster has seen and how well it did before learning each event; sums are weighted
-    by importance.
-    """
+    """Sums over events, weighted by importance, of scores made before each event was learned."""
 
     events: Ints  # () events of positive weight
-    skipped: Ints  # () learner updates left out: a value was not finite
+    skipped: Ints  # () updates of a learner left out because a value was not finite
     clipped: Ints  # () targets clipped to +-1e6
     capped: Ints  # () losses cut to 1e12
     weight_sum: Vec  # ()
-    loss_sum: Vec  # () of the score made while learning
-    averaged_loss_sum: Vec  # () of what averaged banks serve instead; 0 for others
+    loss_sum: Vec  # () loss of the score made while learning
+    averaged_loss_sum: (
+        Vec  # () loss of the averaged score, which averaged banks serve; 0 for others
+    )
     prefix_loss_sum: Vec  # (N+1,)
-    edge_total: Vec  # (N,) what there was to explain: see `measure`
-    edge_missed: Vec  # (N,) what each learner left of it
-    recent_weight: Vec  # () decayed by .999 an event, like all that follows
-    recent_loss: Vec  # ()
-    recent_prefix_loss: Vec  # (N+1,)
-    recent_edge_total: Vec  # (N,)
-    recent_edge_missed: Vec  # (N,)
+    edge_total: Vec  # (N,) size of each learner's task: see `measure`
+    edge_missed: Vec  # (N,) part of it that the learner missed
 
     @property
     def mean_loss(self) -> float:
-        """The progressive loss: mean loss of the predictions served before learning; nan before any
-        event.
-        """
+        """The progressive loss: mean loss of scores made before learning; nan before any event."""
         return float(self.loss_sum / self.weight_sum) if self.weight_sum > 0.0 else float("nan")
 
     @property
@@ -55,23 +44,13 @@ class Progress(NamedTuple):
         """Edge of every weak learner, (N,); specification, 9.1.
 
         1 - sum |target - h|^2 / sum |target|^2 where learners fit targets, the correlation with the
-        negative slope where they are fed slopes, 1/2 - the weighted error where they classify.
+        negative gradient where they get gradients, 1/2 - the weighted error where they classify.
         """
         return 1.0 - _ratio(self.edge_missed, self.edge_total)
 
-    @property
-    def recent_edges(self) -> Vec:
-        """The same over about the last thousand events, (N,)."""
-        return 1.0 - _ratio(self.recent_edge_missed, self.recent_edge_total)
-
-    @property
-    def recent_prefix_losses(self) -> Vec:
-        """Mean loss of every prefix over about the last thousand events, (N+1,)."""
-        return _ratio(self.recent_prefix_loss, self.recent_weight)
-
 
 def progress(N: int) -> Progress:
-    """Return the progress of N weak learners that have seen nothing."""
+    """Return the progress of N weak learners before any event."""
     return Progress(
         events=np.zeros((), np.int64),
         skipped=np.zeros((), np.int64),
@@ -83,91 +62,59 @@ def progress(N: int) -> Progress:
         prefix_loss_sum=np.zeros(N + 1),
         edge_total=np.zeros(N),
         edge_missed=np.zeros(N),
-        recent_weight=np.zeros(()),
-        recent_loss=np.zeros(()),
-        recent_prefix_loss=np.zeros(N + 1),
-        recent_edge_total=np.zeros(N),
-        recent_edge_missed=np.zeros(N),
     )
 
 
 @inlined
 def observe(seen: Progress, served: float, L: Vec, w: float) -> None:
-    """Record the loss of the served score and of every prefix L (N+1,) for an event of weight w >
-    0.
+    """Add the losses of the served score and of every prefix, L (N+1,), for an event of weight
+    w > 0; L is capped.
     """
     seen.events[()] += 1
     seen.weight_sum[()] += w
-    seen.recent_weight[()] = DECAY * seen.recent_weight[()] + w
     for i in range(L.shape[0]):
         if not L[i] < LOSS_LIMIT:  # nan as well
             L[i] = LOSS_LIMIT
             seen.capped[()] += 1
     kept = served if served < LOSS_LIMIT else LOSS_LIMIT
     seen.loss_sum[()] += w * kept
-    seen.recent_loss[()] = DECAY * seen.recent_loss[()] + w * kept
-    record(seen.prefix_loss_sum, seen.recent_prefix_loss, L, w)
+    record(seen.prefix_loss_sum, L, w)
 
 
 @over_learners
-def record(total: NewLane, recent: NewLane, L: Lane, w: Number) -> tuple[NewLane, NewLane]:
-    """Add the losses L (N+1,) of all prefixes to their sums."""
-    loss = w * L
-    return total + loss, DECAY * recent + loss
+def record(total: NewLane, L: Lane, w: Number) -> NewLane:
+    """Add the losses L (N+1,) of all prefixes, times w, to their sums."""
+    return total + w * L
 
 
 @inlined
-def measure(seen: Progress, h: Mat, T: Mat, W: Vec, how: Any) -> None:
-    """Record how much of its task each learner's h (m, N) did; `how` is mode, bound of h, event
-    weight w > 0.
+def measure(seen: Progress, h: Mat, T: Mat, W: Vec, mode: int, bound: float, w: float) -> None:
+    """Record the size of each learner's task, and what its prediction h (m, N) missed of it, for an
+    event of weight w > 0.
 
-    SQUARE: of w |target|^2, w |target - h|^2 is missed. LINEAR: of w D |slope|, w (D |slope| +
-    <slope, h>) is. LOGISTIC: of the learner's weight, half is, and all of it as well when the class
-    is wrong.
+    SQUARE: w |target|^2, of which it missed w |target - h|^2. LINEAR, with |h| <= bound: w bound
+    |gradient|, and w (bound |gradient| + <gradient, h>). LOGISTIC: the learner's weight W (N,), and
+    half of it, or 3/2 where the class is wrong.
     """
-    mode, bound, w = how
     if mode == SQUARE:
-        total, missed = seen.edge_total, seen.edge_missed
-        recent, missed_recently = seen.recent_edge_total, seen.recent_edge_missed
         for c in range(h.shape[0]):
-            decay = DECAY if c == 0 else 1.0
-            fit(total, missed, recent, missed_recently, h[c], T[c], w, decay)
-        return
-    _forget(seen)
-    if mode == LINEAR:
-        _measure_slope(seen, h, T, bound, w)
+            fit(seen.edge_total, seen.edge_missed, h[c], T[c], w)
+    elif mode == LINEAR:
+        _measure_gradient(seen, h, T, bound, w)
     else:
         _measure_votes(seen, h, T, W)
 
 
 @over_learners
-def fit(
-    total: NewLane,
-    missed: NewLane,
-    recent: NewLane,
-    missed_recently: NewLane,
-    h: Lane,
-    T: Lane,
-    w: Number,
-    decay: Number,
-) -> tuple[NewLane, NewLane, NewLane, NewLane]:
-    """Add what there was to fit in one output, and what was missed, to their sums."""
-    square = w * T * T
+def fit(total: NewLane, missed: NewLane, h: Lane, T: Lane, w: Number) -> tuple[NewLane, NewLane]:
+    """Add the squared targets T of one output, and the squared errors of h, to their sums."""
     gap = (T - h) * (T - h)
     error = w * where(gap < LOSS_LIMIT, gap, LOSS_LIMIT)
-    return total + square, missed + error, decay * recent + square, decay * missed_recently + error
-
-
-# A kernel of its own: put into the loop with the rest, numba took these writes for dead code.
-@kernel
-def _forget(seen: Progress) -> None:
-    for i in range(seen.recent_edge_total.shape[0]):
-        seen.recent_edge_total[i] *= DECAY
-        seen.recent_edge_missed[i] *= DECAY
+    return total + w * T * T, missed + error
 
 
 @kernel
-def _measure_slope(seen: Progress, h: Mat, T: Mat, bound: float, w: float) -> None:
+def _measure_gradient(seen: Progress, h: Mat, T: Mat, bound: float, w: float) -> None:
     m, N = h.shape
     for i in range(N):
         square = 0.0
@@ -178,8 +125,6 @@ def _measure_slope(seen: Progress, h: Mat, T: Mat, bound: float, w: float) -> No
         total = w * bound * math.sqrt(square)
         seen.edge_total[i] += total
         seen.edge_missed[i] += total + w * product
-        seen.recent_edge_total[i] += total
-        seen.recent_edge_missed[i] += total + w * product
 
 
 @kernel
@@ -188,8 +133,6 @@ def _measure_votes(seen: Progress, h: Mat, T: Mat, W: Vec) -> None:
         missed = W[i] * (1.5 if chosen(h, i) != chosen(T, i) else 0.5)
         seen.edge_total[i] += W[i]
         seen.edge_missed[i] += missed
-        seen.recent_edge_total[i] += W[i]
-        seen.recent_edge_missed[i] += missed
 
 
 def _ratio(sums: Vec, total: Vec) -> Vec:

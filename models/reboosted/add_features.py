@@ -1,38 +1,39 @@
-"""More features for trees that have learned: every array of the state laid out anew.
+"""More features for trees that have learned: every array of the state is laid out again.
 
-Features of an event stand first and the label lags last, so lags move up, and so do the copies of
-all features that send missing values left. Events of the window had none of the new features: they
-are missing there. Nothing that was learned is lost, but for the oldest events of a window that has
-become shorter.
+Features of an event stand first and the label means last, so these move up, and so do the copies of
+all features that send missing values left. In the window the new features are missing. Nothing that
+was learned is lost, except the oldest events of a window that has become shorter.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from kaboost.models.reboosted.config import Sizes
+from kaboost.models.reboosted.initial import bank, tree_builds
 from kaboost.models.reboosted.state import (
     LABEL_MEANS,
     MISSING,
     Bins,
     Reboosted,
     Schedule,
-    Sizes,
     StructureParams,
     TreeBuild,
     Trees,
     Window,
-    bank,
-    tree_builds,
 )
 from kaboost.models.reboosted.trees.binning import MISSING_KEY
 from kaboost.models.types import Ints
 
-FEATURE_SHIFT, CHILD_MASK = 16, 0xFFFF  # where a node has its feature, and the mask of its child
+FEATURE_SHIFT, CHILD_MASK = 16, 0xFFFF  # of a node
+_BY_FEATURE = (  # fields of bins
+    "edges", "counts", "lowest", "highest", "has_missing", "new_edges", "new_counts", "new_codes",
+)  # fmt: skip
 
 
-def with_features(old: Reboosted, setup: Sizes, d0: int) -> tuple[Reboosted, tuple[TreeBuild, ...]]:
-    """Return trees over d0 features, more than before, that know what the old ones do, which are at
-    rest; and their builds.
+def with_features(old: Reboosted, sizes: Sizes, d0: int) -> tuple[Reboosted, tuple[TreeBuild, ...]]:
+    """Return trees over d0 features, more than before, that have learned what the old ones have,
+    and their builds. No old tree may be growing.
 
     Raises
     ------
@@ -40,7 +41,7 @@ def with_features(old: Reboosted, setup: Sizes, d0: int) -> tuple[Reboosted, tup
         The memory bound holds no window of so many features.
     """
     before = old.window.codes.shape[1] - LABEL_MEANS
-    fresh = bank(setup, d0, 0)
+    fresh = bank(sizes, d0, 0)
     places = np.r_[0:before, d0 : d0 + LABEL_MEANS]  # of the old columns among the new
     made = Reboosted(
         params=_structure_params(old.params, fresh.params),
@@ -51,7 +52,7 @@ def with_features(old: Reboosted, setup: Sizes, d0: int) -> tuple[Reboosted, tup
         bins=_bins(old, fresh.bins, places),
         schedule=_schedule(old.schedule, fresh.schedule, places),
     )
-    return made, tree_builds(setup, made.params, d0)
+    return made, tree_builds(sizes, made.params, d0)
 
 
 def _structure_params(old: StructureParams, fresh: StructureParams) -> StructureParams:
@@ -59,47 +60,41 @@ def _structure_params(old: StructureParams, fresh: StructureParams) -> Structure
 
 
 def _trees(old: Trees, before: int, d0: int) -> Trees:
-    """Return the trees with the numbers that features have from now on; a leaf keeps its own."""
+    """Return the trees with the new numbers of features; a leaf keeps its number."""
     d, more = before + LABEL_MEANS, d0 - before
     feature, child = (old.nodes >> FEATURE_SHIFT) & CHILD_MASK, old.nodes & CHILD_MASK
     left = feature >= d  # missing values go left
-    plain = np.where(left, feature - d, feature)
-    moved = np.where(plain >= before, plain + more, plain) + np.where(left, d + more, 0)
+    column = np.where(left, feature - d, feature)
+    moved = np.where(column >= before, column + more, column) + np.where(left, d + more, 0)
     leaf = child == np.arange(old.nodes.shape[1])
     moved = np.where(leaf, feature, moved)
     return old._replace(nodes=(old.nodes >> 32 << 32) | (moved << FEATURE_SHIFT) | child)
 
 
 def _window(old: Reboosted, fresh: Window, places: Ints) -> Window:
-    """Return the window with as many of the last events as it has room for."""
+    """Return the window with as many of the last events as fit."""
     t, before, after = int(old.schedule.time), len(old.window.labels), len(fresh.labels)
     events = np.arange(max(0, t - min(before, after)), t)
-    source, goal = events % before, events % after
+    source, target = events % before, events % after
     fresh.codes[:] = MISSING
-    fresh.codes[goal[:, None], places] = old.window.codes[source]
-    fresh.labels[goal], fresh.weights[goal] = old.window.labels[source], old.window.weights[source]
-    fresh.prefix[:, goal] = old.window.prefix[:, source]
+    fresh.codes[target[:, None], places] = old.window.codes[source]
+    fresh.labels[target], fresh.weights[target] = (
+        old.window.labels[source],
+        old.window.weights[source],
+    )
+    fresh.prefix[:, target] = old.window.prefix[:, source]
     return fresh
 
 
 def _bins(old: Reboosted, fresh: Bins, places: Ints) -> Bins:
     bins, t = old.bins, int(old.schedule.time)
-    for name in (
-        "edges",
-        "counts",
-        "lowest",
-        "highest",
-        "has_missing",
-        "new_edges",
-        "new_counts",
-        "new_codes",
-    ):
+    for name in _BY_FEATURE:
         getattr(fresh, name)[places] = getattr(bins, name)
     new = np.setdiff1d(np.arange(len(fresh.counts)), places)
     fresh.new_codes[new, MISSING] = MISSING
     fresh.has_missing[new] = t > 0
     # As many rows as before, since no window is shorter; after a shrink they reach back further
-    # than the window, and bins follow a drift the more slowly.
+    # than the window, and bins follow a drift more slowly.
     fresh.sample[:] = MISSING_KEY
     fresh.sample[:, places] = bins.sample
     return fresh._replace(

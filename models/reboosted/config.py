@@ -1,202 +1,94 @@
-"""The kind of bank `reboosted_trees`: its words for people, and the sizes they stand for."""
+"""Sizes and tuning constants of the default model, in one table.
+
+Constants with no other source were tuned on the streams of `bench/quality.py`; the structures, too.
+What the cost model counts in nanoseconds stands in `kaboost.models.reboosted.trees.cost`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-from typing import Any
+from typing import NamedTuple
 
-from kaboost.models.losses import LOSSES, NEWTON_LOSSES
-from kaboost.models.reboosted.state import (
-    BLOCK_EVENTS,
-    LOG_ODDS,
-    LOGARITHMS,
-    NUMBERS,
-    STRUCTURES,
-    Sizes,
-    Structure,
-    affordable_window,
-    bank,
+# Sizes of the state
+SAMPLE_ROWS = 8192  # rows of keys, evenly over the window, that edges of bins come from
+BLOCK_EVENTS = 8192  # the window is a multiple of this
+MAX_WINDOW = 32 * BLOCK_EVENTS  # events
+MAX_EVENTS_AHEAD = 4096  # most events that come in while a tree is grown from older ones
+EVENTS_AHEAD_DIVISOR = 8  # and no more than this part of the window
+HISTOGRAM_BYTES = 1 << 24  # most bytes for the histograms of a tree; leaves beyond it cannot split
+HISTOGRAM_MEMORY_DIVISOR = 8  # and no more than this part of the memory of a class
+MAX_STRUCTURES = 8
+PREFIX_BLOCK = 256  # events of the window that traverse a tree together
+
+# Bins
+FIRST_BINS_EVENTS = 100  # events before the first bins
+REBIN_EVERY = 100_000  # events between two makings of bins; before that they double
+NEW_FEATURE_ROWS = 64  # sampled rows after which a feature that has come up late gets bins
+NEW_FEATURE_DIVISOR = 16  # but not before this part of the events so far: re-coding costs
+RUN_STRIDE = 16  # keys that are examined together, where most are missing
+
+# Screening of features
+ALL_FEATURES_EVERY = 16  # trees: one in so many sees every feature
+GAIN_DECAY = 0.7  # of feature gains, at every tree that sees all features
+GAIN_COVERED = 0.95  # part of the sum of gains that the features of other trees have
+MIN_FEATURES = 6  # of these trees, taken by gain
+RANDOM_FEATURE_RATE = 0.1  # probability of each other feature
+BISECTIONS = 40  # they separate gains down to 1e-12 of the largest
+
+# One tree
+MIN_GAIN = 1e-12  # of a split, of residuals of size 1; smaller residuals gain as much less
+HALF_BINS_ROWS = 4000  # up to so many rows histograms have 32 bins
+HALF_BINS = 32
+
+# Schedule
+MIN_EVENTS = 50  # events in the window before the first tree
+BACKGROUND_MIN_NS = 1_000_000.0  # ns of a tree from which on it may be grown by the worker
+START_BOOST = 9.0  # times the budget is added while little is known
+START_EVENTS = 4000.0  # events since the start or the last drift over which the boost is whole
+START_SPEEDUP = 0.5  # part of the window by which a sweep may then be shorter
+SHORT_WINDOW_SPEEDUP = 0.25  # the same for short windows: each sweep resets what leaves learned
+BUDGET_COLUMNS = 250.0  # present columns of an event from which on the budget grows with them
+EVENTS_BEFORE_DRIFT = 200  # events before a detected drift that count as after it
+BASE_SHARE = 0.5  # of the budget that is shared by the settings; losses decide on the rest
+SHARE_TEMPERATURE = -0.1  # of the softmax of losses over the structures
+MAX_CREDIT = 2.0  # trees
+SCHEDULE_EVERY = 16  # events between two updates of the schedule
+SCHEDULE_ALWAYS_BEFORE = 2000  # events before which every event updates it
+MIN_WORKER_EVENTS = 512  # events of a batch from which on a worker thread is worth its start
+
+
+class Structure(NamedTuple):
+    """Settings of one sequence of trees; specification of reboosted trees, 1."""
+
+    window: int  # events it learns from; 0 for all that are kept
+    trees: int
+    leaves: int
+    depth: int
+    eta: float  # learning rate
+    least_rows: int  # rows of a tree, at least
+    part: float  # of the window, if that is more rows
+    lags: bool  # whether it sees the decayed means of labels
+    bins: int  # 64, or 32 for histograms of half the size
+    share: float  # of the budget, relative to the other structures
+    least_h: float  # smallest hessian of a child
+    lam: float  # L2 penalty, added to hessians
+
+
+STRUCTURES = (
+    Structure(0, 80, 64, 8, 0.12, 8000, 0.3, True, 64, 2.0, 20.0, 5.0),
+    Structure(0, 100, 256, 12, 0.1, 8000, 0.3, False, 64, 2.0, 1.0, 1.0),
+    Structure(8000, 64, 16, 5, 0.15, 2000, 0.25, True, 32, 1.0, 3.0, 2.0),
+    Structure(1000, 64, 16, 4, 0.15, 500, 0.5, False, 32, 1.0, 1.0, 1.0),
 )
-from kaboost.models.types import SQUARE, Component, ModelError, Param
-
-SCALE_LINKS = {"log_odds": LOG_ODDS, "logarithms": LOGARITHMS}
-DEFAULT_RATES = {  # where the specification says none, and the largest
-    "leaf_rates": ((0.7, 0.1, 0.4, 1.0), 2.0),  # the first takes AdaGrad's steps
-    "label_lags": ((1.0, 0.5, 0.2, 0.05, 0.01), 1.0),
-}
-STRUCTURE_RANGES = {  # of what a structure can be told
-    "window": (0, 262_144),
-    "trees": (1, 1_000),
-    "leaves": (2, 1_024),
-    "depth": (1, 16),
-    "eta": (1e-6, 1.0),
-    "least_rows": (1, 262_144),
-    "part": (0.0, 1.0),
-    "lags": (0, 1),
-    "bins": (32, 64),
-    "share": (1e-6, 1e6),
-    "least_h": (0.0, 1e6),
-    "lam": (1e-6, 1e6),
-}
-MAX_STRUCTURES = 8  # structures
-MAX_WINDOW = 32 * BLOCK_EVENTS  # events in the window
 
 
-def sizes_of(full: Mapping[str, Any]) -> Sizes:
-    """Return the sizes of a filled-in specification."""
-    own = full["bank"]
-    return Sizes(
-        structures=structures(own["structures"]),
-        rates=(*rates("leaf_rates", own["leaf_rates"]), 0.0),  # the last one keeps still
-        lag_rates=rates("label_lags", own["label_lags"]),
-        budget=own["budget"],
-        memory=int(own["max_memory"] * 1e6),
-        events=MAX_WINDOW,
-        link=SCALE_LINKS.get(LOSSES[full["loss"]["kind"]].traits.scale, NUMBERS),
-        classes=full.get("classes", 1),
-    )
+class Sizes(NamedTuple):
+    """All settings that the sizes of the state follow from."""
 
-
-def rates(name: str, given: Any) -> tuple[float, ...]:
-    """Return the rates of a list, or the default ones.
-
-    Raises
-    ------
-    ModelError
-        It is no list of as many numbers in their range.
-    """
-    default, most = DEFAULT_RATES[name]
-    if given is None:
-        return default
-    fits = isinstance(given, list | tuple) and len(given) == len(default)
-    fits = fits and all(_is_number(one) and 0 <= one <= most for one in given)
-    if not fits or (name == "label_lags" and len({f"{one:g}" for one in given}) < len(given)):
-        what = "different numbers" if name == "label_lags" else "numbers"
-        raise ModelError(
-            f"bank.{name}: {given!r:.80} is no list of {len(default)} {what} from 0 to {most:g}; "
-            f"the default is {list(default)}"
-        )
-    return tuple(map(float, given))
-
-
-def _is_number(given: Any) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool)
-
-
-def structures(given: Any) -> tuple[Structure, ...]:
-    """Return the structures of a list of mappings, or the default ones; what a mapping leaves out
-    is the first default structure's.
-
-    Raises
-    ------
-    ModelError
-        It is no list of mappings, or names what no structure has.
-    """
-    if given is None:
-        return STRUCTURES
-    if not isinstance(given, list | tuple) or not 0 < len(given) <= MAX_STRUCTURES:
-        raise ModelError(
-            f"bank.structures: {given!r} is no list of 1 to {MAX_STRUCTURES} structures; leave it out"
-        )
-    for one in given:
-        if not isinstance(one, Mapping):
-            raise ModelError(f"bank.structures: {one!r} is no mapping; give {{trees: 40}} or so")
-        unknown = set(one) - set(Structure._fields)
-        if unknown:
-            raise ModelError(
-                f"bank.structures: {unknown.pop()!r} is not known; "
-                f"known are {', '.join(Structure._fields)}"
-            )
-    return tuple(_structure(k, one) for k, one in enumerate(given))
-
-
-def _structure(k: int, given: Mapping[str, Any]) -> Structure:
-    """Return one structure; refuse what is out of range, which trees cannot be built of."""
-    for name, value in given.items():
-        low, high = STRUCTURE_RANGES[name]
-        whole = isinstance(getattr(STRUCTURES[0], name), int)
-        fits = isinstance(value, int) if whole else isinstance(value, int | float)
-        if name == "lags":
-            fits, low, high = isinstance(value, bool), 0, 1
-        elif name == "bins":
-            fits = value in (32, 64)
-        elif isinstance(value, bool):
-            fits = False
-        if not fits or not low <= value <= high:
-            kind = f"a {'whole ' if whole else ''}number from {low:g} to {high:g}"
-            kind = "true or false" if name == "lags" else kind
-            kind = "32 or 64" if name == "bins" else kind
-            raise ModelError(f"bank.structures[{k}].{name}: {value!r} is not {kind}")
-    return STRUCTURES[0]._replace(**given)
-
-
-def _make(params: Mapping[str, Any], d: int, m: int, seed: int) -> Any:
-    full = {"bank": params, "loss": {"kind": "squared"}}
-    return bank(sizes_of(full), d, seed)
-
-
-def _forbids(context: Mapping[str, Any]) -> str | None:
-    rule, loss, own = (context[word]["kind"] for word in ("rule", "loss", "bank"))
-    if rule != "sgb":
-        return f"{own} regrows its trees in the order of sgb; take rule sgb, not {rule}"
-    if context["m"] > 1:
-        return f"{own} has one output; write multiclass: one_vs_rest beside it, or bank: linear"
-    if not context["traits"].newton:
-        return f"{own} lowers {', '.join(NEWTON_LOSSES)}; take one of them, not {loss}"
-    if context["loss"].get("l2"):
-        return f"{own} does not shrink its scores by l2; leave it 0"
-    affordable_window(
-        sizes_of(context), context["d"]
-    )  # raises where no window fits into max_memory
-    return None
-
-
-REBOOSTED_TREES = Component(
-    "reboosted_trees",
-    "structures of regression trees, regrown in boosting order on windows of several lengths, with "
-    "leaves that go on learning, stacked online with two linear learners and the last label, and "
-    "calibrated",
-    "Hu et al. 2017, Algorithm 1 with follow-the-leader trees; specification of reboosted trees",
-    (
-        Param(
-            "budget",
-            4000.0,
-            "work an event on new trees, in nanoseconds; in proportion more where events have over "
-            "250 values",
-            100.0,
-            1e6,
-        ),
-        Param(
-            "leaf_rates",
-            None,
-            "of the leaf learners: AdaGrad's, and three constant ones; a fifth keeps still",
-            check=partial(rates, "leaf_rates"),
-        ),
-        Param(
-            "label_lags",
-            None,
-            "rates of the five decayed label means that stand beside the features",
-            check=partial(rates, "label_lags"),
-        ),
-        Param("calibrate", True, "correct probabilities by how they turned out"),
-        Param(
-            "max_memory",
-            128.0,
-            "bound of trees and window in megabytes; the classes of one_vs_rest share it",
-            1.0,
-            1e6,
-        ),
-        Param(
-            "structures",
-            None,
-            "in place of the default four a list of mappings with any of window, trees, leaves, "
-            "depth, eta, least_rows, part, lags, bins, share, least_h, lam",
-            check=structures,
-        ),
-    ),
-    _make,
-    _forbids,
-    modes=(SQUARE,),
-    takes_raw_columns=True,
-)
+    structures: tuple[Structure, ...]
+    rates: tuple[float, ...]  # (5,) of the leaf learners
+    lag_rates: tuple[float, ...]  # (5,) of the decayed label means
+    budget: float  # ns an event
+    memory: int  # bytes
+    events: int  # of the longest window
+    link: int  # scale of the scores: `StructureParams.link`
+    classes: int = 1  # models that share the memory

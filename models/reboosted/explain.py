@@ -1,12 +1,12 @@
-"""Reboosted trees explained: the linear part of their score, and its trees as plain values.
+"""Explanations of reboosted trees: the linear part of their score, and its trees as plain values.
 
-What is served is a mixture of averages of scores: the structures', two linear learners', the last
-label's. Its linear part weighs every score by what the filters and the average give it, each times
-its share of the mixture. It is a sum of trees, which is explained by features, and of lines, which
-are explained as they are. For numbers it is all there is, but for rows so far off that a score is
-clipped; for log-odds, mixing by probability, clipping and calibration come on top. A score whose
-mean is beyond where scores are clipped, because its leaf learner has diverged, is the same for all
-events and no part of the sum.
+The served score is a mixture of averages of scores: of the structures, two linear learners, and the
+last label. Its linear part weights every score by the weights that filters and average give it,
+times their share of the mixture. It is a sum of trees, explained by SHAP values, and of lines,
+whose terms are their explanation. For numbers it is the whole score, but for rows so extreme that a
+score is clipped; for log-odds, mixing of probabilities, clipping and calibration are the remainder.
+A leaf learner whose mean score is beyond the clipping limit has diverged: its score is a constant
+(docs/adr/0014).
 """
 
 from __future__ import annotations
@@ -21,12 +21,18 @@ from kaboost.models.booster import score_many
 from kaboost.models.explain.interface import Explanation, explain_many, gains
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.reboosted.booster import ReboostedTrees, to_rows
-from kaboost.models.reboosted.learn import fill_row, last_label, read_columns
-from kaboost.models.reboosted.linear import LINEAR_LEARNERS, attribute, mean_energy
-from kaboost.models.reboosted.linear import base_scores as base_lines
-from kaboost.models.reboosted.scratch import LINEAR_SCORES, allocate
+from kaboost.models.reboosted.ensemble import LINEAR_SCORES
+from kaboost.models.reboosted.linear import (
+    LINEAR_LEARNERS,
+    LinearFilters,
+    base_scores,
+    mean_energy,
+)
+from kaboost.models.reboosted.linear_inputs import InputRow, blank_row
+from kaboost.models.reboosted.linear_learners import attribute
+from kaboost.models.reboosted.predict import fill_row, last_label, read_columns
 from kaboost.models.reboosted.stacking import MAX_LOG_ODDS, exponential_weights
-from kaboost.models.reboosted.state import NUMBERS, Reboosted
+from kaboost.models.reboosted.state import NUMBERS, Keys, Reboosted, Rows
 from kaboost.models.reboosted.trees.binning import MAX_NUMBER, from_key, to_key
 from kaboost.models.reboosted.trees.binning import MISSING_KEY as MISSING_KEY
 from kaboost.models.reboosted.trees.shap import (
@@ -37,12 +43,12 @@ from kaboost.models.reboosted.trees.shap import (
     shap_scratch,
     tree_statistics,
 )
-from kaboost.models.types import Mat, Vec
+from kaboost.models.types import Ints, Mat, Vec
 
 
 class LinearPart(NamedTuple):
-    """The linear part: constant + sum over k, e of weights times what the trees of k say to e, and
-    over i of lines times what line i says.
+    """The linear part: constant + sum over k, e of weights[k, e] times the score of the trees of k
+    with leaf learner e + sum over i of lines[i] times the score of line i.
     """
 
     weights: Mat  # (K, 5)
@@ -52,52 +58,61 @@ class LinearPart(NamedTuple):
 
 def linear_part(booster: ReboostedTrees) -> LinearPart:
     """Return the linear part of the served score."""
-    s, bank = booster.stack, booster.trees
-    n, S = bank.params.leaf_rates.size * len(bank.structures), len(s.weights)
-    average, mix = np.empty(n + LINEAR_SCORES), np.empty(S + 1)
-    exponential_weights(s.score_losses, n + LINEAR_SCORES, average)
-    exponential_weights(s.mixture_losses, S + 1, mix)
-    weights = mix[:S] @ s.weights[:, : n + LINEAR_SCORES] + mix[S] * average
-    constant = float(mix[:S] @ s.weights[:, n + LINEAR_SCORES])
+    bank, scale = booster.trees, booster.labels
+    n = bank.params.leaf_rates.size * len(bank.structures)
+    weights, constant = _mixture_weights(booster)
     if bank.params.link == NUMBERS:
-        mean, typical = float(booster.labels.mean), math.sqrt(float(booster.labels.squared_step))
-        constant = constant * typical + mean * (1.0 - float(weights.sum()))
+        usual_step = math.sqrt(float(scale.squared_step))
+        constant = constant * usual_step + float(scale.mean) * (1.0 - float(weights.sum()))
     weights, lines = weights[:n], weights[n:]
     if bank.params.link != NUMBERS:
         scores = _mean_scores(bank)
-        kept = abs(scores) < MAX_LOG_ODDS
-        constant += MAX_LOG_ODDS * float(weights[~kept] @ np.sign(scores[~kept]))
-        weights = np.where(kept, weights, 0.0)
+        finite = abs(scores) < MAX_LOG_ODDS
+        constant += MAX_LOG_ODDS * float(weights[~finite] @ np.sign(scores[~finite]))
+        weights = np.where(finite, weights, 0.0)
     weights = weights.reshape(len(bank.structures), -1)
-    constant += float(booster.labels.offset) + float(weights.sum(axis=1) @ bank.base_score)
+    constant += float(scale.offset) + float(weights.sum(axis=1) @ bank.base_score)
     return LinearPart(weights, lines, constant)
+
+
+def _mixture_weights(booster: ReboostedTrees) -> tuple[Vec, float]:
+    """Return the weights (n,) of the scores in the mixture, and that of the filters' constant."""
+    s, bank = booster.stack, booster.trees
+    n = bank.params.leaf_rates.size * len(bank.structures) + LINEAR_SCORES
+    S = len(s.weights)
+    average, mix = np.empty(n), np.empty(S + 1)
+    exponential_weights(s.score_losses, n, average)
+    exponential_weights(s.mixture_losses, S + 1, mix)
+    return mix[:S] @ s.weights[:, :n] + mix[S] * average, float(mix[:S] @ s.weights[:, n])
 
 
 def explain_linear(booster: ReboostedTrees, X: ArrayLike) -> tuple[float, Mat]:
     """Return base and contributions (B, d + 5) of the linear learners and the last label.
 
-    A column adds its weight times its distance from its mean, what its presence is worth, and its
-    name beyond a usual one; the base is an event of which nothing is known. The last label adds, as
-    the first label lag, its distance from the mean label.
+    A column contributes its weight times its distance from its mean, the weight of its presence,
+    and its category's weight less the mean category's; the base is the score of an event whose
+    columns are all missing. The last label contributes, as the first label mean, its distance from
+    the mean label.
     """
     return _explain_linear(booster, linear_part(booster).lines, to_rows(booster, X))
 
 
-def _explain_linear(booster: ReboostedTrees, own: Vec, keys: Any) -> tuple[float, Mat]:
+def _explain_linear(booster: ReboostedTrees, lines: Vec, keys: Keys) -> tuple[float, Mat]:
     filters, d = booster.linear, int(booster.shape[0])
     phi = np.zeros((len(keys), d + booster.trees.label_means.size))
-    _linear_contributions(filters, own, keys, allocate(booster.trees, booster.stack, d), phi)
+    _linear_contributions(filters, lines, keys, blank_row(d), phi)
     link = int(booster.trees.params.link)
-    usual = last_label(filters, float(booster.labels.mean), link)
-    phi[:, d] += own[-1] * (last_label(filters, float(booster.trees.label_means[0]), link) - usual)
-    return float(own[:-1] @ base_lines(filters) + own[-1] * usual), phi
+    mean = last_label(filters, float(booster.labels.mean), link)
+    last = last_label(filters, float(booster.trees.label_means[0]), link)
+    phi[:, d] += lines[-1] * (last - mean)
+    return float(lines[:-1] @ base_scores(filters) + lines[-1] * mean), phi
 
 
 def _mean_scores(bank: Reboosted) -> Vec:
     """Return the mean score (n,) of every structure's leaf learners."""
     scores = np.repeat(bank.base_score[:, None], bank.params.leaf_rates.size, axis=1)
-    for trees, own in zip(bank.structures, scores, strict=True):
-        mean_scores(trees.rows, own)
+    for trees, totals in zip(bank.structures, scores, strict=True):
+        mean_scores(trees.rows, totals)
     return scores.ravel()
 
 
@@ -105,38 +120,35 @@ def _mean_scores(bank: Reboosted) -> Vec:
 def _(booster: ReboostedTrees, X: ArrayLike) -> Explanation:
     keys = to_rows(booster, X)
     B, d = len(keys), keys.shape[1] + booster.trees.label_means.size
-    weights, own_lines, constant = linear_part(booster)
-    laid = np.empty((B, 2 * d), np.int32)
-    _fill_rows(booster.trees.label_means, keys, laid)
-    phi, said, base, s = np.zeros((B, d)), np.full(B, constant), constant, _shap_scratch(booster)
-    for trees, own in zip(booster.trees.structures, weights, strict=True):
-        base += explain_trees(trees, own, laid, s, (phi, said))
-    straight, lines = _explain_linear(booster, own_lines, keys)
-    base, phi, said = base + straight, phi + lines, said + straight + lines.sum(axis=1)
+    part, s = linear_part(booster), _shap_scratch(booster)
+    rows = np.empty((B, 2 * d), np.int32)
+    _fill_rows(booster.trees.label_means, keys, rows)
+    phi, total, base = np.zeros((B, d)), np.full(B, part.constant), part.constant
+    for trees, weights in zip(booster.trees.structures, part.weights, strict=True):
+        base += explain_trees(trees, weights, rows, s, phi, total)
+    line_base, line_phi = _explain_linear(booster, part.lines, keys)
+    base, phi, total = base + line_base, phi + line_phi, total + line_base + line_phi.sum(axis=1)
     scores = score_many(booster, np.asarray(X, np.float64))
-    return Explanation(np.full((B, 1), base), phi[:, None], scores - said[:, None], scores)
+    return Explanation(np.full((B, 1), base), phi[:, None], scores - total[:, None], scores)
 
 
 @gains.register
 def _(booster: ReboostedTrees) -> Vec:
-    found, s = (
-        np.zeros(int(booster.shape[0]) + booster.trees.label_means.size),
-        _shap_scratch(booster),
-    )
-    part = linear_part(booster)
-    for trees, own in zip(booster.trees.structures, part.weights, strict=True):
-        cut_variances(trees, own, s, found)
-    found[: int(booster.shape[0])] += (part.lines[:-1] @ np.sqrt(mean_energy(booster.linear))) ** 2
-    return found
+    d, s, part = int(booster.shape[0]), _shap_scratch(booster), linear_part(booster)
+    variances = np.zeros(d + booster.trees.label_means.size)
+    for trees, weights in zip(booster.trees.structures, part.weights, strict=True):
+        cut_variances(trees, weights, s, variances)
+    variances[:d] += (part.lines[:-1] @ np.sqrt(mean_energy(booster.linear))) ** 2
+    return variances
 
 
 def export_trees(booster: ReboostedTrees) -> dict[str, Any]:
-    """Return the trees of the linear part as plain values: `base_scores` and `trees`, whose answers it
-    sums up; the lines beside them are those of `explain_linear`.
+    """Return the trees of the linear part as plain values: `base`, and `trees` whose values add up;
+    the lines are `explain_linear`'s.
 
-    Columns are those of X, then the label lags less `booster.labels.offset`, all as float32. A tree
-    is lists over its nodes, as SHAP's TreeExplainer takes them: at a cut x <= threshold goes left,
-    and so does a missing x where `missing_left` says so; a leaf has no children, -1.
+    Columns are those of X, then the label means less `booster.labels.offset`, all as float32. A
+    tree is lists over its nodes, as SHAP's TreeExplainer takes them: at a cut x <= threshold goes
+    left, and so does a missing x where `missing_left` is true; a leaf has no children, -1.
 
     Examples
     --------
@@ -146,24 +158,24 @@ def export_trees(booster: ReboostedTrees) -> dict[str, Any]:
     >>> exported["base"], len(exported["trees"]), exported["trees"][0]["children_left"]
     (0.0, 308, [-1])
     """
-    weights, _, base = linear_part(booster)
+    part = linear_part(booster)
     s, d = _shap_scratch(booster), int(booster.shape[0]) + booster.trees.label_means.size
     trees = [
-        _tree_lists(nodes, rows, own, d, s)
-        for structure, own in zip(booster.trees.structures, weights, strict=True)
+        _tree_lists(nodes, rows, weights, d, s)
+        for structure, weights in zip(booster.trees.structures, part.weights, strict=True)
         for nodes, rows in zip(structure.nodes, structure.rows, strict=True)
     ]
-    return {"base": base, "trees": trees}
+    return {"base": part.constant, "trees": trees}
 
 
 def _tree_lists(
-    nodes: Any, rows: Any, weights: Vec, d: int, s: ShapScratch
+    nodes: Ints, rows: Rows, weights: Vec, d: int, s: ShapScratch
 ) -> dict[str, list[Any]]:
     count = tree_statistics(nodes, rows, weights, d, s)
-    used, own = nodes[:count], np.arange(count)
+    used, numbers = nodes[:count], np.arange(count)
     left, features, cuts = used & 0xFFFF, used >> 16 & 0xFFFF, used >> 32
-    leaf = left == own
-    cuts = np.minimum(cuts, to_key(MAX_NUMBER))  # beyond it only what is missing goes right
+    leaf = left == numbers
+    cuts = np.minimum(cuts, to_key(MAX_NUMBER))  # beyond it only missing values go right
     return {
         "children_left": np.where(leaf, -1, left).tolist(),
         "children_right": np.where(leaf, -1, left + 1).tolist(),
@@ -180,16 +192,19 @@ def _shap_scratch(booster: ReboostedTrees) -> ShapScratch:
 
 
 @kernel
-def _linear_contributions(filters: Any, weights: Vec, keys: Any, a: Any, phi: Mat) -> None:
+def _linear_contributions(
+    filters: LinearFilters, weights: Vec, keys: Keys, row: InputRow, phi: Mat
+) -> None:
+    """Add to phi (B, d or more) the linear learners' contributions, times their weights."""
     for r in range(keys.shape[0]):
-        read_columns(filters, keys[r], a)
+        read_columns(filters, keys[r], row)
         for i in range(LINEAR_LEARNERS):
-            attribute(filters, i, a)
+            attribute(filters, i, row)
             for j in range(keys.shape[1]):
-                phi[r, j] += weights[i] * a.contributions[j] if keys[r, j] != MISSING_KEY else 0.0
+                phi[r, j] += weights[i] * row.contributions[j] if keys[r, j] != MISSING_KEY else 0.0
 
 
 @kernel
-def _fill_rows(lags: Vec, keys: Any, laid: Any) -> None:
+def _fill_rows(label_means: Vec, keys: Keys, rows: Keys) -> None:
     for r in range(keys.shape[0]):
-        fill_row(lags, keys[r], laid[r])
+        fill_row(label_means, keys[r], rows[r])

@@ -1,116 +1,131 @@
-"""Labels so far from all others that one of them would spoil a model: of numbers, which have no
-bounds. The first labels are looked at together, each later one against what is typical by then.
+"""Outliers and level shifts among labels that are numbers.
+
+An outlier is counted but not learned. A level shift, the same step in all labels, moves the label
+offset, and what was learned stays. The first labels are checked together, each later one against
+the running statistics. The thresholds were tuned on artificial streams with steps, ramps, walks
+and several kinds of noise (docs/adr/0021).
 """
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
 
 from kaboost.models.features.label_outliers import FIRST_LABELS, OUTLIER_SPREADS
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.reboosted.linear import has_news
+from kaboost.models.reboosted.label_scale import LabelScale
+from kaboost.models.reboosted.linear import LinearFilters
+from kaboost.models.reboosted.linear_inputs import InputRow, has_news
 from kaboost.models.types import Vec
 
-ROUNDING = 1e-9  # of the mean: labels that are nearer to each other may differ by rounding alone
-OFFSET_SPREADS = (
-    10.0  # typical distances of the first labels' mean from 0 from which on labels are offset
-)
-SHIFT_RESIDUALS = 5.0  # usual residuals that an answer is off where a run begins
-SHIFT_ANSWERS = 8.0  # answers in turn that are off by the same tell of a new level
-PAUSE_EVENTS = 50.0  # events without runs after one that came to nothing
-BACKOFF = 64.0  # times its age that a stream is without moves which was moved to and fro
-BIAS_RATE = 2e-3  # of the usual residual: of a quantile it is not 0
-MAX_SHIFT_SPREADS = (
-    1e9  # usual spreads that a level may be away, for what is left of labels less the origin
-)
-# What `Scale.run` knows: how many answers in turn were off, and by what; what a residual and a
-# label's distance are otherwise; when and by what the origin was last moved; until when it is not.
-COUNT, LEVEL, BIAS, USUAL, MOVED, LAST, BARRED = range(7)
-SHIFT_FIELDS = 7
+ROUNDING = 1e-9  # share of the mean within which labels may differ by rounding alone
+OFFSET_SPREADS = 10.0  # deviations of the first labels' mean from 0 that make it the offset
+SHIFT_RESIDUALS = 5.0  # usual residuals by which the labels of a possible shift are off
+SHIFT_EVENTS = 8.0  # consecutive residuals off by about the same that make a shift
+PAUSE_EVENTS = 50.0  # events without a new count after one that was no shift
+BACKOFF = 64.0  # ages of a stream without moves, once the offset moved back and forth
+BIAS_RATE = 2e-3  # of the running mean residual, an event: of a quantile it is not 0
+MAX_SHIFT_SPREADS = 1e9  # deviations; labels less a farther offset would keep too few digits
+OUTLIER_GROWTH = 1.5  # factor on the deviation with every outlier
+DEVIATION_RATE = 1e-3  # lowest rate of the deviation, an event
+MIN_SPREAD = 1e-12  # in units of the label
 
 
 @kernel
-def guard_label(scale: Any, y: float, t: int, said: float, lines: Any, row: Any) -> float:
-    """Return the label to learn: y, or what was `said` of it where it is not to be learned. All are
-    less the origin. `has_news` tells what is new of its features.
+def guard_label(
+    scale: LabelScale, y: float, t: int, score: float, filters: LinearFilters, row: InputRow
+) -> float:
+    """Return the label to learn: y, or the served `score` where y is not to be learned; both less
+    the offset. `row` holds the event's inputs of the linear learners.
 
-    One label a million times too large would spoil lags, window and filters for thousands of
-    events, and for ever what no other event tells of; cut short it would still do that. Where
-    labels go on being farther than OUTLIER_SPREADS typical distances from the mean label, what is
-    typical follows them, half as much again with each: a thousand distances take nine events.
+    One label a million times too large would spoil label means, window and filters for thousands
+    of events, and permanently what no other event corrects; clipped, it still would. Where outliers
+    go on, the deviation grows by a half with each, until they are none: a thousand deviations take
+    nine events.
 
-    Where answers are off by the same again and again, the level has changed and not the rule: the
-    origin is moved, and all that was learned stays. Meanwhile nothing is learned, but for the first
-    such label: alone it would be a rare one.
+    Where residuals are off by the same again and again, the level has shifted and not the rule.
+    Until that is certain nothing is learned but the first such label: alone it may be a rare one.
     """
-    run, mean = scale.shift, float(scale.mean[()])
+    shift, mean = scale.shift[0], float(scale.mean[()])
     off, early = y - mean, t < FIRST_LABELS
-    typical = max(float(scale.deviation[()]), ROUNDING * abs(mean), 1e-12)
+    spread = max(float(scale.deviation[()]), ROUNDING * abs(mean), MIN_SPREAD)
     again = not early and _continues_shift(
-        run, y - said - run[BIAS], (float(scale.residual[()]), t, lines, row)
+        shift, y - score - shift.bias, float(scale.residual[()]), t, filters, row
     )
-    if again and run[COUNT] >= SHIFT_ANSWERS:
+    if again and shift.count >= SHIFT_EVENTS:
         return y - _move_offset(scale, t)
-    if not again and run[COUNT] <= 1.0:
-        run[USUAL] = scale.deviation[()]
-    if early or scale.deviation[()] == 0.0 or abs(off) <= OUTLIER_SPREADS * typical:
+    if not again and shift.count <= 1.0:
+        shift.deviation = scale.deviation[()]
+    if early or scale.deviation[()] == 0.0 or abs(off) <= OUTLIER_SPREADS * spread:
         if again:
-            return said
-        scale.deviation[()] += max(1.0 / (t + 1.0), 1e-3) * (abs(off) - scale.deviation[()])
+            return score
+        rate = max(1.0 / (t + 1.0), DEVIATION_RATE)
+        scale.deviation[()] += rate * (abs(off) - scale.deviation[()])
         return y
     if not again:
-        scale.deviation[()] = 1.5 * typical
-    return said
+        scale.deviation[()] = OUTLIER_GROWTH * spread
+    return score
 
 
 @kernel
-def _continues_shift(run: Vec, off: float, known: Any) -> bool:
-    """Return whether an answer that was `off`, beside what is usual, goes on with a run of such."""
-    unit, t, lines, row = known
-    if (run[COUNT] > 0.0 or abs(off) > SHIFT_RESIDUALS * unit) and has_news(lines, row):
-        run[COUNT] = run[COUNT] if run[COUNT] > 1.0 else 0.0
+def _continues_shift(
+    shift: np.record, off: float, unit: float, t: int, filters: LinearFilters, row: InputRow
+) -> bool:
+    """Return whether a residual that is `off` beyond the bias continues a possible shift; `unit` is
+    the usual residual. An event with an unseen value is no part of one: the value may explain it.
+    """
+    count = shift.count
+    if (count > 0.0 or abs(off) > SHIFT_RESIDUALS * unit) and has_news(filters, row):
+        shift.count = count if count > 1.0 else 0.0
         return False
-    surprise = (
-        SHIFT_RESIDUALS * unit < abs(off) <= MAX_SHIFT_SPREADS * run[USUAL] and t >= run[BARRED]
-    )
-    if run[COUNT] > 1.0 and abs(off - run[LEVEL]) <= 0.5 * abs(run[LEVEL]):
-        run[LEVEL] += (off - run[LEVEL]) / run[COUNT]  # of one that was learned from, and of others
-    elif run[COUNT] == 1.0 and surprise and off * run[LEVEL] > 0.0:
-        run[LEVEL] = off
+    large = SHIFT_RESIDUALS * unit < abs(off) <= MAX_SHIFT_SPREADS * shift.deviation
+    large = large and t >= shift.blocked_until
+    level = shift.level
+    if count > 1.0 and abs(off - level) <= 0.5 * abs(level):
+        shift.level += (off - level) / count  # the mean, without the one that was learned
+    elif count == 1.0 and large and off * level > 0.0:
+        shift.level = off
     else:
-        if run[COUNT] > 1.0:  # it was no level: where rules change, not every other event is wasted
-            run[BARRED] = max(run[BARRED], t + PAUSE_EVENTS)
-        run[COUNT], run[LEVEL] = 1.0 if surprise else 0.0, off
-        run[BIAS] += 0.0 if surprise else BIAS_RATE * off
+        _restart_count(shift, off, t, large)
         return False
-    run[COUNT] += 1.0
+    shift.count += 1.0
     return True
 
 
 @kernel
-def _move_offset(scale: Any, t: int) -> float:
-    """Move the origin to the new level; return by how much.
+def _restart_count(shift: np.record, off: float, t: int, large: bool) -> None:
+    """Begin to count with this residual if it is `large`; else count none."""
+    if shift.count > 1.0:  # the rule changes: do not keep back every other event
+        shift.blocked_until = max(shift.blocked_until, t + PAUSE_EVENTS)
+    shift.count, shift.level = 1.0 if large else 0.0, off
+    shift.bias += 0.0 if large else BIAS_RATE * off
 
-    Labels that go to and fro are to be told by their features, from which nothing can be learned
-    while the origin follows: who moves twice in half its life, or back, is barred for long.
+
+@kernel
+def _move_offset(scale: LabelScale, t: int) -> float:
+    """Move the offset by the level of the shift; return the level.
+
+    Labels that go back and forth should be explained by features, from which nothing can be learned
+    while the offset follows: a second move within half of the stream's age, or a move back, blocks
+    further ones for long.
     """
-    run, up = scale.shift, float(scale.shift[LEVEL])
-    if t < 2.0 * run[MOVED] or abs(up + run[LAST]) < 0.5 * abs(up):
-        run[BARRED] = BACKOFF * t
-    scale.offset[()] += up
-    scale.deviation[()] = run[USUAL]
-    run[COUNT], run[MOVED], run[LAST] = 0.0, t, up
-    return up
+    shift = scale.shift[0]
+    level = float(shift.level)
+    if t < 2.0 * shift.moved_at or abs(level + shift.last_move) < 0.5 * abs(level):
+        shift.blocked_until = BACKOFF * t
+    scale.offset[()] += level
+    scale.deviation[()] = shift.deviation
+    shift.count, shift.moved_at, shift.last_move = 0.0, t, level
+    return level
 
 
 def label_offset(labels: Vec) -> float:
-    """Return the mean of the first labels (n,) where it is so far from 0 for their spread that a
-    model had to learn it as one learns a rule; else 0.
+    """Return the offset for the first labels (n,): their mean where it is large relative to their
+    spread, else 0.
 
-    Its filters and what is typical begin at 0: prices of a million, give or take three, would be
-    off by hundreds for a thousand events. Labels that are all one but for rounding have no spread
-    yet; put about 0 they would teach that none is ever off.
+    Filters and statistics start at 0: prices of a million, +-3, would be off by hundreds for a
+    thousand events. Labels that are equal but for rounding have no spread yet: centred, they would
+    make every later residual an outlier.
     """
     mean = float(labels.mean())
-    typical = float(abs(labels - mean).mean())
-    return mean if ROUNDING * abs(mean) < typical < abs(mean) / OFFSET_SPREADS else 0.0
+    spread = float(abs(labels - mean).mean())
+    return mean if ROUNDING * abs(mean) < spread < abs(mean) / OFFSET_SPREADS else 0.0

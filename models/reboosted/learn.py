@@ -1,579 +1,294 @@
-"""One event of reboosted trees, in its order: row, walk, aggregate, learn, insert, regrow.
+"""Learn one event: predict, record, guard the label, update every learner, insert, rebuild.
 
 The order is that of the specification of reboosted trees, section 2. Everything is predicted before
-the label is looked at; the features' lags hold labels of earlier events only.
+the label is used; the label means of an event's row hold labels of earlier events only.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kaboost.models.evaluation.progress import DECAY
-from kaboost.models.features.label_outliers import OUTLIER_SPREADS
 from kaboost.models.kernels.jit import inlined, kernel
-from kaboost.models.kernels.simd import Lane, NewLane, Number, over_learners
-from kaboost.models.reboosted.calibration import served_log_odds
-from kaboost.models.reboosted.label_guard import SHIFT_FIELDS
-from kaboost.models.reboosted.linear import (
-    LINEAR_LEARNERS,
-    fill_inputs,
+from kaboost.models.reboosted.background import (
+    NO_EVENT,
+    WITH_WORKER,
+    WITHOUT_WORKER,
+    TreeWorker,
+    next_commit,
+    processors,
+)
+from kaboost.models.reboosted.calibration import calibrate
+from kaboost.models.reboosted.config import MIN_WORKER_EVENTS
+from kaboost.models.reboosted.drift import update_drift
+from kaboost.models.reboosted.ensemble import LINEAR_SCORES, ReboostedTrees, ServedTrees
+from kaboost.models.reboosted.growth import grow_trees
+from kaboost.models.reboosted.label_guard import guard_label
+from kaboost.models.reboosted.label_scale import (
+    TINY,
+    LabelScale,
+    residual_unit,
+    residual_variance,
+    update_label_means,
+    update_label_scale,
+)
+from kaboost.models.reboosted.linear import LINEAR_LEARNERS, LinearFilters
+from kaboost.models.reboosted.linear_learners import (
     init_new_categories,
     learn_columns,
     learn_line,
-    scores,
 )
-from kaboost.models.reboosted.scratch import LINEAR_SCORES
+from kaboost.models.reboosted.lookahead import Batch, find_leaves, refresh_leaves
+from kaboost.models.reboosted.predict import (
+    calibrated_score,
+    fill_row,
+    leaf_scores,
+    linear_scores,
+    stacked_score,
+)
+from kaboost.models.reboosted.prefix_metrics import (
+    METRICS_EVERY,
+    observe_served,
+    observe_structures,
+    store_prefixes,
+)
+from kaboost.models.reboosted.schedule import advance_schedule
+from kaboost.models.reboosted.score_losses import assess_scores, scaled_loss, sharpness
+from kaboost.models.reboosted.scratch import LearnScratch, allocate
 from kaboost.models.reboosted.stacking import (
-    MAX_LOG_ODDS,
     MIXTURE_DECAY,
     SCORE_DECAY,
+    Stack,
+    Target,
     decay_losses,
-    expert_scores,
-    filter_inputs,
-    mixture,
+    inflate_covariance,
+    learn_filters,
 )
-from kaboost.models.reboosted.state import LOG_ODDS, LOGARITHMS, NUMBERS
-from kaboost.models.reboosted.trees.binning import (
-    FIRST_BINS_EVENTS,
-    REQUESTED,
-    column_runs,
-    count_present,
-    encode,
-    from_keys,
-    observe_row,
-    thin_sample,
-    to_key,
-    update_bins,
-)
-from kaboost.models.reboosted.trees.binning import IDLE as BINNED
-from kaboost.models.reboosted.trees.binning import MISSING_KEY as MISSING_KEY
-from kaboost.models.reboosted.trees.commit import commit_tree
-from kaboost.models.reboosted.trees.leaves import learn_leaves, sum_leaves, update_adagrad
-from kaboost.models.reboosted.trees.rebuild import (
-    BACKGROUND,
-    EVENT_BUDGET_NS,
+from kaboost.models.reboosted.state import (
     GROWN,
-    INLINE,
-    READY,
-    SLICE_NS,
-    STEP,
-    UNASSIGNED,
-    best_constant,
-    rebuild_tree,
-    share_budget,
-    start_tree,
-    update_schedule,
+    LOG_ODDS,
+    LOGARITHMS,
+    NUMBERS,
+    Bins,
+    Schedule,
+    StructureParams,
+    Trees,
+    Window,
 )
-from kaboost.models.reboosted.trees.traverse import traverse
-from kaboost.models.types import LOSS_LIMIT, UINT, Ints, Mat, Vec
-from kaboost.models.verbs import newton_curvature, value_gradient_hessian
+from kaboost.models.reboosted.trees.binning import count_present, encode
+from kaboost.models.reboosted.trees.cost import WORKER_SLICE_NS
+from kaboost.models.reboosted.trees.leaves import learn_leaves, update_adagrad
+from kaboost.models.reboosted.trees.rebuild import rebuild_tree
+from kaboost.models.reboosted.trees.sample import observe_row, thin_sample
+from kaboost.models.types import Ints, Mat
+from kaboost.models.verbs import newton_curvature
 
-ADAGRAD_EVERY = 4  # events between two additions to AdaGrad's sums
-METRICS_EVERY = 4  # events between two looks at every prefix and tree
-MAX_LABEL = 1e30  # a larger label counts as this
-SHARPNESS_UNITS = (
-    3.0  # usual losses in a unit: of Gaussian residuals a loss is then their log-likelihood
-)
-LOSS_SHARE, MAX_LOSS = 0.3, 10.0  # of losses of numbers, before they weigh anything
-STRUCTURE_DECAY = 0.9995  # of the losses that share out the build: it takes thousands to tell
-METRICS_DECAY = DECAY**METRICS_EVERY
-LAST_LABEL_SHRINKAGE = 0.9  # of the way from an even chance to the last of two labels
-MIN_COUNT = 0.5  # the last count is at least this
+ADAGRAD_EVERY = 4  # events between two updates of AdaGrad's sums
+STRUCTURE_DECAY = 0.9995  # an event, of the losses that share the work among structures
+MEAN_RATE = 1e-3  # lowest rate of running means, an event
+MAX_CURVATURE = 0.25  # of log-loss
+MAX_STEP_WEIGHT = 1e6  # an importance counts as at most this in Kalman and AdaGrad steps
 MAX_LOG_ERROR = 3.0  # error of a logarithm that the linear learners learn
-MAX_LOGARITHM = 60.0  # no filter says a larger logarithm
-SCHEDULE_EVERY, SCHEDULE_ALWAYS_BEFORE = (
-    16,
-    2000,
-)  # events between two looks at the schedule, once so many were seen
 
 
-class LabelScale(NamedTuple):
-    """What is typical of the labels; running means, of a memory of 500 to 1,000 events."""
+class BatchRun(NamedTuple):
+    """How `learn_events` learns a batch, and what it fills."""
 
-    mean: Vec  # () of labels; of labels in {0, 1} where scores are log-odds
-    deviation: Vec  # () of their distance from it, where they are numbers
-    mean_loss: Vec  # () loss of serving the mean
-    squared_step: Vec  # () squared Newton step at what the first filter says
-    residual: Vec  # () its size
-    curvature: Vec  # () curvature there
-    offset: Vec  # () of numbers, which are learned less it; scores are told plus it
-    shift: Vec  # (RUNS,) of answers off by the same, and moves of the origin: see label_guard
+    scores: Mat  # (n, 1) made before each event was learned
+    done: Ints  # () events of the batch that were learned
+    has_worker: bool  # whether another thread grows the trees in the background
+    tree: int  # structure whose background tree to grow before any event; -1 for none
+    stop: Ints  # () not 0 stops growing that tree
 
 
-class ServedTrees(NamedTuple):
-    """What the trees' answers need of the bank."""
+def learn_batch(booster: ReboostedTrees, batch: Batch, scores: Mat) -> None:
+    """Learn the events, and fill scores (n, 1) with those made before each was learned.
 
-    leaf_rates: Vec  # (E,)
-    depth: Ints  # (K,)
-    structures: Any  # (K,)
-    base_score: Vec  # (K,)
-    label_means: Vec  # (5,)
+    Where there are many events and a second processor, another thread grows background trees
+    meanwhile; no result depends on it.
+    """
+    n, done, a = len(scores), np.zeros((), np.int64), learn_scratch(booster, len(scores))
+    grow = partial(grow_in_background, booster, a)
+    try:
+        if n >= MIN_WORKER_EVENTS and processors() >= 2:
+            with TreeWorker(booster.trees.schedule, grow) as worker:
+                while done < n and worker.sync():
+                    learn_events(booster, batch, a, BatchRun(scores, done, *WITH_WORKER))
+    finally:  # a batch is always learned to its end: an interrupt could not tell how far it came
+        if done < n or n == 0:  # a service compiles by learning no event
+            learn_events(booster, batch, a, BatchRun(scores, done, *WITHOUT_WORKER))
 
 
-def label_scale() -> LabelScale:
-    """Return what is typical before any label."""
-    return LabelScale(
-        *(np.zeros(SHIFT_FIELDS if name == "shift" else ()) for name in LabelScale._fields)
-    )
+def grow_in_background(booster: ReboostedTrees, a: LearnScratch, k: int, stop: Ints) -> None:
+    """Grow the background tree of structure k until it is done or `stop` () is not 0."""
+    none = np.empty((0, 1))
+    batch = Batch(np.empty((0, int(booster.shape[0])), np.int32), none, np.empty(0))
+    learn_events(booster, batch, a, BatchRun(none, np.zeros((), np.int64), True, k, stop))
 
 
-def served_trees(bank: Any) -> ServedTrees:
-    """Return what the trees' answers need of a bank."""
-    return ServedTrees(
-        bank.params.leaf_rates,
-        bank.params.depth,
-        bank.structures,
-        bank.base_score,
-        bank.label_means,
-    )
+def learn_scratch(booster: ReboostedTrees, events: int = 1) -> LearnScratch:
+    """Return scratch to learn a batch of so many events."""
+    return allocate(booster.trees, booster.stack, int(booster.shape[0]), events)
 
 
 @kernel
-def fill_row(lags: Vec, keys: Any, x: Any) -> None:
-    """Fill x (2d,) with the keys of an event's features and of the lags."""
-    d0, d = keys.shape[0], keys.shape[0] + lags.shape[0]
-    again = x[d:]
-    for j in range(UINT(d0)):
-        x[j] = keys[j]
-        again[j] = keys[j] if keys[j] != MISSING_KEY else -MISSING_KEY
-    for j in range(d0, d):
-        x[j] = to_key(float(lags[j - d0]))
-        x[d + j] = x[j]
+def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun) -> None:
+    """Learn events until a background tree must be submitted or committed.
 
-
-@inlined
-def tree_scores(forest: ServedTrees, keys: Any, at: Any, a: Any) -> None:
-    """Fill a.scores (n,) with the scores of all structures' leaf learners for the keys (d0,); `at` is
-    room for the row (2d,) and the leaves (K, N).
+    It also grows the background tree `run.tree`: one kernel takes half as long to compile as two.
+    Parts are unpacked first: in the loop, LLVM would go through the state's 200 arrays each time.
     """
-    x, leaf = at
-    fill_row(forest.label_means, keys, x)
-    for k in range(a.tree_counts.shape[0]):
-        traverse(forest.structures[k].nodes, forest.depth[k], x, leaf[k])
-    leaf_scores(forest, leaf, a)
+    bank, builds, loss, seen = b.trees, b.builds, b.loss, b.progress
+    filters, stack, scale, calibration = b.linear, b.stack, b.labels, b.calibration
+    params, schedule, window, bins = bank.params, bank.schedule, bank.window, bank.bins
+    means, link, calibrated = bank.label_means, int(params.link[()]), bool(b.calibrated[()] > 0)
+    trees = ServedTrees(params.leaf_rates, params.depth, bank.structures, bank.base_score, means)
+    scores, done, has_worker, tree = run.scores, run.done, run.has_worker, run.tree
+    while tree >= 0 and run.stop[()] == 0 and builds[tree].cursor[0].step != GROWN:
+        rebuild_tree(bank, builds[tree], loss, tree, WORKER_SLICE_NS)
+    until = next_commit(schedule) if has_worker else NO_EVENT
+    first, last = 0, 0  # of the events whose leaves were found
+    for k in range(int(done[()]), batch.keys.shape[0]):
+        done[()], offset = k + 1, float(scale.offset[()])
+        if k >= last:
+            first, last = k, find_leaves(bank, batch, k, offset, a)
+        w, t, leaves = float(batch.weights[k]), int(schedule.time[()]), a.leaves[k - first]
+        leaf_scores(trees, leaves, a)
+        linear_scores(filters, batch.keys[k], means, link, scale, a)
+        mixed = stacked_score(link, stack, scale, a)
+        scores[k, 0] = calibrated_score(link, calibration, mixed, calibrated) + offset
+        if w > 0.0:
+            label = batch.labels[k, 0] - offset
+            observe_served(seen, loss, w, scores[k], batch.labels[k])
+            store_prefixes(window.prefix, t, a.F, schedule.cursor)
+            if t % METRICS_EVERY == METRICS_EVERY - 1:
+                observe_structures(params.eta, loss, label, w, seen, a)
+            y = guard_label(scale, label, t, mixed, filters, a.inputs) if link == NUMBERS else label
+            last = last if y == label else k + 1  # later label means differ from those assumed
+            assess_scores(loss, y, scale, link, a)
+            if update_drift(schedule, scaled_loss(loss, mixed, y, scale, link), t, link):
+                inflate_covariance(stack)
+            if has_worker and schedule.drift_at[()] == t:  # trees are committed sooner
+                until = next_commit(schedule)
+            learn_trees(params, schedule, bank.structures, leaves, w, float(scale.curvature[()]), a)
+            learn_lines(filters, loss, y, w, link, scale, a)
+            target, factor = _target(scale, link, y, w), w * sharpness(loss, scale, link)
+            learn_stack(stack, loss, target, factor, a)
+            if link == LOG_ODDS:
+                calibrate(calibration, mixed, 0.5 + 0.5 * y, w)
+            update_label_scale(scale, loss, y, link, t, float(a.expert_scores[0]))
+            fill_row(means, batch.keys[k], a.row)
+            insert_event(window, bins, schedule, a, t, y, w)
+            update_label_means(means, params.label_mean_rates, y, link)
+            schedule.time[()], started = t + 1, False
+            if advance_schedule(params, schedule, window, bins, a.tree_counts, has_worker):
+                started = grow_trees(bank, builds, loss, scale, has_worker)
+                refresh_leaves(bank, a, k + 1 - first, last - first)
+            if has_worker and (started or t + 2 >= until):
+                return
 
 
 @inlined
-def leaf_scores(forest: ServedTrees, leaf: Any, a: Any) -> None:
-    """Fill a.scores (n,) with the scores of all structures' leaf learners in the leaves (K, N)."""
-    E = forest.leaf_rates.shape[0]
-    for k in range(a.tree_counts.shape[0]):
-        sum_leaves(
-            forest.structures[k].rows, leaf[k], float(forest.base_score[k]), a.F[k], a.leaf_scores
-        )
-        for e in range(E):
-            a.scores[k * E + e] = a.leaf_scores[e]
+def _target(scale: LabelScale, link: int, y: float, w: float) -> Target:
+    variance = residual_variance(scale, link)
+    return Target(y, min(w, MAX_STEP_WEIGHT), variance, residual_unit(scale))
 
 
 @inlined
-def linear_scores(filters: Any, keys: Any, lags: Vec, link: int, scale: Any, a: Any) -> None:
-    """Fill the last of a.scores (n,): the linear learners' scores for the keys (d0,), and what the first
-    label lag, by default the last label, says alone.
+def learn_stack(stack: Stack, loss: Any, target: Target, factor: float, a: LearnScratch) -> None:
+    """Update the filters' weights, and the decayed losses behind average and mixture by this
+    event's, a.score_losses (n,) and a.expert_losses (S+1,), times `factor`.
     """
-    first = a.scores.shape[0] - LINEAR_SCORES
-    read_columns(filters, keys, a)
-    slow, bold = scores(filters, a)
-    if link == NUMBERS:
-        mean, most = float(scale.mean[()]), OUTLIER_SPREADS * float(scale.deviation[()])
-        slow = min(max(slow, mean - most), mean + most)
-        bold = min(max(bold, mean - most), mean + most)
-    a.scores[first], a.scores[first + 1] = slow, bold
-    a.scores[first + 2] = last_label(filters, float(lags[0]), link)
+    learn_filters(stack, loss, target, a.expert_scores, a.filter_inputs, a.kalman_gain)
+    n, S = a.scores.shape[0], a.expert_losses.shape[0]
+    for i in range(n):
+        a.score_losses[i] *= factor
+    decay_losses(stack.score_losses, SCORE_DECAY, a.score_losses, n)
+    for j in range(S):
+        a.expert_losses[j] *= factor
+    decay_losses(stack.mixture_losses, MIXTURE_DECAY, a.expert_losses, S)
 
 
 @kernel
-def read_columns(filters: Any, keys: Any, a: Any) -> None:
-    """Make the keys (d0,) a row of the linear learners."""
-    column_runs(keys, a.runs)
-    from_keys(keys, a.runs, a.values)
-    fill_inputs(filters, a)
-
-
-@kernel
-def last_label(filters: Any, lag: float, link: int) -> float:
-    """Return the score of an event whose label is expected to be the last one: `lag`; 0 before
-    there was one.
+def learn_trees(
+    params: StructureParams, schedule: Schedule, structures: tuple[Trees, ...],
+    leaves: NDArray[np.int32], w: float, curvature: float, a: LearnScratch,
+) -> None:  # fmt: skip
+    """Move the offsets of every reached leaf (K, N), and the losses that share the work among
+    structures; `curvature` is the usual one of the loss.
     """
-    if filters.events[()] == 0.0:
-        return 0.0
-    if link == NUMBERS:
-        return lag
-    if link == LOGARITHMS:
-        return math.log(max(lag, MIN_COUNT))
-    p = 0.5 + LAST_LABEL_SHRINKAGE * (lag - 0.5)
-    return math.log(p / (1.0 - p))
-
-
-@inlined
-def stacked_score(link: int, stack: Any, scale: Any, a: Any) -> float:
-    """Return the score that is served for the scores a.scores (n,); a.expert_scores is as the filters said."""
-    n = a.scores.shape[0]
-    if link == NUMBERS:
-        centre, constant = float(scale.mean[()]), math.sqrt(float(scale.squared_step[()]))
-    else:
-        centre, constant = 0.0, 1.0
-        for i in range(n):
-            a.scores[i] = min(max(a.scores[i], -MAX_LOG_ODDS), MAX_LOG_ODDS)
-    filter_inputs(a.scores, n, centre, constant, a.filter_inputs)
-    expert_scores(stack, a.filter_inputs, n, centre, a)
-    clip_to_labels(link, scale, a.expert_scores)
-    return mixture(stack, a, link == LOG_ODDS)
-
-
-@kernel
-def clip_to_labels(link: int, scale: Any, z: Vec) -> None:
-    """Keep what the filters say, z (S + 1,), where labels can be: one that is far off must not set
-    the noise that the next one reckons with, or they drive each other out of all numbers.
-    """
-    if link == LOG_ODDS:
-        return
-    middle, most = 0.0, MAX_LOGARITHM
-    if link == NUMBERS:
-        middle, most = float(scale.mean[()]), OUTLIER_SPREADS * float(scale.deviation[()])
-    for j in range(z.shape[0]):
-        z[j] = min(max(z[j], middle - most), middle + most)
-
-
-@inlined
-def calibrated_score(link: int, calibration: Any, mixed: float, calibrated: bool) -> float:
-    """Return the calibrated score of the mixture's."""
-    return served_log_odds(calibration, mixed) if link == LOG_ODDS and calibrated else mixed
-
-
-@inlined
-def assess_scores(loss: Any, y: float, scale: Any, link: int, a: Any) -> None:
-    """Fill a.score_losses and a.score_gradients (n,) at the scores, and a.expert_losses (S+1,) with the filters' losses, in
-    the unit that weighs them.
-    """
-    least, share = 0.0, 1.0
-    if link == NUMBERS:
-        share = 1.0 / max(LOSS_SHARE * float(scale.mean_loss[()]), 1e-300)
-    elif link == LOGARITHMS and y > 0.0:
-        least = y - y * math.log(y)
-    for i in range(a.scores.shape[0]):
-        v, g, _ = value_gradient_hessian(loss, float(a.scores[i]), y)
-        a.score_losses[i] = min((v - least) * share, MAX_LOSS)
-        a.score_gradients[i] = g
-    for j in range(a.expert_scores.shape[0]):
-        v, _, _ = value_gradient_hessian(loss, float(a.expert_scores[j]), y)
-        a.expert_losses[j] = min((v - least) * share, MAX_LOSS)
-
-
-@inlined
-def scaled_loss(loss: Any, mixed: float, y: float, scale: Any, link: int) -> float:
-    """Return the loss of the mixture in a unit that outliers do not rule."""
-    v, _, _ = value_gradient_hessian(loss, mixed, y)
-    share = 1.0 / max(LOSS_SHARE * float(scale.mean_loss[()]), 1e-300) if link == NUMBERS else 1.0
-    return float(min(v * share, MAX_LOSS))
-
-
-@inlined
-def update_label_scale(scale: Any, loss: Any, y: float, link: int, t: int, first: float) -> None:
-    """Move what is typical of labels towards y; `first` is what the first filter said."""
-    slow, fast = max(1.0 / (t + 1.0), 1e-3), max(1.0 / (t + 1.0), 2e-3)
-    v, _, _ = value_gradient_hessian(loss, float(scale.mean[()]), y)
-    scale.mean_loss[()] += slow * (v - scale.mean_loss[()])
-    scale.mean[()] += slow * ((0.5 + 0.5 * y if link == LOG_ODDS else y) - scale.mean[()])
-    _, g, _ = value_gradient_hessian(loss, first, y)
-    h = newton_curvature(loss, first, y, residual_unit(scale))
-    off = g / h
-    square = off * off
-    if t > 50:
-        square = min(square, 25.0 * scale.squared_step[()])
-    scale.squared_step[()] = max(
-        scale.squared_step[()] + fast * (square - scale.squared_step[()]), 1e-300
-    )
-    scale.residual[()] += fast * (min(abs(first - y), 1e30) - scale.residual[()])
-    scale.curvature[()] += slow * (h - scale.curvature[()])
-
-
-@inlined
-def residual_variance(scale: Any, link: int) -> float:
-    """Return the variance of residuals that the filters reckon with, never 0."""
-    if link != NUMBERS:
-        return 1.0
-    spread = min(float(scale.deviation[()]), 1.0)
-    return max(float(scale.squared_step[()]), 1e-12 * spread * spread, 1e-24)
-
-
-@inlined
-def residual_unit(scale: Any) -> float:
-    """Return the typical size of a residual, never 0."""
-    return max(float(scale.residual[()]), 1e-12)
-
-
-@inlined
-def label_summary(scale: Any) -> tuple[float, float]:
-    """Return the typical residual of labels, and their mean."""
-    return residual_unit(scale), float(scale.mean[()])
-
-
-@kernel
-def learn_trees(params: Any, schedule: Any, forest: Any, event: Any, a: Any) -> None:
-    """Move the offsets of every reached leaf, and the losses that share out the work; `event` is
-    its importance, the usual curvature and its leaves (K, N).
-    """
-    w, curve, leaf = event
     t, link, E = int(schedule.time[()]), int(params.link[()]), params.leaf_rates.shape[0]
-    curve = 0.25 if link == LOG_ODDS else curve
-    steep = 1.0 / curve if curve > 0.0 else 0.0
-    slow = max(1.0 / (t + 1.0), 1e-3)
+    curvature = MAX_CURVATURE if link == LOG_ODDS else curvature
+    step = 1.0 / curvature if curvature > 0.0 else 0.0
     for k in range(a.tree_counts.shape[0]):
         N = float(a.tree_counts[k])
         for e in range(E):
             i = k * E + e
-            schedule.structure_losses[k, e] = (
-                STRUCTURE_DECAY * schedule.structure_losses[k, e] + w * a.score_losses[i]
-            )
-            a.leaf_steps[1 + e] = (
-                min(params.leaf_rates[e] * w, 1.0) * steep * a.score_gradients[i] / N
-            )
-        g = a.score_gradients[k * E]
-        square = g * g
-        schedule.mean_square_gradient[k] += slow * (square - schedule.mean_square_gradient[k])
-        if link != LOG_ODDS:
-            square = 0.25 * square / max(schedule.mean_square_gradient[k], 1e-300)
-        schedule.gradient_squares[k] += min(w, 1e6) * square
-        trees = forest[k]
-        learn_leaves(trees.rows, leaf[k], a.leaf_steps)
+            decayed = STRUCTURE_DECAY * schedule.structure_losses[k, e]
+            schedule.structure_losses[k, e] = decayed + w * a.score_losses[i]
+            rate = min(params.leaf_rates[e] * w, 1.0)
+            a.leaf_steps[1 + e] = rate * step * a.score_gradients[i] / N
+        _add_gradient_square(schedule, k, a.score_gradients[k * E], w, link)
+        learn_leaves(structures[k].rows, leaves[k], a.leaf_steps)
         if t % ADAGRAD_EVERY == ADAGRAD_EVERY - 1:
-            update_adagrad(trees.rows, leaf[k], schedule.gradient_squares[k])
+            update_adagrad(structures[k].rows, leaves[k], schedule.gradient_squares[k])
             schedule.gradient_squares[k] = 0.0
 
 
 @inlined
-def learn_lines(filters: Any, loss: Any, y: float, w: float, link: int, scale: Any, a: Any) -> None:
-    """Let the linear learners take Newton's step from what they said, and know their columns."""
-    first, most, curve = a.scores.shape[0] - LINEAR_SCORES, math.inf, 1.0
-    if link == NUMBERS:  # a variance is a share of that of usual residuals
-        curve = newton_curvature(loss, 0.0, residual_unit(scale), residual_unit(scale))
+def _add_gradient_square(schedule: Schedule, k: int, g: float, w: float, link: int) -> None:
+    """Add a squared gradient of structure k for AdaGrad, relative to the usual one but for
+    log-odds.
+    """
+    rate = max(1.0 / (schedule.time[()] + 1.0), MEAN_RATE)
+    square = g * g
+    schedule.mean_square_gradient[k] += rate * (square - schedule.mean_square_gradient[k])
+    if link != LOG_ODDS:
+        square = 0.25 * square / max(schedule.mean_square_gradient[k], TINY)
+    schedule.gradient_squares[k] += min(w, MAX_STEP_WEIGHT) * square
+
+
+@inlined
+def learn_lines(
+    filters: LinearFilters, loss: Any, y: float, w: float, link: int, scale: LabelScale,
+    a: LearnScratch,
+) -> None:  # fmt: skip
+    """Let the linear learners take Newton's step from their scores, and update their columns."""
+    first, most, unit = a.scores.shape[0] - LINEAR_SCORES, math.inf, 1.0
+    if link == NUMBERS:  # noise is relative to that of usual residuals
+        unit = newton_curvature(loss, 0.0, residual_unit(scale), residual_unit(scale))
     if link == LOGARITHMS:
         most = MAX_LOG_ERROR
-    init_new_categories(filters, a)
+    init_new_categories(filters, a.inputs)
     for i in range(LINEAR_LEARNERS):
         h = newton_curvature(loss, float(a.scores[first + i]), y, residual_unit(scale))
         error = min(max(-a.score_gradients[first + i] / h, -most), most)
-        learn_line(filters, i, a, error, curve / (h * min(w, 1e6)))
-    learn_columns(filters, a)
+        learn_line(filters, i, a.inputs, error, unit / (h * min(w, MAX_STEP_WEIGHT)))
+    learn_columns(filters, a.inputs)
 
 
 @inlined
-def update_column_count(schedule: Any, a: Any, t: int) -> None:
-    """Note how many columns event t, as it is laid out in a, has: the lags count."""
-    here = float(count_present(a.runs, schedule.feature_gains.shape[1]))
-    schedule.mean_columns[()] += max(1.0 / (t + 1.0), 1e-3) * (here - schedule.mean_columns[()])
+def insert_event(
+    window: Window, bins: Bins, schedule: Schedule, a: LearnScratch, t: int, y: float, w: float
+) -> None:
+    """Store event t with row a.row in the window, and update the mean number of present columns,
+    label means included.
+    """
+    _store_event(window, bins, a, t, y, w)
+    count = float(count_present(a.inputs.runs, schedule.feature_gains.shape[1]))
+    rate = max(1.0 / (t + 1.0), MEAN_RATE)
+    schedule.mean_columns[()] += rate * (count - schedule.mean_columns[()])
 
 
 @kernel
-def insert_event(window: Any, bins: Any, a: Any, t: int, y: float, w: float) -> None:
-    """Put event t into the window."""
+def _store_event(window: Window, bins: Bins, a: LearnScratch, t: int, y: float, w: float) -> None:
     R = window.labels.shape[0]
     s = t % R
     thin_sample(bins, t, R)
-    observe_row(bins, t, a.row, a.runs)
-    encode(bins.edges, a.row, a.runs, window.codes[s])
+    observe_row(bins, t, a.row, a.inputs.runs)
+    encode(bins.edges, a.row, a.inputs.runs, window.codes[s])
     window.labels[s], window.weights[s] = y, w
-
-
-@inlined
-def update_label_means(lags: Vec, rates: Vec, y: float, link: int) -> None:
-    """Move the decayed means of labels towards y; of labels in {0, 1} where scores are log-odds."""
-    seen = 0.5 + 0.5 * y if link == LOG_ODDS else y
-    for j in range(lags.shape[0]):
-        lags[j] += rates[j] * (seen - lags[j])
-
-
-@inlined
-def advance_schedule(params: Any, schedule: Any, window: Any, bins: Any, how: Any) -> bool:
-    """Do this event's part of making bins; return whether there is one of growing trees: `how` is
-    the numbers of trees (K,) and whether another thread grows those that are grown apart.
-    """
-    t, (sizes, helped) = int(schedule.time[()]), how
-    if t % SCHEDULE_EVERY == 0 or t < SCHEDULE_ALWAYS_BEFORE:
-        share_budget(params, schedule)
-        update_schedule(params, schedule, sizes, t, window.labels.shape[0])
-    making = bins.progress[0] > REQUESTED
-    schedule.spent_ns[()] = 0.0
-    if bins.progress[0] != BINNED or t >= bins.rebin_at[()]:
-        schedule.spent_ns[()] = update_bins(bins, window.codes, t, schedule.status)
-    due = earn_credit(schedule, bins.rebin_at[()] == FIRST_BINS_EVENTS, t, helped)
-    return due and not (making and bins.progress[0] == BINNED)  # that event has done enough
-
-
-@kernel
-def earn_credit(schedule: Any, unbinned: bool, t: int, helped: bool) -> bool:
-    """Give every structure an event's credit; return whether there is something to do for one."""
-    if unbinned:
-        return True
-    due = False
-    for k in range(schedule.credit.shape[0]):
-        schedule.credit[k] = min(schedule.credit[k] + schedule.credit_per_event[k], 2.0)
-        busy = schedule.status[k]
-        due = due or busy == INLINE or (busy == UNASSIGNED and schedule.credit[k] >= 1.0)
-        due = (
-            due
-            or (busy >= BACKGROUND and t >= schedule.commit_at[k])
-            or (busy == BACKGROUND and not helped)
-        )
-    return due
-
-
-@kernel
-def grow_trees(bank: Any, builds: Any, loss: Any, labels: Any, helped: bool) -> bool:
-    """Do this event's part of growing trees, each structure first in its turn; before there are
-    bins, start every structure where the labels so far are. `labels` are their typical residual and
-    their mean. Return whether a tree was begun that is grown apart.
-    """
-    schedule, bins, t, (unit, mean) = bank.schedule, bank.bins, int(bank.schedule.time[()]), labels
-    R, link = bank.window.labels.shape[0], int(bank.params.link[()])
-    ready = bins.progress[0] == BINNED and bins.rebin_at[()] > FIRST_BINS_EVENTS
-    total = t * (2.0 * mean - 1.0 if link == LOG_ODDS else mean)
-    K, room, begun = schedule.status.shape[0], EVENT_BUDGET_NS, False
-    for i in range(K):
-        k = (t + i) % K
-        if bins.rebin_at[()] == FIRST_BINS_EVENTS:
-            bank.base_score[k] = best_constant(link, float(t), total)
-            bank.window.prefix[k, (t - 1) % R] = bank.base_score[k]
-        elif (
-            room > 0.0 and schedule.status[k] == UNASSIGNED and ready and schedule.credit[k] >= 1.0
-        ):
-            spent = float(start_tree(bank.params, schedule, bins, builds[k], (k, t, R, unit)))
-            begun = begun or schedule.status[k] == BACKGROUND
-            room -= spent + _work_on_tree(
-                bank, builds[k], loss, (k, t, min(SLICE_NS, room) - spent)
-            )
-        elif room > 0.0 and (
-            schedule.status[k] == INLINE
-            or (schedule.status[k] > INLINE and t >= schedule.commit_at[k])
-        ):
-            room -= _work_on_tree(bank, builds[k], loss, (k, t, min(SLICE_NS, room)))
-    schedule.spent_ns[()] += EVENT_BUDGET_NS - room
-    if not helped and room >= EVENT_BUDGET_NS - SLICE_NS:  # an event that had little work else
-        room = SLICE_NS
-        for i in range(K):
-            k = (t + i) % K
-            if room > 0.0 and schedule.status[k] == BACKGROUND:
-                room -= work_in_background(bank, builds[k], loss, k, room)
-        schedule.spent_ns[()] += SLICE_NS - room
-    return begun
-
-
-@kernel
-def _work_on_tree(bank: Any, build: Any, loss: Any, now: Any) -> float:
-    """Do a piece of what is to be done at this very event for the tree of structure k, after t
-    events, in some ns: `now` is k, t and these. Return those it took.
-    """
-    k, t, most = now
-    due, room, schedule = t >= bank.schedule.commit_at[k], float(most), bank.schedule
-    while (
-        schedule.status[k] == BACKGROUND and due
-    ):  # no event sees it less than grown, or the room that took
-        schedule.spent_ns[()] += work_in_background(bank, build, loss, k, SLICE_NS)
-    if schedule.status[k] == INLINE:
-        room -= rebuild_tree(bank, build, loss, k, room)
-    if (schedule.status[k] == INLINE and build.cursor[STEP] == GROWN) or (
-        schedule.status[k] == READY and due
-    ):
-        room -= commit_tree(bank, build, k, t, max(room, 0.0))
-    return float(most) - room
-
-
-@kernel
-def work_in_background(bank: Any, build: Any, loss: Any, k: int, most: float) -> float:
-    """Do a piece of work on a tree that is grown apart, for some `most` ns; return those it took.
-
-    Who does it, and at which event, does not show in any result.
-    """
-    spent = float(rebuild_tree(bank, build, loss, k, most))
-    if build.cursor[STEP] == GROWN:
-        bank.schedule.status[k] = READY
-    return spent
-
-
-@kernel
-def store_prefixes(prefix: Mat, t: int, F: Mat, cursor: Ints) -> None:
-    """Put every structure's prefix before the cursor into the window prefix (K, R)."""
-    s = t % prefix.shape[1]
-    for k in range(prefix.shape[0]):
-        prefix[k, s] = F[k, cursor[k]]
-
-
-@kernel
-def observe_structures(eta: Vec, loss: Any, event: Any, seen: Any, a: Any) -> None:
-    """With every fourth event, for four, record the loss of every prefix of every structure and
-    every tree's edge.
-
-    A tree fits slope / curvature by weighted squares: that is what its edge is a share of.
-    """
-    y, w = event
-    w *= METRICS_EVERY
-    for k in range(a.tree_counts.shape[0]):
-        N = int(a.tree_counts[k])
-        _prefix_gradients(loss, y, N + 1, a.F[k], a)
-        sums, recent = seen.prefix_loss_sum[k, : N + 1], seen.recent_prefix_loss[k, : N + 1]
-        _record(sums, recent, a.prefix_losses[: N + 1], w)
-        _tree_edges(
-            seen.edge_total[k, :N], seen.edge_missed[k, :N], seen.recent_edge_total[k, :N],
-            seen.recent_edge_missed[k, :N], a.prefix_gradients[:N], a.prefix_hessians[:N], a.tree_outputs[:N], w,
-            1.0 / eta[k],
-        )  # fmt: skip
-
-
-@kernel
-def _prefix_gradients(loss: Any, y: float, count: int, F: Vec, a: Any) -> None:
-    said, lost, steep, bent = a.tree_outputs, a.prefix_losses, a.prefix_gradients, a.prefix_hessians
-    for i in range(count - 1):
-        said[i] = F[i + 1] - F[i]
-    for i in range(count):
-        v, g, h = value_gradient_hessian(loss, float(F[i]), y)
-        lost[i], steep[i], bent[i] = min(v, LOSS_LIMIT), g, max(h, 1e-3)
-
-
-@over_learners
-def _record(total: NewLane, recent: NewLane, lost: Lane, w: Number) -> tuple[NewLane, NewLane]:
-    return total + w * lost, METRICS_DECAY * recent + w * lost
-
-
-@over_learners
-def _tree_edges(
-    total: NewLane, missed: NewLane, recent: NewLane, missed_recently: NewLane,
-    slope: Lane, curve: Lane, said: Lane, w: Number, inverse: Number,
-) -> tuple[NewLane, NewLane, NewLane, NewLane]:  # fmt: skip
-    part = w / curve
-    left = slope + curve * (inverse * said)
-    all_, rest = slope * slope * part, left * left * part
-    fade = METRICS_DECAY
-    return total + all_, missed + rest, fade * recent + all_, fade * missed_recently + rest
-
-
-@inlined
-def sharpness(loss: Any, scale: Any, link: int) -> float:
-    """Return how much more than in the unit of `assess_scores` losses tell scores apart: where
-    labels are easy to foretell, usual losses are far below those of the mean label.
-    """
-    if link != NUMBERS:
-        return 1.0
-    over, _, _ = value_gradient_hessian(
-        loss, residual_unit(scale), 0.0
-    )  # a quantile minds one side more than the other
-    under, _, _ = value_gradient_hessian(loss, -residual_unit(scale), 0.0)
-    usual = 0.5 * (float(over) + float(under))
-    return max(1.0, LOSS_SHARE * float(scale.mean_loss[()]) / max(SHARPNESS_UNITS * usual, 1e-300))
-
-
-@inlined
-def learn_stack(stack: Any, weights: Any, a: Any) -> None:
-    """Let the stack learn what each of its scores was worth; `weights` are the importance, and how
-    sharply the scores' and the filters' losses are told apart.
-    """
-    w, sharp = weights
-    n = a.scores.shape[0]
-    for i in range(n):
-        a.score_losses[i] *= w * sharp
-    decay_losses(stack.score_losses, SCORE_DECAY, a.score_losses, n)
-    for j in range(a.expert_losses.shape[0]):
-        a.expert_losses[j] *= w * sharp
-    decay_losses(stack.mixture_losses, MIXTURE_DECAY, a.expert_losses, a.expert_losses.shape[0])

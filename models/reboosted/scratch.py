@@ -1,74 +1,59 @@
-"""Scratch of one event of reboosted trees, made once a batch: a whole one to learn, a small one to
-predict, in few arrays.
-"""
+"""Scratch of one event, allocated once a batch: a full set to learn, a small one to predict."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.reboosted.linear import LINEAR_LEARNERS, blank_row
-from kaboost.models.reboosted.state import LANES
+from kaboost.models.reboosted.ensemble import LINEAR_SCORES, ServedTrees
+from kaboost.models.reboosted.linear_inputs import InputRow, blank_row
+from kaboost.models.reboosted.stacking import Stack
+from kaboost.models.reboosted.state import LANES, Keys, Reboosted
 from kaboost.models.reboosted.trees.traverse import BLOCK
 from kaboost.models.types import UINT, Ints, Mat, Vec
 
-MIN_BLOCK_EVENTS, MAX_BLOCK_COLUMNS = (
-    6,
-    1024,
-)  # events from which on blocks are; columns up to which they fit the cache
-LINEAR_SCORES = (
-    LINEAR_LEARNERS + 1
-)  # scores that come of no trees: the linear learners', and the last label
+# Leaves are found for a block of events if a batch has so many, and so few columns fit the cache.
+MIN_BLOCK_EVENTS, MAX_BLOCK_COLUMNS = 6, 1024
 
 
 class LearnScratch(NamedTuple):
-    """Scratch of one event, made once a batch."""
+    """Scratch to learn one event; n scores, S experts, R filter inputs, B events of a block."""
 
-    row: Any  # (2d,) or more int32 keys, missing ones largest, and again with missing ones smallest
-    columns: Any  # (2^i B,) int32, the same of a block of B events, column by column
-    leaves: Any  # (B, K, N) int32, of the B events of a block
-    label_means: Vec  # (5,) as they will be
-    grown: Ints  # (K,) trees there were when the leaves were looked for
-    F: Mat  # (K, N+1) prefixes
-    tree_outputs: Vec  # (N+1,) differences of one structure's prefixes, losses, slopes, curvatures
-    prefix_losses: Vec
+    row: Keys  # (2d,) or more keys, missing ones largest, then again with missing ones smallest
+    columns: Keys  # (2^i B,) the same of a block of events, column by column
+    leaves: NDArray[np.int32]  # (B, K, N) of the events of a block
+    label_means: Vec  # (5,) as they will be after the events of the block so far
+    grown: Ints  # (K,) trees grown when the leaves were found
+    F: Mat  # (K, N+1) scores of prefixes
+    tree_outputs: Vec  # (N+1,) of one structure: differences of its prefixes' scores ...
+    prefix_losses: Vec  # ... their losses
     prefix_gradients: Vec
     prefix_hessians: Vec
-    leaf_scores: Vec  # (8,)
-    runs: Any  # what follows is a row of the linear learners: models/reboosted/linear.py
-    values: Vec
-    distances: Vec
-    input_counts: Ints
-    input_values: Vec
-    input_places: Any
-    contributions: Vec
-    scores: Vec  # (n,) scores of all structures' leaf learners, then those of LINES
+    leaf_scores: Vec  # (8,) of one structure's leaf learners
+    inputs: InputRow  # of the linear learners
+    scores: Vec  # (n,)
     score_losses: Vec  # (n,)
     score_gradients: Vec  # (n,)
-    expert_scores: Vec  # (S+1,)
-    expert_losses: Vec  # (S+1,) their losses
-    weights: Vec  # (max(n, S+1),)
+    expert_scores: Vec  # (S,) of every filter, then of the average
+    expert_losses: Vec  # (S,)
+    weights: Vec  # (max(n, S),)
     kalman_gain: Vec  # (R,)
-    filter_inputs: Vec  # (R,) scores as the filters see them
+    filter_inputs: Vec  # (R,)
     tree_counts: Ints  # (K,) trees of each structure
-    leaf_steps: Any  # (8,) float32
+    leaf_steps: NDArray[np.float32]  # (8,)
 
 
 class PredictScratch(NamedTuple):
-    """What of a desk a prediction needs; the fields are a desk's."""
+    """Scratch to predict one event; fields as in `LearnScratch`."""
 
-    row: Any
-    leaves: Any  # (K, N)
+    row: Keys
+    leaves: NDArray[np.int32]  # (K, N)
     F: Mat
     leaf_scores: Vec
-    runs: Any
-    values: Vec
-    distances: Vec
-    input_counts: Ints
-    input_values: Vec
-    input_places: Any
+    inputs: InputRow
     scores: Vec
     expert_scores: Vec
     weights: Vec
@@ -76,68 +61,93 @@ class PredictScratch(NamedTuple):
     tree_counts: Ints
 
 
-def allocate(bank: Any, filters: Any, d0: int, events: int = 1) -> LearnScratch:
-    """Return scratch for a bank over d0 features and its stack, to learn so many events."""
-    d = d0 + bank.label_means.size
-    sizes = np.array([one.nodes.shape[0] for one in bank.structures], np.int64)
-    K, N, n = len(sizes), int(sizes.max()), len(sizes) * len(bank.params.leaf_rates) + LINEAR_SCORES
-    R, S = filters.weights.shape[1], len(filters.mixture_losses)
-    leaves = max(
-        one.rows.shape[1] for one in bank.structures
-    )  # a leaf's number is read as a feature
+Scratch = LearnScratch | PredictScratch
+
+
+class PredictArrays(NamedTuple):
+    """The memory of a `PredictScratch`: allocating an array costs more than traversing a tree."""
+
+    ints: NDArray[np.int32]
+    floats: Vec
+    longs: Ints
+
+
+def allocate(trees: Reboosted, stack: Stack, d0: int, events: int = 1) -> LearnScratch:
+    """Return scratch to learn a batch of so many events of d0 features."""
+    d = d0 + trees.label_means.size
+    counts = np.array([one.nodes.shape[0] for one in trees.structures], np.int64)
+    K, N, n = len(counts), int(counts.max()), _score_count(trees)
+    R, S = stack.weights.shape[1], len(stack.mixture_losses)
     wide = 1 << (2 * d - 1).bit_length()
     B = BLOCK if events >= MIN_BLOCK_EVENTS and wide <= MAX_BLOCK_COLUMNS else 1
     return LearnScratch(
-        row=np.zeros(max(2 * d, leaves), np.int32), leaves=np.zeros((B, K, N), np.int32),
-        columns=np.zeros(wide * B if B > 1 else 0, np.int32), label_means=np.zeros(bank.label_means.size),
-        grown=np.zeros(K, np.int64), F=np.zeros((K, N + 1)),
-        tree_outputs=np.zeros(N + 1), prefix_losses=np.zeros(N + 1), prefix_gradients=np.zeros(N + 1), prefix_hessians=np.zeros(N + 1),
-        leaf_scores=np.zeros(LANES), **blank_row(d0)._asdict(),
+        row=np.zeros(_row_length(trees, d), np.int32), leaves=np.zeros((B, K, N), np.int32),
+        columns=np.zeros(wide * B if B > 1 else 0, np.int32),
+        label_means=np.zeros(trees.label_means.size), grown=np.zeros(K, np.int64),
+        F=np.zeros((K, N + 1)), tree_outputs=np.zeros(N + 1), prefix_losses=np.zeros(N + 1),
+        prefix_gradients=np.zeros(N + 1), prefix_hessians=np.zeros(N + 1),
+        leaf_scores=np.zeros(LANES), inputs=blank_row(d0),
         scores=np.zeros(n), score_losses=np.zeros(n), score_gradients=np.zeros(n),
-        expert_scores=np.zeros(S), expert_losses=np.zeros(S), weights=np.zeros(max(n, S)), kalman_gain=np.zeros(R),
-        filter_inputs=np.zeros(R), tree_counts=sizes, leaf_steps=np.zeros(LANES, np.float32),
+        expert_scores=np.zeros(S), expert_losses=np.zeros(S), weights=np.zeros(max(n, S)),
+        kalman_gain=np.zeros(R), filter_inputs=np.zeros(R), tree_counts=counts,
+        leaf_steps=np.zeros(LANES, np.float32),
     )  # fmt: skip
 
 
-def allocate_predict(bank: Any, filters: Any, d0: int) -> tuple[Any, Vec, Ints]:
-    """Return the scratch of predictions in three arrays, for `slice_scratch` to cut: to make and hand
-    over an array costs more than to walk a tree.
-    """
-    d, K, n = (
-        d0 + bank.label_means.size,
-        len(bank.structures),
-        len(bank.structures) * len(bank.params.leaf_rates) + LINEAR_SCORES,
-    )
-    N = max(one.nodes.shape[0] for one in bank.structures)
-    leaves = max(one.rows.shape[1] for one in bank.structures)
-    R, S = filters.weights.shape[1], len(filters.mixture_losses)
+def _score_count(trees: Reboosted) -> int:
+    return len(trees.structures) * len(trees.params.leaf_rates) + LINEAR_SCORES
+
+
+def _row_length(trees: Reboosted, d: int) -> int:
+    """Return the length of a row: a leaf's number is read as a feature."""
+    leaves: int = max(one.rows.shape[1] for one in trees.structures)
+    return max(2 * d, leaves)
+
+
+def allocate_predict(trees: Reboosted, stack: Stack, d0: int) -> PredictArrays:
+    """Return the memory to predict events of d0 features, for `slice_scratch`."""
+    K, n = len(trees.structures), _score_count(trees)
+    N = max(one.nodes.shape[0] for one in trees.structures)
+    R, S = stack.weights.shape[1], len(stack.mixture_losses)
     floats = K * (N + 1) + LANES + 4 * d0 + 1 + n + S + max(n, S) + R
-    ints = max(2 * d, leaves) + K * N
-    return np.zeros(ints, np.int32), np.zeros(floats), np.zeros(4 * d0 + 8 + K, np.int64)
+    ints = _row_length(trees, d0 + trees.label_means.size) + K * N
+    return PredictArrays(
+        np.zeros(ints, np.int32), np.zeros(floats), np.zeros(4 * d0 + 8 + K, np.int64)
+    )
 
 
 @kernel
-def slice_scratch(forest: Any, stack: Any, d0: int, room: Any) -> PredictScratch:
-    """Cut the scratch of predictions over d0 features out of `allocate_predict`."""
-    ints, floats, longs = room
-    K, N = len(forest.structures), 0
-    C, P, sizes = 2 * d0 + 1, 3 * d0 + 1, longs[4 * d0 + 8 :]
+def slice_scratch(
+    trees: ServedTrees, stack: Stack, d0: int, arrays: PredictArrays
+) -> PredictScratch:
+    """Slice scratch to predict events of d0 features out of `allocate_predict`."""
+    ints, floats, longs = arrays.ints, arrays.floats, arrays.longs
+    K, N, counts = len(trees.structures), 0, longs[4 * d0 + 8 :]
     for k in range(K):
-        sizes[k] = forest.structures[k].nodes.shape[0]
-        N = max(N, forest.structures[k].nodes.shape[0])
-    n, S = K * forest.leaf_rates.shape[0] + LINEAR_SCORES, stack.mixture_losses.shape[0]
+        counts[k] = trees.structures[k].nodes.shape[0]
+        N = max(N, trees.structures[k].nodes.shape[0])
+    n, S = K * trees.leaf_rates.shape[0] + LINEAR_SCORES, stack.mixture_losses.shape[0]
     wide = ints.shape[0] - K * N
-    e = K * (N + 1)
-    p = e + LANES
-    q, u = p + 2 * d0, p + 2 * d0 + C
-    v, w = u + n + S, u + n + S + max(n, S)
-    places = longs[3 : 3 + P + d0 + 4].view(UINT)
+    leaf_scores = K * (N + 1)  # where slices of `floats` begin
+    inputs = leaf_scores + LANES
+    scores = inputs + 4 * d0 + 1
+    experts = scores + n
+    weights = experts + S
+    filters = weights + max(n, S)
     return PredictScratch(
-        ints[:wide],
-        ints[wide:].reshape(K, N),
-        floats[:e].reshape(K, N + 1),
-        floats[e:p],
-        places[P:], floats[p : p + d0], floats[p + d0 : q], longs[:3], floats[q:u],
-        places[:P],
-        floats[u : u + n], floats[u + n : v], floats[v:w], floats[w:], sizes,
+        ints[:wide], ints[wide:].reshape(K, N), floats[:leaf_scores].reshape(K, N + 1),
+        floats[leaf_scores:inputs], _slice_inputs(d0, floats[inputs:scores], longs),
+        floats[scores:experts], floats[experts:weights], floats[weights:filters],
+        floats[filters:], counts,
+    )  # fmt: skip
+
+
+@kernel
+def _slice_inputs(d0: int, floats: Vec, longs: Ints) -> InputRow:
+    """Slice an input row; predictions attribute nothing, so `contributions` is empty."""
+    P = 3 * d0 + 1
+    places = longs[3 : 3 + P + d0 + 4].view(UINT)
+    return InputRow(
+        places[P:], floats[:d0], floats[d0 : 2 * d0], longs[:3], floats[2 * d0 :], places[:P],
+        floats[:0],
     )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kaboost.models.state.records import as_records, plain, plain_like
 from kaboost.models.types import ModelError
 from kaboost.models.verbs import learning_only
 
@@ -79,7 +80,7 @@ def _leaves(part: Any, prefix: str) -> Iterator[tuple[str, NDArray[Any], bool]]:
         name = _join(prefix, field)
         if isinstance(value, np.ndarray):
             assert value.flags.c_contiguous, f"{name} must be C-contiguous"
-            yield name, value, field not in optional
+            yield name, plain(value), field not in optional
         elif hasattr(value, "_asdict"):
             yield from _leaves(value, name)
         elif isinstance(value, tuple):  # the classes of one_vs_rest
@@ -105,12 +106,12 @@ def _checked(
         if optional:
             return np.zeros((0,) * template.ndim, template.dtype)
         raise ModelError(f"arrays: {name!r} is missing; take the arrays of the same specification")
-    array = arrays[name]
-    if array.dtype != template.dtype or array.shape != template.shape:
+    array, expected = arrays[name], plain_like(template)
+    if array.dtype != expected.dtype or array.shape != expected.shape:
         raise ModelError(
             f"arrays: {name!r} is {array.dtype} {array.shape}, "
-            f"not {template.dtype} {template.shape}; take those of the same specification and build"
+            f"not {expected.dtype} {expected.shape}; take those of the same specification and build"
         )
     if not array.flags.c_contiguous:
         raise ModelError(f"arrays: {name!r} is not C-contiguous; pass np.ascontiguousarray of it")
-    return array
+    return as_records(array, template.dtype)

@@ -107,7 +107,7 @@ FIXED = {  # the rules that take some losses only
 }
 MARGIN = {"logistic", "logistic2", "hinge", "exponential", "linear", "mls"}
 EVENTS, FEATURES = 20, 4
-GROWN = 180  # events after which regrown trees are: there are no bins before the hundredth
+GROWN = 180  # events after which there are rebuilt trees: there are no bins before the hundredth
 
 
 class Subject(NamedTuple):

@@ -10,36 +10,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kaboost.models.reboosted.linear import (
-    attribute,
     base_scores,
-    blank_row,
-    fill_inputs,
-    init_new_categories,
-    learn_columns,
-    learn_line,
     linear_filters,
     mean_energy,
-    scores,
     state_bytes,
     with_features,
 )
+from kaboost.models.reboosted.linear_inputs import blank_row, fill_inputs
+from kaboost.models.reboosted.linear_learners import (
+    attribute,
+    init_new_categories,
+    learn_columns,
+    learn_line,
+    scores,
+)
 
-NAMED = 3  # the column of names
+CATEGORICAL = 3  # the categorical column
 
 
-def made(d=4, named=(NAMED,)):
+def made(d=4, named=(CATEGORICAL,)):
     filters = linear_filters(d)
     filters.categorical[list(named)] = 1.0
     return filters
 
 
 def see(filters, x):
-    """A row; what is not to be looked at is no number."""
+    """The inputs of a row; what must not be read is nan."""
     here = np.r_[0, ~np.isnan(x), 0]
     runs = np.flatnonzero(np.diff(here))
     d = len(x)
     row = blank_row(d)
-    for scratch in (row.distances, row.inputs, row.parts):
+    for scratch in (row.distances, row.input_values, row.contributions):
         scratch[:] = np.nan
     row.values[:] = x
     row.runs[:] = np.r_[runs, np.full(d + 4 - len(runs), d)]
@@ -48,7 +49,7 @@ def see(filters, x):
 
 
 def teach(filters, x, y, noise=1.0):
-    """One event of the squared loss; what both learners said before it."""
+    """Both learners' scores of an event, which is then learned with the squared loss."""
     row = see(filters, x)
     told = scores(filters, row)
     init_new_categories(filters, row)
@@ -60,7 +61,7 @@ def teach(filters, x, y, noise=1.0):
 
 
 def stream(n=400, seed=3):
-    """Numbers, some missing; a column that is always there; names."""
+    """Numbers, some missing; a column that is always present; categories."""
     r = np.random.default_rng(seed)
     X = r.normal(3.0, 2.0, (n, 4))
     X[:, 3] = r.integers(-1, 70, n)
@@ -124,12 +125,13 @@ class Slow:
 
 
 def test_twin():
-    """Both learners say what their slow twins say."""
+    """Both learners' scores are those of their slow twins."""
     X, y = stream()
     filters = made()
     twins = [Slow(4, 1.0, 1e-6), Slow(4, 10.0, 3e-4)]
     slow = [
-        [twin.learn(x, label, {NAMED}) for twin in twins] for x, label in zip(X, y, strict=True)
+        [twin.learn(x, label, {CATEGORICAL}) for twin in twins]
+        for x, label in zip(X, y, strict=True)
     ]
     fast = [teach(filters, x, label) for x, label in zip(X, y, strict=True)]
 
@@ -158,8 +160,8 @@ def test_parts_add_up():
         row = see(filters, x)
         for i, told in enumerate(scores(filters, row)):
             attribute(filters, i, row)
-            assert (np.isnan(row.parts) == np.isnan(x)).all()
-            parts = np.nansum(row.parts)
+            assert (np.isnan(row.contributions) == np.isnan(x)).all()
+            parts = np.nansum(row.contributions)
             assert told == pytest.approx(parts + base_scores(filters)[i], rel=1e-9)
 
 
@@ -175,7 +177,7 @@ def test_wider_learners_say_the_same():
         assert scores(wide, see(wide, row)) == pytest.approx(scores(filters, see(filters, x)))
 
     late = see(wide, np.r_[X[1], 3.0, np.nan])
-    assert late.places[: late.active[0]].tolist() == [
+    assert late.input_places[: late.input_counts[0]].tolist() == [
         0,
         6,
         1,
@@ -185,13 +187,13 @@ def test_wider_learners_say_the_same():
         10,
         12,
     ]
-    sums = wide.age.nbytes + wide.fresh.nbytes + wide.usual.nbytes
+    sums = wide.events.nbytes + wide.scale.nbytes + wide.mean_weights.nbytes
     assert state_bytes(6) == sum(array.nbytes for array in wide) - sums
 
 
-def test_mean_power():
-    """It is the running mean square of what columns add, also of those that are seldom there, and
-    after sums were written in a larger unit.
+def test_mean_energy():
+    """It is the running mean square of contributions, also of columns that are seldom present, and
+    after sums were rescaled.
     """
     X, y = stream(3000)
     X[:, 2] = np.where(np.arange(3000) % 50 == 0, X[:, 2], np.nan)
@@ -204,7 +206,9 @@ def test_mean_power():
         for i, one in enumerate(told):
             learn_line(filters, i, row, label - one, 1.0)
             attribute(filters, i, row)
-            slow[i] += max(1.0 / (t + 1.0), 1e-3) * (np.nan_to_num(row.parts) ** 2 - slow[i])
+            slow[i] += max(1.0 / (t + 1.0), 1e-3) * (
+                np.nan_to_num(row.contributions) ** 2 - slow[i]
+            )
         learn_columns(filters, row)
 
     assert filters.scale < 10.0

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kaboost
-from kaboost.models.reboosted.config import rates
+from kaboost.models.reboosted.component import rates
 from tests.models.test_reboosted import SMALL
 from tests.specs import LINEAR
 

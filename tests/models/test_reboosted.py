@@ -1,4 +1,4 @@
-"""Reboosted trees: repeatable, resumable in mid-regrow, bounded, and sound on odd features."""
+"""Reboosted trees: repeatable, resumable in a rebuild, bounded, and sound on odd features."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 
 import kaboost
-from kaboost.models.reboosted.learn import MAX_LABEL, served_trees
+from kaboost.models.reboosted.booster import MAX_LABEL
+from kaboost.models.reboosted.ensemble import served_trees
+from kaboost.models.reboosted.schedule import update_schedule, window_events
 from kaboost.models.reboosted.scratch import allocate, allocate_predict, slice_scratch
-from kaboost.models.reboosted.trees.rebuild import tree_cost, update_schedule, window_events
+from kaboost.models.reboosted.trees.cost import tree_cost
 
 # As many as of the default: its kernels, of which each takes the compiler most of a minute.
 SMALL = [
@@ -90,7 +92,7 @@ def test_batches_do_not_show():
 
 
 @pytest.mark.parametrize(("apart", "expected"), [(1e9, {0, 3, 4, 5}), (0.0, {0, 6})])
-def test_goes_on_from_mid_regrow(apart, expected):
+def test_resumes_in_the_middle_of_a_rebuild(apart, expected):
     """Checkpoints taken after every event of drawing, growing, raising, waiting and making bins go
     on to the same bytes.
     """
@@ -98,12 +100,12 @@ def test_goes_on_from_mid_regrow(apart, expected):
     spec = {"bank": {"kind": "reboosted_trees", "structures": LARGE}, "loss": "logistic"}
     whole, parts, steps = kaboost.build(spec, 30), kaboost.build(spec, 30), set()
     for each in (whole, parts):
-        each.bank.params.background_min_ns[...] = apart
+        each.trees.params.background_min_ns[...] = apart
     kaboost.learn_many(whole, X, y)
     kaboost.learn_many(parts, X[:6230], y[:6230])
     for k in range(6230, 7450):
         kaboost.learn_many(parts, X[k : k + 1], y[k : k + 1])
-        step = (int(parts.builds[0].cursor[0]), int(parts.bank.bins.progress[0]))
+        step = (int(parts.builds[0].cursor[0].step), int(parts.trees.bins.progress[0].step))
         if step != (0, 0):
             steps.add(step)
             parts = copy(parts, spec)
@@ -117,7 +119,7 @@ def test_goes_on_from_mid_regrow(apart, expected):
 def test_learns_every_loss(loss):
     """Every loss it takes is lowered below that of the best constant, compiled or not."""
     program = (
-        "import json, numpy as np; import models; from tests.models import test_reboosted as t;"
+        "import json, numpy as np; import kaboost; from tests.models import test_reboosted as t;"
         f"b = t.learned(900, loss={loss!r});"
         f"X, y = t.stream(900, loss={loss!r}); s = kaboost.predict_many(b, X);"
         "from kaboost.models.booster import losses;"
@@ -187,7 +189,7 @@ def test_snapshot_needs_no_window():
     served = kaboost.from_arrays(spec, kept)
     X, _ = stream(50, seed=9)
 
-    assert not [name for name in kept if ".window." in f".{name}" or "works" in name]
+    assert not [name for name in kept if ".window." in f".{name}" or "builds" in name]
     assert sum(array.nbytes for array in kept.values()) < 100_000
     assert (kaboost.predict_many(served, X) == kaboost.predict_many(booster, X)).all()
 
@@ -259,7 +261,7 @@ def test_too_little_memory_is_refused(d, m):
     ],
 )
 def test_other_rules_are_refused(task, rule):
-    """The bank regrows in the order of SGB, and says so; also where no feature is known yet."""
+    """The bank rebuilds in the order of SGB, and says so; also where no feature is known yet."""
     spec = {"rule": rule, "bank": "reboosted_trees"}
     with pytest.raises(kaboost.ModelError, match=f"take rule sgb, not {rule}"):
         kaboost.build(spec, 3, task=task)
@@ -377,7 +379,7 @@ def test_an_early_outlier_stays_within_numbers(at, outlier):
 def test_a_new_level_is_followed():
     """Labels that were constant and then are others for good are no outliers for long.
 
-    A tree that is regrown on both levels may still say what is between them for an event or two.
+    A tree that is rebuilt on both levels may still have values between them for an event or two.
     """
     y = np.r_[np.full(1000, 3.0), np.full(1000, 50.0)]
     said = kaboost.learn_many(build(loss="squared"), np.zeros((2000, 5)), y)[:, 0]
@@ -387,19 +389,29 @@ def test_a_new_level_is_followed():
     assert off.max() < 10.0
 
 
-def test_scratch_of_predictions_is_cut_as_a_desk():
-    """Every field has the shape of a desk for one event, and none shares memory with another."""
+def test_scratch_of_predictions_is_sliced_as_that_of_learning():
+    """Every field has the shape of learning's for one event, and none shares memory with another;
+    `contributions` are not needed.
+    """
     booster = build()
-    whole = allocate(booster.bank, booster.stack, 5)
-    whole = whole._replace(leaf=whole.leaf[0])
-    room = allocate_predict(booster.bank, booster.stack, 5)
-    cut = slice_scratch.py_func(served_trees(booster.bank), booster.stack, 5, room)
-    for name, array in cut._asdict().items():
-        assert array.shape == getattr(whole, name).shape, name
-        assert array.dtype == getattr(whole, name).dtype, name
-    for one, other in itertools.combinations(cut, 2):
+    whole = allocate(booster.trees, booster.stack, 5)
+    whole = flat(whole._replace(leaves=whole.leaves[0]))
+    arrays = allocate_predict(booster.trees, booster.stack, 5)
+    plain = getattr(slice_scratch, "py_func", slice_scratch)
+    sliced = flat(plain(served_trees(booster.trees), booster.stack, 5, arrays))
+    assert sliced.pop("contributions").size == 0
+    for name, array in sliced.items():
+        assert array.shape == whole[name].shape, name
+        assert array.dtype == whole[name].dtype, name
+    for one, other in itertools.combinations(sliced.values(), 2):
         assert not np.shares_memory(one, other)
-    assert sum(array.size for array in cut) == sum(array.size for array in room)
+    assert sum(array.size for array in sliced.values()) == sum(array.size for array in arrays)
+
+
+def flat(scratch):
+    """Arrays of scratch by name, those of its input row as well."""
+    fields = scratch._asdict()
+    return fields.pop("inputs")._asdict() | fields
 
 
 def test_values_are_counted():
@@ -421,27 +433,22 @@ def test_work_grows_with_values_and_falls_with_events(filled, times):
     """
     d = 495
     one = kaboost.build({"bank": "reboosted_trees", "loss": "logistic"}, d)
-    plan, pace = one.trees.params, one.trees.schedule
-    sizes, R = np.array([80, 100, 64, 64]), int(plan.window.max())
-    pace.columns_used[:], pace.leaf_count[:], pace.share[:], pace.mean_columns[()] = (
-        d,
-        64,
-        0.001,
-        filled,
-    )
+    params, schedule = one.trees.params, one.trees.schedule
+    sizes, R = np.array([80, 100, 64, 64]), int(params.window.max())
+    schedule.columns_used[:], schedule.leaf_count[:] = d, 64
+    schedule.share[:], schedule.mean_columns[()] = 0.001, filled
 
     def sweeps(t):
-        update_schedule(plan, pace, sizes, t, R)
-        return sizes / pace.credit_per_event
+        update_schedule(params, schedule, sizes, t, R)
+        return sizes / schedule.credit_per_event
 
     late = 10**9
-    cost = np.array(
-        [tree_cost(plan, pace, k, window_events(plan, pace, k, late, R)) for k in range(4)]
-    )
+    events = [window_events(params, schedule, k, late, R) for k in range(4)]
+    cost = np.array([tree_cost(params, schedule, k, events[k]) for k in range(4)])
     np.testing.assert_allclose(sweeps(late), sizes * cost / (4.0 * times), rtol=1e-4)
-    plan.budget_ns[()] = 1e12
+    params.budget_ns[()] = 1e12
     np.testing.assert_allclose(sweeps(500), [250.0, 250.0, 375.0, 375.0])
-    np.testing.assert_allclose(sweeps(late), np.minimum(plan.window, R), rtol=1e-5)
+    np.testing.assert_allclose(sweeps(late), np.minimum(params.window, R), rtol=1e-5)
 
 
 def test_prefixes_that_are_none_are_nothing():
@@ -473,9 +480,9 @@ def test_rates_are_used():
     X, y = stream(300)
     kaboost.learn_many(still, X, y)
 
-    assert all(not one.rows[:, :, 1:5].any() for one in still.bank.structures)
-    assert still.bank.label_means[0] == 0.5 + 0.5 * np.sign(y[-1] - 0.5)
-    assert still.bank.label_means[4] == 0.0
+    assert all(not one.rows[:, :, 1:5].any() for one in still.trees.structures)
+    assert still.trees.label_means[0] == 0.5 + 0.5 * np.sign(y[-1] - 0.5)
+    assert still.trees.label_means[4] == 0.0
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e4, 1e8])

@@ -57,7 +57,7 @@ def test_many_columns_do_not_show():
     for k in range(len(X)):
         kaboost.learn_many(parts, X[k : k + 1], y[k : k + 1], w[k : k + 1])
 
-    assert allocate(whole.bank, whole.stack, d, len(X)).leaf.shape[0] == 1
+    assert allocate(whole.trees, whole.stack, d, len(X)).leaves.shape[0] == 1
     assert digest(whole) == digest(parts)
 
 
@@ -68,19 +68,21 @@ def test_walks_agree():
     X, y, w = stream("logistic")
     booster = build()
     kaboost.learn_many(booster, X, y, w)
-    a, rows = allocate(booster.bank, booster.stack, D, BLOCK), to_keys(X[:BLOCK])
+    a, rows = allocate(booster.trees, booster.stack, D, BLOCK), to_keys(X[:BLOCK])
     lags, expected = np.random.default_rng(0).normal(size=LABEL_MEANS), []
     for trees, depth in zip(booster.trees.structures, booster.trees.params.depth, strict=True):
         leaf = np.zeros((BLOCK, len(trees.nodes)), np.int32)
         for b in range(BLOCK):
-            fill_row(lags, rows[b], a.x)
-            a.columns.reshape(-1, BLOCK)[: 2 * (D + LABEL_MEANS), b] = a.x[: 2 * (D + LABEL_MEANS)]
-            traverse(trees.nodes, int(depth), a.x, leaf[b])
+            fill_row(lags, rows[b], a.row)
+            a.columns.reshape(-1, BLOCK)[: 2 * (D + LABEL_MEANS), b] = a.row[
+                : 2 * (D + LABEL_MEANS)
+            ]
+            traverse(trees.nodes, int(depth), a.row, leaf[b])
         expected.append(leaf)
         for first, last in ((0, BLOCK), (0, 1), (9, 23), (BLOCK, BLOCK)):
             found = np.full(leaf.shape, -1, np.int32)
             for i, nodes in enumerate(trees.nodes):
-                traverse_block(nodes, int(depth), a.columns, (first, last), found[:, i])
+                traverse_block(nodes, int(depth), a.columns, first, last, found[:, i])
             begin, end = first // 8 * 8, -(-last // 8) * 8
             assert np.array_equal(found[begin:end], leaf[begin:end])
             assert (found[:begin] == -1).all()

@@ -8,10 +8,11 @@ import shap
 
 import kaboost
 from kaboost.models.explain.interface import explain_many, gains
+from kaboost.models.reboosted.ensemble import LINEAR_SCORES
 from kaboost.models.reboosted.explain import explain_linear, export_trees, linear_part
-from kaboost.models.reboosted.learn import linear_scores
 from kaboost.models.reboosted.linear import mean_energy
-from kaboost.models.reboosted.scratch import LINEAR_SCORES, allocate
+from kaboost.models.reboosted.predict import linear_scores
+from kaboost.models.reboosted.scratch import allocate
 from kaboost.models.reboosted.state import Trees
 from kaboost.models.reboosted.trees.binning import MAX_NUMBER, to_key
 from kaboost.models.reboosted.trees.binning import to_keys as keys_of
@@ -107,10 +108,10 @@ def test_lines_explain_what_the_linear_learners_say(loss):
     own, L = linear_part(booster).lines, booster.linear
     base, phi = explain_linear(booster, X)
     K, link = len(booster.trees.structures), int(booster.trees.params.link)
-    a = allocate(booster.bank, booster.stack, 5)
+    a = allocate(booster.trees, booster.stack, 5)
     for x, told in zip(X, phi, strict=True):
-        linear_scores(L, keys_of(x[None])[0], booster.trees.label_means, link, booster.scale, a)
-        assert own @ a.f[5 * K :] == pytest.approx(base + told.sum(), rel=1e-9, abs=1e-9)
+        linear_scores(L, keys_of(x[None])[0], booster.trees.label_means, link, booster.labels, a)
+        assert own @ a.scores[5 * K :] == pytest.approx(base + told.sum(), rel=1e-9, abs=1e-9)
 
     assert abs(phi[5:, :5]).max() > 0.01
     assert (phi[:5, :5] == 0.0).all()
@@ -173,7 +174,7 @@ def test_covers_count_the_events_of_each_tree():
     last = int(booster.trees.schedule.cursor[0]) - 1
     work, covers = booster.builds[0], exported["trees"][last]["covers"]
 
-    assert covers[0] == work.cursor[1] > 100
+    assert covers[0] == work.cursor[0].drawn > 100
     assert min(covers) >= 1.0
     for one in exported["trees"]:
         for left, right, cover in zip(
@@ -210,7 +211,8 @@ def explained(trees, x):
         np.array([0.0, 0.0, 0.0, 0.0, 1.0]),
         laid,
         shap_scratch(trees.nodes.shape[1]),
-        (phi, said),
+        phi,
+        said,
     )
     return base, phi[0], said[0]
 

@@ -1,4 +1,4 @@
-"""A grown tree is the naive twin's; walks agree; bins keep the order of numbers."""
+"""A grown tree is the naive twin's; traversals agree; bins keep the order of numbers."""
 
 from __future__ import annotations
 
@@ -8,52 +8,50 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kaboost
-from kaboost.models.reboosted.state import STRUCTURES, Sizes, bank, tree_builds
-from kaboost.models.reboosted.trees import binning as bins
-from kaboost.models.reboosted.trees.grower import (
-    CLEAR_HISTOGRAM,
-    COUNT_ROWS,
-    FIND_CUTS,
-    GROW_STEP,
-    NODES,
-    PROGRESS,
-    grow,
-    init_root,
-    store_tree,
-)
+from kaboost.models.reboosted.config import MIN_FEATURES, STRUCTURES, Sizes
+from kaboost.models.reboosted.initial import bank, tree_builds
+from kaboost.models.reboosted.state import CLEAR_HISTOGRAM, COUNT_ROWS, FIND_CUTS
+from kaboost.models.reboosted.trees import binning
+from kaboost.models.reboosted.trees.grower import grow, init_root
 from kaboost.models.reboosted.trees.histogram import pack
-from kaboost.models.reboosted.trees.rebuild import (
-    ALL_FEATURES,
-    BINS,
-    MIN_FEATURES,
-    choose_columns,
-    code_shift,
-    copy_codes,
-    mark_top_features,
-)
+from kaboost.models.reboosted.trees.nodes import store_tree
+from kaboost.models.reboosted.trees.rebinning import update_bins
+from kaboost.models.reboosted.trees.rows import code_shift, copy_codes
+from kaboost.models.reboosted.trees.sample import collect_column, observe_row, sample_rows
+from kaboost.models.reboosted.trees.screening import choose_columns, mark_top_features
+from kaboost.models.reboosted.trees.split import split_limits
 from kaboost.models.reboosted.trees.traverse import add_to_prefix, traverse
 from tests.naive import reboosted as naive
 
 
 def made(leaves, depth, n, d):
-    """A bank and the work of its only structure, for n rows of d + 5 codes."""
+    """A bank and the build of its only structure, for n rows of d + 5 codes."""
     one = STRUCTURES[0]._replace(
         trees=1, leaves=leaves, depth=depth, least_rows=n, least_h=2.0, lam=1.5
     )
-    setup = Sizes(
+    sizes = Sizes(
         (one,), (0.7, 0.1, 0.4, 1.0, 0.0), (1.0, 0.5, 0.2, 0.05, 0.01), 4000.0, 10**8, 8192, 0
     )
-    empty = bank(setup, d, 1)
-    return empty, tree_builds(setup, empty.plan, d)[0]
+    empty = bank(sizes, d, 1)
+    return empty, tree_builds(sizes, empty.params, d)[0]
 
 
-def limits(plan):
-    """Largest depth, smallest hessian of a child, and lam of the only structure."""
-    return plan.depth[0], plan.min_hessian[0], plan.l2[0]
+def store(build, empty):
+    """Store the tree of the only structure."""
+    store_tree(build, split_limits(empty.params, 0), empty.params.eta[0], empty.bins.edges)
+
+
+def start(build, g, h):
+    """Make the tree a leaf of rows of these gradients and hessians."""
+    n = len(g)
+    build.gradients[:n], build.hessians[:n] = g, h
+    build.scale[0].max_gradient, build.scale[0].max_hessian = abs(g).max(), h.max()
+    pack(build, n)
+    init_root(build, n, int(build.cursor[0].columns))
 
 
 def data(n, d, gone, most):
-    """Codes, a share of them missing, with slopes and hessians."""
+    """Codes, a share of them missing, with gradients and hessians."""
     r = np.random.default_rng(n + d)
     codes = r.integers(0, most, size=(n, d)).astype(np.uint8)
     codes[r.random((n, d)) < gone] = naive.MISSING
@@ -65,34 +63,36 @@ def data(n, d, gone, most):
     return codes, g, r.uniform(0.5, 1.5, size=n)
 
 
-def copy(codes, most, bins_, empty, work):
+def copy(codes, most, bins_, empty, build):
     """Let a tree choose all columns, of so many codes, and copy the rows."""
     n, d = codes.shape
     b = empty.bins
-    b.counts[:d], b.lost[:d], b.lowest[:d], b.highest[:d] = most - 1, 1, 0, 1
-    work.cursor[BINS], work.cursor[ALL_FEATURES] = bins_, 1
-    assert choose_columns(np.zeros(d), empty.pace.generator, b, work) == d
-    shift = code_shift(work, d)
+    b.counts[:d], b.has_missing[:d], b.lowest[:d], b.highest[:d] = most - 1, 1, 0, 1
+    cursor = build.cursor[0]
+    cursor.bins, cursor.all_features = bins_, 1
+    cursor.columns = choose_columns(np.zeros(d), empty.schedule.generator, b, build)
+    assert cursor.columns == d
+    shift = code_shift(build)
     for i in range(n):
-        copy_codes(codes[i], work, shift, work.codes[i * d : (i + 1) * d])
+        copy_codes(codes[i], build, shift, build.codes[i * d : (i + 1) * d])
 
 
 @pytest.mark.parametrize(("leaves", "depth"), [(2, 1), (8, 3), (12, 6)])
 @pytest.mark.parametrize("gone", [0.0, 0.2])
-@pytest.mark.parametrize("room", [1e9, 200.0])
+@pytest.mark.parametrize("slice_ns", [1e9, 200.0])
 @pytest.mark.parametrize(
     ("most", "bins_"), [(1, 64), (2, 32), (8, 64), (9, 64), (12, 32), (31, 32), (32, 32), (50, 32)]
 )
-def test_tree_is_its_twin(leaves, depth, gone, room, most, bins_):
+def test_tree_is_its_twin(leaves, depth, gone, slice_ns, most, bins_):
     """Best-first growth on histograms, in one go or in pieces, of many codes, of few or halved,
-    finds the cuts that trying all finds; what stood in the histograms before does not matter.
+    finds the cuts that trying all finds, whatever was in the histograms before.
     """
     codes, g, h = data(120, 3, gone, most)
-    said = grown(codes, g, h, (most, bins_), (leaves, depth), room)
+    prefix = grown(codes, g, h, (most, bins_), (leaves, depth), slice_ns)
 
     halved = np.where(codes < naive.MISSING, codes >> (most > bins_ - 1), naive.MISSING)
     expected = naive.grow(halved, g, h, leaves, depth, (1.5, 2.0), 0.12)
-    assert said == pytest.approx(expected, abs=1e-6)
+    assert prefix == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -104,47 +104,43 @@ def test_columns_of_several_widths_keep_apart(most, bins_):
     and 4 times 8 are 7 times 32.
     """
     codes, g, h = data(160, len(most), 0.1, np.array(most))
-    said = grown(codes, g, h, (np.array(most), bins_), (12, 6), 1e9)
+    prefix = grown(codes, g, h, (np.array(most), bins_), (12, 6), 1e9)
 
-    assert said == pytest.approx(naive.grow(codes, g, h, 12, 6, (1.5, 2.0), 0.12), abs=1e-6)
+    assert prefix == pytest.approx(naive.grow(codes, g, h, 12, 6, (1.5, 2.0), 0.12), abs=1e-6)
 
 
-def grown(codes, g, h, bins_, limit, room):
-    """Grow a tree on these rows, of so many codes and bins, and return what it says of them."""
+def grown(codes, g, h, bins_, limit, slice_ns):
+    """Grow a tree on these rows, of so many codes and bins, and return its values for them."""
     (n, d), (leaves, depth) = codes.shape, limit
-    empty, work = made(leaves, depth, n, d)
-    work.histograms[:] = (7 << 32) + 7
-    copy(codes, *bins_, empty, work)
-    work.gradients[:n], work.hessians[:n] = g, h
-    work.scale[0], work.scale[1] = abs(g).max(), h.max()
-    pack(work, n)
-    init_root(work, n, d)
-    while not grow(work, limits(empty.plan), d, room)[1]:
+    empty, build = made(leaves, depth, n, d)
+    build.histograms[:] = (7 << 32) + 7
+    copy(codes, *bins_, empty, build)
+    start(build, g, h)
+    while not grow(build, split_limits(empty.params, 0), slice_ns)[1]:
         pass
-    store_tree(work, empty.plan.l2[0], empty.plan.eta[0], empty.bins.edges)
-    said = np.zeros(n)
-    add_to_prefix(work, depth, np.hstack([codes, np.zeros((n, 5), np.uint8)]), said)
-    return said
+    store(build, empty)
+    prefix = np.zeros(n)
+    add_to_prefix(build, depth, np.hstack([codes, np.zeros((n, 5), np.uint8)]), prefix)
+    return prefix
 
 
 def test_pieces_of_many_columns():
-    """However growing is cut into pieces, in the midst of emptying a histogram, of counting rows
-    or of comparing columns, the tree is the same.
+    """However growing is cut into pieces, while a histogram is cleared, rows are counted or columns
+    compared, the tree is the same.
     """
     n, d = 300, 120
     codes, g, h = data(n, d, 0.1, 50)
     grown, cut = {}, set()
-    for room in (1e9, 150.0, 20.0):
-        empty, work = made(16, 6, n, d)
-        copy(codes, 50, 64, empty, work)
-        work.gradients[:n], work.hessians[:n] = g, h
-        work.scale[0], work.scale[1] = abs(g).max(), h.max()
-        pack(work, n)
-        init_root(work, n, d)
-        while not grow(work, limits(empty.plan), d, room)[1]:
-            cut |= {int(work.cursor[GROW_STEP])} if work.cursor[PROGRESS] > 0 else set()
-        store_tree(work, empty.plan.l2[0], empty.plan.eta[0], empty.bins.edges)
-        grown[room] = (work.cursor[NODES], work.served_nodes.tolist(), work.node_values.tolist())
+    for slice_ns in (1e9, 150.0, 20.0):
+        empty, build = made(16, 6, n, d)
+        copy(codes, 50, 64, empty, build)
+        start(build, g, h)
+        cursor = build.cursor[0]
+        while not grow(build, split_limits(empty.params, 0), slice_ns)[1]:
+            cut |= {int(cursor.grow_step)} if cursor.progress > 0 else set()
+        store(build, empty)
+        nodes = build.served_nodes.tolist(), build.node_values.tolist()
+        grown[slice_ns] = (cursor.nodes, *nodes)
 
     assert cut >= {CLEAR_HISTOGRAM, COUNT_ROWS, FIND_CUTS}
     assert grown[1e9][0] == 31
@@ -157,16 +153,16 @@ def test_sample_is_even(memory, expected_strides):
     for: before and after it has been doubled, and after the window was full and went on.
     """
     X = np.random.default_rng(3).normal(size=(60_000, 2))
-    setup = {"kind": "reboosted_trees", "structures": [{"trees": 1, "leaves": 2, "depth": 1}]}
-    setup["max_memory"] = memory
-    booster = kaboost.build({"bank": setup, "loss": "squared"}, 2)
+    structure = {"trees": 1, "leaves": 2, "depth": 1}
+    settings = {"kind": "reboosted_trees", "structures": [structure], "max_memory": memory}
+    booster = kaboost.build({"bank": settings, "loss": "squared"}, 2)
     here, t, strides = booster.trees.bins, 0, set()
     for until in (50, 8192, 8193, 9000, 16_384, 16_386, 25_000, 32_768, 40_000, 60_000):
         kaboost.learn_many(booster, X[t:until], X[t:until, 0])
         t, stride = until, int(here.stride)
         strides.add(stride)
-        held = bins.collect_column(here, 1, t, bins.sample_rows(here, t))
-        expected = bins.to_keys(X[:t:stride, 1:])[-8192:, 0]
+        held = collect_column(here, 1, t, sample_rows(here, t))
+        expected = binning.to_keys(X[:t:stride, 1:])[-8192:, 0]
         assert sorted(here.column[:held]) == sorted(expected)
     assert strides == expected_strides
 
@@ -174,7 +170,7 @@ def test_sample_is_even(memory, expected_strides):
 def runs_of(row):
     """Where keys of a row and its lags are not missing."""
     runs = np.zeros(len(row) - 1, np.uint64)
-    bins.column_runs(row[:-5], runs)
+    binning.column_runs(row[:-5], runs)
     return runs
 
 
@@ -191,7 +187,7 @@ def runs_of(row):
 )
 def test_runs(here):
     """They hold what is there, then the lags, and nothing that is missing."""
-    row = np.where([*here, *[True] * 5], 7, bins.MISSING_KEY).astype(np.int32)
+    row = np.where([*here, *[True] * 5], 7, binning.MISSING_KEY).astype(np.int32)
     runs, found = runs_of(row), []
     i = 0
     while runs[i] < len(row):
@@ -208,7 +204,7 @@ def test_runs(here):
     st.floats(0.01, 0.999),
 )
 @settings(max_examples=300)
-def test_richest_as_sorted(gains, part):
+def test_top_features_as_sorted(gains, part):
     """Those marked are the first of all by falling gain, equal ones as they stand, that have the
     part of the sum; six at least, where there are."""
     goal = part * sum(gains)
@@ -221,48 +217,44 @@ def test_richest_as_sorted(gains, part):
     np.testing.assert_array_equal(marks, expected)
 
 
-def test_walks_agree():
-    """A tree says the same of an event's keys as of its codes."""
+def test_traversals_agree():
+    """A tree has the same value for an event's keys as for its codes."""
     r = np.random.default_rng(3)
     n, d = 600, 4
     X = r.normal(size=(n, d))
     X[r.random((n, d)) < 0.1] = np.nan
-    empty, work = made(16, 5, n, d)
-    rows = np.hstack([bins.to_keys(X), np.zeros((n, 5), np.int32)])
+    empty, build = made(16, 5, n, d)
+    rows = np.hstack([binning.to_keys(X), np.zeros((n, 5), np.int32)])
     for t in range(n):
-        bins.observe_row(empty.bins, t, rows[t], runs_of(rows[t]))
+        observe_row(empty.bins, t, rows[t], runs_of(rows[t]))
     for _ in range(20):
-        bins.update_bins(empty.bins, empty.window.codes, n, empty.pace.status)
+        update_bins(empty.bins, empty.window.codes, n, empty.schedule.status)
     codes = empty.window.codes[:n]
-    copy(codes[:, :d], 62, 64, empty, work)
-    work.gradients[:n], work.hessians[:n] = np.nan_to_num(X[:, 0]) + r.normal(size=n), 1.0
-    work.scale[0], work.scale[1] = abs(work.gradients[:n]).max(), 1.0
-    pack(work, n)
-    init_root(work, n, d)
-    assert grow(work, limits(empty.plan), d, 1e9)[1]
-    store_tree(work, empty.plan.l2[0], empty.plan.eta[0], empty.bins.edges)
-    said, leaf = np.zeros(n), np.zeros(1, np.int32)
-    add_to_prefix(work, 5, codes, said)
+    copy(codes[:, :d], 62, 64, empty, build)
+    start(build, np.nan_to_num(X[:, 0]) + r.normal(size=n), np.ones(n))
+    assert grow(build, split_limits(empty.params, 0), 1e9)[1]
+    store(build, empty)
+    prefix, leaf = np.zeros(n), np.zeros(1, np.int32)
+    add_to_prefix(build, 5, codes, prefix)
     for t in range(n):
-        low = np.where(rows[t] == bins.MISSING_KEY, -bins.MISSING_KEY, rows[t])
-        traverse(
-            work.served_nodes[None, :], 5, np.concatenate([rows[t], low]).astype(np.int32), leaf
-        )
-        assert work.leaf_values[leaf[0]] == said[t]
+        low = np.where(rows[t] == binning.MISSING_KEY, -binning.MISSING_KEY, rows[t])
+        both = np.concatenate([rows[t], low]).astype(np.int32)
+        traverse(build.served_nodes[None, :], 5, both, leaf)
+        assert build.leaf_values[leaf[0]] == prefix[t]
 
-    assert len(set(said)) > 10
+    assert len(set(prefix)) > 10
 
 
 def test_keys_order_as_numbers():
     """Keys order as numbers do, and turn back into them."""
     r = np.random.default_rng(4)
     x = np.concatenate([r.normal(size=50) * 10.0 ** r.integers(-30, 30, 50), [0.0, -0.0, 1e308]])
-    k = bins.to_keys(x[:, None])[:, 0]
+    k = binning.to_keys(x[:, None])[:, 0]
     kept = np.clip(x, -3e38, 3e38).astype(np.float32)
 
     assert (np.argsort(k, kind="stable") == np.argsort(kept, kind="stable")).all()
-    assert [bins.from_key(int(one)) for one in k] == [float(one) for one in kept + 0.0]
-    assert [bins.to_key(float(one)) for one in x] == k.tolist()
+    assert [binning.from_key(int(one)) for one in k] == [float(one) for one in kept + 0.0]
+    assert [binning.to_key(float(one)) for one in x] == k.tolist()
 
 
 def test_codes_count_edges():
@@ -275,11 +267,11 @@ def test_codes_count_edges():
     X[r.random((R, d)) < 0.05] = np.nan
     empty, _ = made(4, 2, 100, d)
     b, window = empty.bins, empty.window
-    rows = np.hstack([bins.to_keys(X), np.zeros((R, 5), np.int32)])
+    rows = np.hstack([binning.to_keys(X), np.zeros((R, 5), np.int32)])
     for t in range(R):
-        bins.observe_row(b, t, rows[t], runs_of(rows[t]))
-        bins.encode(b.edges, rows[t], runs_of(rows[t]), window.codes[t])
-        bins.update_bins(b, window.codes, t + 1, empty.pace.status)
+        observe_row(b, t, rows[t], runs_of(rows[t]))
+        binning.encode(b.edges, rows[t], runs_of(rows[t]), window.codes[t])
+        update_bins(b, window.codes, t + 1, empty.schedule.status)
 
     assert b.counts[:3].tolist() == [61, 8, 61]
     for j in range(d):

@@ -1,4 +1,4 @@
-"""A level that changes is taken off the labels: all that was learned stays."""
+"""A level shift moves the label offset: all that was learned stays."""
 
 from typing import Any
 
@@ -8,15 +8,12 @@ import pytest
 import kaboost
 from kaboost.models.reboosted.label_guard import (
     BACKOFF,
-    BARRED,
-    COUNT,
-    SHIFT_ANSWERS,
-    SHIFT_FIELDS,
-    USUAL,
+    SHIFT_EVENTS,
     guard_label,
 )
-from kaboost.models.reboosted.learn import LabelScale
-from kaboost.models.reboosted.linear import blank_row, linear_filters
+from kaboost.models.reboosted.label_scale import LabelScale, label_scale
+from kaboost.models.reboosted.linear import linear_filters
+from kaboost.models.reboosted.linear_inputs import blank_row
 from tests.models.test_reboosted import digest
 from tests.models.test_reboosted_origin import LOSSES, build, errors, stream
 
@@ -32,14 +29,11 @@ def changed(y: np.ndarray, *changes: tuple[int, float]) -> np.ndarray:
 
 
 def scale(**known: float) -> LabelScale:
-    """Say what is typical of labels about 0 whose answers are off by 1, after 100 events."""
-    made = LabelScale(
-        *(np.zeros(SHIFT_FIELDS if name == "run" else ()) for name in LabelScale._fields)
-    )
-    for name, number in ({"spread": 2.0, "unit": 1.0} | known).items():
+    """Return the scale of labels about 0, of deviation 2, with residuals of 1."""
+    made = label_scale()
+    for name, number in ({"deviation": 2.0, "residual": 1.0} | known).items():
         getattr(made, name)[...] = number
-    made.run[...] = 0.0
-    made.run[USUAL] = 2.0
+    made.shift[0].deviation = 2.0
     return made
 
 
@@ -48,7 +42,7 @@ def learned(made: LabelScale, labels: Any, said: float = 0.0, t: int = 100) -> l
     lines, row = linear_filters(1), blank_row(1)
     row.runs[:] = 1  # nothing is there
     return [
-        guard_label(made, y - made.origin[()], t + k, said, lines, row)
+        guard_label(made, y - made.offset[()], t + k, said, lines, row)
         for k, y in enumerate(labels)
     ]
 
@@ -68,7 +62,7 @@ def test_a_new_level_costs_some_events(loss: Any, at: int, by: float) -> None:
 
 
 def test_batches_do_not_matter() -> None:
-    """The origin is moved at the same event wherever a batch ends, and what is said is the same."""
+    """The offset moves at the same event wherever a batch ends, and the scores are the same."""
     X, y = stream(600)
     y = changed(y, (100, 300.0), (400, 30.0))
     found = []
@@ -77,19 +71,19 @@ def test_batches_do_not_matter() -> None:
         said = errors(booster, X, y, batch)
         found.append((digest(booster), said.tobytes()))
 
-    assert float(booster.scale.offset) == pytest.approx(330.0, abs=5.0)
+    assert float(booster.labels.offset) == pytest.approx(330.0, abs=5.0)
     assert found == [found[0]] * len(found)
 
 
 def test_a_checkpoint_in_mid_run_goes_on() -> None:
-    """What is known of a run that has not come to its end is part of the state."""
+    """The record of a possible shift is part of the state."""
     X, y = stream(400)
     y = changed(y, (200, 100.0))
     whole = build("squared")
     kaboost.learn_many(whole, X, y)
     part = build("squared")
     kaboost.learn_many(part, X[:204], y[:204])
-    assert 1.0 < part.scale.shift[COUNT] < SHIFT_ANSWERS
+    assert 1.0 < part.labels.shift[0].count < SHIFT_EVENTS
     arrays = {name: array.copy() for name, array in kaboost.to_arrays(part).items()}
     again = kaboost.from_arrays({"bank": "reboosted_trees", "loss": "squared", "seed": 1}, arrays)
     kaboost.learn_many(again, X[204:], y[204:])
@@ -97,21 +91,21 @@ def test_a_checkpoint_in_mid_run_goes_on() -> None:
     assert digest(again) == digest(whole)
 
 
-def test_to_and_fro_is_left_to_the_features() -> None:
-    """The origin stays where a feature tells the levels apart, and lines and trees learn it."""
+def test_levels_that_go_back_and_forth_are_left_to_the_features() -> None:
+    """The offset stays where a feature explains the levels: it is learned."""
     X, y = stream(8000)
     X[:, 7] = np.arange(8000) // 200 % 2
     there = y + 100.0 * X[:, 7]
     booster = build("squared")
     off = errors(booster, X, there, 500)
 
-    assert booster.scale.offset == 0.0
+    assert booster.labels.offset == 0.0
     assert off[6000:].mean() < 1.5 * errors(build("squared"), X, y, 500)[6000:].mean()
 
 
 @pytest.mark.parametrize("kind", ["category", "number", "missing"])
-def test_a_level_that_comes_with_a_new_value_is_told_by_it(kind: str) -> None:
-    """A history sorted by shop, then all shops mixed: the origin stays, the first shop's labels in
+def test_a_level_of_a_new_value_is_no_shift(kind: str) -> None:
+    """A history sorted by shop, then all shops mixed: the offset stays, the first shop's labels in
     the window go on being right.
     """
     r = np.random.default_rng(5)
@@ -124,80 +118,78 @@ def test_a_level_that_comes_with_a_new_value_is_told_by_it(kind: str) -> None:
     model = kaboost.Model("regression", features=columns)
     off = abs(np.asarray(model.learn_many(rows, y)) - y)
 
-    assert model.booster.scale.offset == 0.0
+    assert model.booster.labels.offset == 0.0
     assert off[1600:].mean() < 3.0
 
 
-def test_names_that_come_but_once_tell_nothing() -> None:
-    """Every event has a new one: a level is told by none of them."""
+def test_categories_that_come_once_explain_nothing() -> None:
+    """Every event has a new one: none of them explains a level."""
     X, y = stream(600)
     rows = [{"x": float(x[0]), "id": f"n{k}"} for k, x in enumerate(X)]
     model = kaboost.Model("regression", features={"x": "number", "id": "category"})
     model.learn_many(rows, changed(y, (500, 100.0)))
 
-    assert model.booster.scale.offset == pytest.approx(100.0, abs=10.0)
+    assert model.booster.labels.offset == pytest.approx(100.0, abs=10.0)
 
 
 def test_one_rare_label_is_learned() -> None:
-    """Alone it says nothing of a level; the labels of rare events must not be lost."""
+    """Alone it is no shift; the labels of rare events must not be lost."""
     made = scale()
 
     assert learned(made, [0.5, 30.0, 0.5, -30.0, 30.0, 0.1]) == [0.5, 30.0, 0.5, -30.0, 30.0, 0.1]
-    assert made.origin == 0.0
+    assert made.offset == 0.0
 
 
-def test_the_next_are_kept_back_until_the_level_is_sure() -> None:
-    """From the second on what was said is learned, and at last the label less the level."""
+def test_the_next_are_not_learned_until_the_shift_is_certain() -> None:
+    """From the second on the score is learned, and at last the label less the level."""
     made = scale()
     labels = [30.0, 31.0, 29.0, 31.0, 29.0, 31.0, 29.0, 30.0]
-    assert len(labels) == SHIFT_ANSWERS
+    assert len(labels) == SHIFT_EVENTS
 
     assert learned(made, labels) == [30.0, *[0.0] * 6, 0.0]
-    assert made.origin == 30.0
-    assert made.spread == pytest.approx(2.0)
+    assert made.offset == 30.0
+    assert made.deviation == pytest.approx(2.0)
 
 
 def test_labels_that_are_off_by_different_numbers_are_no_level() -> None:
-    """A rule that changes is learned: a run that ends so is the last for fifty events."""
+    """A rule that changes is learned: no count begins within the next fifty events."""
     made = scale()
     labels = [30.0, 31.0, 9.0, 30.0, 31.0, 29.0, 30.0, 31.0, 29.0, 30.0, 31.0]
 
     assert learned(made, labels) == [30.0, 0.0, *labels[2:]]
-    assert made.origin == 0.0
+    assert made.offset == 0.0
 
 
 def test_usual_residuals_are_no_part_of_a_level() -> None:
-    """Of a quantile of 0.9 answers are usually off to one side."""
+    """Residuals of a quantile of 0.9 are biased."""
     made = scale()
     learned(made, np.full(5000, -1.5))
     learned(made, np.full(8, 98.5), t=5100)
 
-    assert float(made.origin) == pytest.approx(100.0, abs=0.1)
+    assert float(made.offset) == pytest.approx(100.0, abs=0.1)
 
 
-def test_moves_bar_further_ones() -> None:
-    """The first is free; a second within half the life of the stream, or back, is the last for
-    long.
-    """
+def test_moves_block_further_ones() -> None:
+    """After a second move within half of the stream's age, or a move back, none follows soon."""
     made = scale()
     learned(made, [30.0] * 8)
-    assert made.run[BARRED] == 0.0
+    assert made.shift[0].blocked_until == 0.0
     learned(made, [60.0] * 8, t=150)
-    assert made.run[BARRED] == BACKOFF * 157
+    assert made.shift[0].blocked_until == BACKOFF * 157
     learned(made, [90.0] * 20, t=200)
-    assert made.origin == 60.0
+    assert made.offset == 60.0
 
     back = scale()
     learned(back, [30.0] * 8)
     learned(back, [0.0] * 8, t=1000)
-    assert back.run[BARRED] == BACKOFF * 1007
-    assert back.origin == 0.0
+    assert back.shift[0].blocked_until == BACKOFF * 1007
+    assert back.offset == 0.0
 
 
 def test_a_level_that_leaves_no_digits_is_none() -> None:
-    """Labels less 10^30 would be multiples of 10^14: such ones are cut, as single ones are."""
+    """Labels less 10^30 would be multiples of 10^14: such a level is ignored as outliers are."""
     made = scale()
 
     assert learned(made, [1e30] * 12) == [0.0] * 12
-    assert made.origin == 0.0
-    assert made.spread > 100.0
+    assert made.offset == 0.0
+    assert made.deviation > 100.0

@@ -8,8 +8,7 @@ import pytest
 from kaboost import Model
 from kaboost.models.booster import learn_many
 from kaboost.models.build import build
-from kaboost.models.reboosted.trees.grower import LEAVES
-from kaboost.models.reboosted.trees.rebuild import INLINE
+from kaboost.models.reboosted.state import INLINE
 
 SPEC = {"bank": "reboosted_trees", "loss": "logistic"}
 
@@ -170,10 +169,10 @@ def test_no_event_of_a_long_window_has_much_work():
         learn_many(booster, X, np.sign(X[:, :12].sum(axis=1)))
     for _ in range(8_000):
         x = r.normal(size=(1, d))
-        before = [one.at[LEAVES] for one in booster.builds]
+        before = [one.cursor[0].leaves for one in booster.builds]
         learn_many(booster, x, np.sign(x[:, :12].sum(axis=1)))
         cuts += sum(
-            b == 1 and a.at[LEAVES] > 1 for a, b in zip(booster.builds, before, strict=True)
+            b == 1 and a.cursor[0].leaves > 1 for a, b in zip(booster.builds, before, strict=True)
         )
         spent.append(float(booster.trees.schedule.spent_ns))
 

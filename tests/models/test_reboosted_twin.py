@@ -1,4 +1,4 @@
-"""A whole structure of regrown trees is its naive twin, event by event."""
+"""A whole structure of rebuilt trees is its naive twin, event by event."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import pytest
 
 import kaboost
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.reboosted.learn import served_trees, tree_scores
+from kaboost.models.reboosted.ensemble import served_trees
+from kaboost.models.reboosted.predict import tree_scores
 from kaboost.models.reboosted.scratch import allocate
 from kaboost.models.reboosted.trees.binning import to_keys
 from tests.naive.reboosted import MISSING
@@ -18,9 +19,9 @@ OF_THE_BANK = ("loss", "rates", "budget")
 
 
 @kernel
-def said(forest, rows, a):
-    """Fill a.f and a.F with what the structure says of one event."""
-    tree_scores(forest, rows, (a.x, a.leaf[0]), a)
+def fill_scores(trees, keys, a):
+    """Fill a.scores and a.F with the structure's scores of one event."""
+    tree_scores(trees, keys, a.leaves[0], a)
 
 
 def stream(n, loss):
@@ -57,32 +58,32 @@ LARGE = SMALL._replace(trees=3, leaves=40, depth=9, window=2500, least_rows=2400
 )
 def test_structure_is_its_twin(loss, sizes, apart, n, many, longest):
     """Partial sums, leaf learners, starts of sweeps and prefixes of the window after every event,
-    while trees are drawn, grown and raised over one event or several, or wait for theirs.
+    while trees are drawn, grown and added over one event or several, or wait for theirs.
     """
     how = sizes._replace(loss=loss)
     booster, twin = kaboost.build(told(how), D), Structure(how, SEED)
-    bank = booster.bank
+    bank = booster.trees
     bank.params.background_min_ns[...] = apart
     X, y, w = stream(n, loss)
     codes = np.where(np.isnan(X), MISSING, np.nan_to_num(X)).astype(int)
     a, spans = allocate(bank, booster.stack, D), []
     for t in range(n):
-        said(served_trees(bank), to_keys(X[t : t + 1])[0], a)
+        fill_scores(served_trees(bank), to_keys(X[t : t + 1])[0], a)
         assert a.F[0] == pytest.approx(twin.partial_sums(codes[t]), abs=1e-5)
-        assert a.f[:5] == pytest.approx(twin.scores(codes[t]), abs=1e-5)
+        assert a.scores[:5] == pytest.approx(twin.scores(codes[t]), abs=1e-5)
         was = int(bank.schedule.status[0]), int(bank.schedule.grown[0])
         kaboost.learn_many(booster, X[t : t + 1], y[t : t + 1], w[t : t + 1])
         now = int(bank.schedule.status[0]), int(bank.schedule.grown[0])
         twin.learn(codes[t], y[t], w[t])
         if bank.bins.rebin_at == 100:
-            twin.settle()
+            twin.set_base_score()
         if was[0] == 0 and (now[0] > 0 or now[1] > was[1]):
-            twin.begin()
+            twin.start_tree()
             spans.append(0)
         if now[1] > was[1]:
-            twin.done()
+            twin.commit()
         spans[-1:] = [one + (now[0] > 0) for one in spans[-1:]]
-        assert bank.base_score[0] == pytest.approx(twin.y0, abs=1e-6)
+        assert bank.base_score[0] == pytest.approx(twin.base_score, abs=1e-6)
         if now[0] == 0:
             kept = np.arange(max(0, t + 1 - how.window), t + 1)
             P = np.array(twin.P)[kept]  # thousands: pytest.approx would take minutes

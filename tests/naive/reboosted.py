@@ -6,7 +6,7 @@ MISSING = 63
 
 
 def score(g, h, lam):
-    """What a leaf of these slopes and hessians is worth."""
+    """Gain of a leaf of these gradients and hessians."""
     return g.sum() ** 2 / (h.sum() + lam)
 
 
@@ -42,7 +42,7 @@ def best_cut(codes, g, h, rows, how):
 
 
 def grow(codes, g, h, leaves, depth, how, eta):
-    """What the tree says of every row (n,): -eta G / (H + lam) of its leaf."""
+    """The value for every row (n,): -eta G / (H + lam) of its leaf."""
     open_ = [(np.arange(len(g)), 0)]
     while len(open_) < leaves:
         found = [
@@ -55,7 +55,7 @@ def grow(codes, g, h, leaves, depth, how, eta):
         rows, level = open_.pop(k)
         goes = sides(codes[rows], found[k][1])
         open_ += [(rows[goes], level + 1), (rows[~goes], level + 1)]
-    said = np.zeros(len(g))
+    values = np.zeros(len(g))
     for rows, _ in open_:
-        said[rows] = -eta * g[rows].sum() / (h[rows].sum() + how[0])
-    return said
+        values[rows] = -eta * g[rows].sum() / (h[rows].sum() + how[0])
+    return values

@@ -1,4 +1,4 @@
-"""One structure of regrown trees on events of a few levels: every tree a nested tuple, every prefix
+"""One structure of rebuilt trees on events of a few levels: every tree a nested tuple, every prefix
 computed from the trees, nothing in pieces. Specification of reboosted trees, 2.2, 2.4 and 2.6.
 """
 
@@ -11,7 +11,7 @@ from tests.naive.reboosted import MISSING, best_cut, sides
 
 
 class How(NamedTuple):
-    """What a structure is told."""
+    """Settings of a structure."""
 
     loss: str  # logistic with labels 0 and 1, or squared
     trees: int
@@ -62,38 +62,36 @@ def grown(codes, g, h, how):
         nodes[i][2] = ((column, b, missing_left), len(nodes), len(nodes) + 1)
         nodes += [[rows[goes], level + 1, None], [rows[~goes], level + 1, None]]
 
-    def told(i):
+    def tree(i):
         rows, _, children = nodes[i]
         if children is None:
             return Leaf(-how.eta * g[rows].sum() / (h[rows].sum() + how.lam))
-        return (children[0], told(children[1]), told(children[2]))
+        return (children[0], tree(children[1]), tree(children[2]))
 
-    return told(0)
+    return tree(0)
 
 
 class Structure:
-    """Events are codes, a label and a weight; who says when a tree is begun and when it is done is
-    somebody else (the pace).
-    """
+    """Events are codes, a label and a weight; the test sets when a tree starts and is committed."""
 
     def __init__(self, how, seed):
         self.how, self.draws = how, SplitMix64(seed)
         self.trees = [Leaf(0.0) for _ in range(how.trees)]
-        self.y0, self.cursor, self.count, self.gained = 0.0, 0, 0, False
+        self.base_score, self.cursor, self.count, self.gained = 0.0, 0, 0, False
         self.codes, self.labels, self.weights, self.P = [], [], [], []
         self.typical, self.squares, self.coming = 0.0, 0.0, None
 
     def partial_sums(self, row):
-        """What the first 0, 1, .. N trees say as they were grown."""
-        return self.y0 + np.cumsum([0.0] + [fall(tree, row).value for tree in self.trees])
+        """Scores of the first 0, 1, .. N trees as they were grown."""
+        return self.base_score + np.cumsum([0.0] + [fall(tree, row).value for tree in self.trees])
 
     def scores(self, row):
-        """What the five leaf learners say."""
+        """Scores of the five leaf learners."""
         offsets = sum(fall(tree, row).offsets for tree in self.trees)
         return self.partial_sums(row)[-1] + offsets
 
     def derivatives(self, f, y):
-        """Slope and curvature of the loss at a score."""
+        """Gradient and hessian of the loss at a score."""
         if self.how.loss == "squared":
             return f - y, 1.0
         p = s(f)
@@ -105,14 +103,14 @@ class Structure:
         f = self.scores(row)
         if how.loss == "logistic":
             f = np.clip(f, -12.0, 12.0)
-        slopes = np.array([self.derivatives(each, y)[0] for each in f])
-        square = slopes[0] ** 2
+        gradients = np.array([self.derivatives(each, y)[0] for each in f])
+        square = gradients[0] ** 2
         self.typical += max(1.0 / (t + 1.0), 1e-3) * (square - self.typical)
         if how.loss == "squared":
             square = 0.25 * square / self.typical
         self.squares += w * square
         steep = 4.0 if how.loss == "logistic" else float(t > 0)  # no curvature is known at first
-        steps = np.minimum(np.array(how.rates) * w, 1.0) * steep * slopes / how.trees
+        steps = np.minimum(np.array(how.rates) * w, 1.0) * steep * gradients / how.trees
         self.P.append(self.partial_sums(row)[self.cursor])
         for leaf in (fall(tree, row) for tree in self.trees):
             leaf.offsets -= steps * np.array([1.0 / np.sqrt(1.0 + leaf.squares), 1, 1, 1, 1])
@@ -124,31 +122,31 @@ class Structure:
         self.labels.append(y)
         self.weights.append(w)
 
-    def settle(self):
-        """Before there are bins: start where the labels so far are."""
-        self.y0 = self.origin(np.ones(len(self.labels)), np.array(self.labels))
-        self.P[-1] = self.y0
+    def set_base_score(self):
+        """Before there are bins: set the base score by the labels so far."""
+        self.base_score = self.best_constant(np.ones(len(self.labels)), np.array(self.labels))
+        self.P[-1] = self.base_score
 
-    def origin(self, w, y):
-        """The constant that serves labels best."""
+    def best_constant(self, w, y):
+        """The constant of smallest loss."""
         if self.how.loss == "squared":
             return (w * y).sum() / w.sum()
         return np.log(((w * y).sum() + 1.0) / ((w * (1.0 - y)).sum() + 1.0))
 
-    def begin(self):
+    def start_tree(self):
         """Grow the next tree on rows drawn evenly from the window, against the trees before it."""
         t, how = len(self.labels), self.how
         m = min(t, how.window)
         self.since, window = t - m, slice(t - m, t)
         wide = self.count % 16 == 0 or not self.gained
-        if not wide:  # so few features are all looked at; luck is asked for each
+        if not wide:  # so few features are all seen; a number is drawn for each
             for _ in self.codes[0]:
                 self.draws.u()
         draws = SplitMix64(int(self.draws.u() * 2**53))
         y, w = np.array(self.labels[window]), np.array(self.weights[window])
-        f, self.start = np.array(self.P[window]), self.y0
+        f, self.start = np.array(self.P[window]), self.base_score
         if self.cursor == 0:
-            self.start = self.origin(w, y)
+            self.start = self.best_constant(w, y)
             f = np.full(m, self.start)
         n = min(m, max(how.least_rows, int(how.part * m)))
         drawn = np.arange(n)
@@ -160,13 +158,13 @@ class Structure:
         self.gained = self.gained or isinstance(self.coming, tuple)
         self.count += 1
 
-    def done(self):
-        """Let the tree take its place, and add it to the prefixes of all events since the oldest it
-        was begun with; the first of a sweep says where these start.
+    def commit(self):
+        """Commit the tree, and add it to the prefixes of all events since the oldest of its window;
+        the first of a sweep resets these to the base score.
         """
         for k in range(self.since, len(self.labels)):
             before = self.start if self.cursor == 0 else self.P[k]
             self.P[k] = before + fall(self.coming, self.codes[k]).value
-        self.y0 = self.start
+        self.base_score = self.start
         self.trees[self.cursor] = self.coming
         self.cursor = (self.cursor + 1) % self.how.trees

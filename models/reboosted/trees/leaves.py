@@ -1,28 +1,27 @@
-"""Leaves that go on learning: offsets beside the value of every leaf, moved by every event.
+"""Leaves that go on learning: offsets to the value of every leaf, moved by every event.
 
-Each leaf learner keeps one offset a leaf. The first takes AdaGrad's steps (Duchi, Hazan, Singer
-2011), three take steps of a constant rate, and the last keeps still: it is the structure as it was
-grown. One row of eight float32 holds all of a leaf. AdaGrad's sums take the squared slopes of four
-events at once, which costs a quarter and changes nothing that could be measured.
+Each leaf learner has one offset a leaf. The first takes AdaGrad's steps (Duchi, Hazan, Singer
+2011), three take steps of a constant rate, and the last does not learn: it is the structure as it
+was grown. One row of eight float32 holds all of a leaf. AdaGrad's sums take the squared gradients
+of four events at once, which costs a quarter and made no measurable difference.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.reboosted.state import LANES, ROOT, SQUARES, VALUE
+from kaboost.models.reboosted.state import LANES, ROOT, SQUARES, VALUE, Places, Rows
 from kaboost.models.types import Vec
 
 
 @kernel
-def sum_leaves(rows: Any, leaf: Any, y0: float, F: Vec, total: Vec) -> None:
-    """Fill F (N+1,) with the partial sums from y0 of what the reached leaves said when they were
-    grown, and total (5,) with the scores of the leaf learners.
+def sum_leaves(rows: Rows, leaf: Places, base_score: float, F: Vec, total: Vec) -> None:
+    """Fill F (N+1,) with the partial sums of the reached leaves' values from the base score on, and
+    total (5,) with the scores of the leaf learners; rows are (N, leaves, 8), leaf is (N,).
     """
-    a, b, c, d, e = y0, 0.0, 0.0, 0.0, 0.0
-    F[0] = y0
+    a, b, c, d, e = base_score, 0.0, 0.0, 0.0, 0.0
+    F[0] = base_score
     for i in range(rows.shape[0]):
         row = rows[i, leaf[i] & 0xFFFF]
         a += float(row[0])
@@ -35,16 +34,16 @@ def sum_leaves(rows: Any, leaf: Any, y0: float, F: Vec, total: Vec) -> None:
 
 
 @kernel
-def learn_leaves(rows: Any, leaf: Any, move: Any) -> None:
-    """Move the offsets of every reached leaf.
+def learn_leaves(rows: Rows, leaf: Places, steps: Rows) -> None:
+    """Move the offsets of every reached leaf against the gradient.
 
     Parameters
     ----------
-    rows : (N, M, 8) leaf rows.
+    rows : (N, leaves, 8) leaf rows.
     leaf : (N,) reached leaves.
-    move : (8,) float32: AdaGrad's step before its root, then what is taken from other offsets.
+    steps : (8,) AdaGrad's step before it is divided by its root at 1, others' at 2 to 4.
     """
-    push, c, d, e = move[1], move[2], move[3], move[4]
+    push, c, d, e = steps[1], steps[2], steps[3], steps[4]
     for i in range(rows.shape[0]):
         row = rows[i, leaf[i] & 0xFFFF]
         v, w, x, y = row[1] - push * row[ROOT], row[2] - c, row[3] - d, row[4] - e
@@ -52,8 +51,8 @@ def learn_leaves(rows: Any, leaf: Any, move: Any) -> None:
 
 
 @kernel
-def update_adagrad(rows: Any, leaf: Any, square: float) -> None:
-    """Add a squared slope to AdaGrad's sum in every reached leaf."""
+def update_adagrad(rows: Rows, leaf: Places, square: float) -> None:
+    """Add a squared gradient to AdaGrad's sum in every reached leaf (N,)."""
     for i in range(rows.shape[0]):
         row = rows[i, leaf[i] & 0xFFFF]
         squares = float(row[SQUARES]) + square
@@ -62,8 +61,8 @@ def update_adagrad(rows: Any, leaf: Any, square: float) -> None:
 
 
 @kernel
-def reset_leaves(rows: Any, i: int, values: Vec) -> None:
-    """Give tree i the values (M,) of its leaves, and no offsets."""
+def reset_leaves(rows: Rows, i: int, values: Vec) -> None:
+    """Set the leaves of tree i to values (leaves,), without offsets."""
     for n in range(values.shape[0]):
         for c in range(LANES):
             rows[i, n, c] = 0.0

@@ -1,11 +1,11 @@
-"""Shapley values of regrown trees for one event: what each of its features added to their sum.
+"""Shapley values of trees for one event: what each of its features adds to their sum.
 
 The game is the path-dependent one of TreeSHAP: of a feature that is not known, a cut sends every
 event both ways, by the shares of the events that the tree was grown from. A leaf's sum over all
-sets of features is an integral over t of a product, t o + (1 - t) z for each feature on the way to
-the leaf: o is 1 where the event goes that way, z the share of events that do (Owen's extension).
-The product is a polynomial of a degree below the tree's depth, at most 16, so Gauss and Legendre's
-rule of eight points gives the integral exactly. One pass down and one up a tree do for all leaves.
+sets of features is an integral over t of a product, t o + (1 - t) z for each feature on its path: o
+is 1 where the event takes the path, z the share of events that do (Owen's extension). The product
+is a polynomial of a degree below the tree's depth, at most 16, so the Gauss-Legendre rule of eight
+points gives the integral exactly. One pass down a tree and one up are enough for all leaves.
 
 Lundberg et al., From local explanations to global understanding with explainable AI for trees,
 2020, algorithm 1 of the supplement; Owen, Multilinear extensions of games, 1972; Yu et al., Linear
@@ -14,20 +14,20 @@ TreeSHAP, 2022.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.reboosted.state import COVER, VALUE
+from kaboost.models.reboosted.state import COVER, VALUE, Keys, Rows, Trees
 from kaboost.models.types import Ints, Mat, Vec
 
-QUADRATURE_POINTS = 8  # exact up to degree 15: a tree of depth 16 asks for no more
-MOVING_LEARNERS = 4  # leaf learners that move; the fifth says the value itself
+QUADRATURE_POINTS = 8  # exact up to degree 15, which is that of depth 16
+MOVING_LEARNERS = 4  # leaf learners with an offset; the fifth has none
 
 
 class ShapScratch(NamedTuple):
-    """What is worked out of one tree of at most M nodes; node 0 is the root."""
+    """Figures of one tree of at most M nodes; node 0 is the root."""
 
     points: Vec  # (8,) between 0 and 1
     shares: Vec  # (8,) their weights, which sum to 1
@@ -35,11 +35,11 @@ class ShapScratch(NamedTuple):
     column: Ints  # (M,) feature of the cut above; -1 for the root
     above: Ints  # (M,) the nearest node above under a cut of the same feature, or the root
     cover: Vec  # (M,) events
-    value: Vec  # (M,) what a leaf says; above leaves their mean by events
-    share: Vec  # (M,) z of the cut's feature as far as here
+    value: Vec  # (M,) of a leaf; of other nodes the mean of their leaves by events
+    share: Vec  # (M,) z of the feature of the cut above, down to here
     open: Vec  # (M,) o of it
     inverse: Mat  # (M, 8) 1 / (t o + (1 - t) z)
-    reach: Mat  # (M, 8) product of (t o + (1 - t) z) over the features on the way
+    reach: Mat  # (M, 8) product of (t o + (1 - t) z) over the features of the path
     total: Mat  # (M, 8) over the leaves below, of value times reach
 
 
@@ -55,16 +55,16 @@ def shap_scratch(M: int) -> ShapScratch:
 
 
 @kernel
-def tree_statistics(nodes: Ints, rows: Any, weights: Vec, d: int, s: ShapScratch) -> int:
-    """Fill what holds of a tree whatever the event; return how many nodes it has.
+def tree_statistics(nodes: Ints, rows: Rows, weights: Vec, d: int, s: ShapScratch) -> int:
+    """Fill the figures of a tree that no event changes; return how many nodes it has.
 
     Parameters
     ----------
     nodes : (M,) of the tree.
     rows : (leaves, 8) its leaves.
-    weights : (5,) of the leaf learners' scores; a leaf says its weighted sum.
-    d : features; node's features from d on are the same with missing ones left.
-    s : where it goes.
+    weights : (5,) of the leaf learners' scores; the value of a leaf is their weighted sum.
+    d : features; from d on they are the same, and missing values go left.
+    s : output.
     """
     count = _link_cuts(nodes, d, s)
     whole = 0.0
@@ -74,11 +74,11 @@ def tree_statistics(nodes: Ints, rows: Any, weights: Vec, d: int, s: ShapScratch
         left = int(nodes[i] & 0xFFFF)
         if left == i:
             row = rows[(nodes[i] >> 16) & 0xFFFF]
-            said = whole * row[VALUE]
+            score = whole * row[VALUE]
             for e in range(MOVING_LEARNERS):
-                said += weights[e] * row[1 + e]
-            # No leaf is of no events, but one that another build has grown may not know how many.
-            s.cover[i], s.value[i] = max(float(row[COVER]), 1.0), said
+                score += weights[e] * row[1 + e]
+            # Every leaf has events, but files of older builds may lack their number.
+            s.cover[i], s.value[i] = max(float(row[COVER]), 1.0), score
         else:
             a, b = s.cover[left], s.cover[left + 1]
             s.cover[i] = a + b
@@ -91,7 +91,7 @@ def tree_statistics(nodes: Ints, rows: Any, weights: Vec, d: int, s: ShapScratch
 
 @kernel
 def _link_cuts(nodes: Ints, d: int, s: ShapScratch) -> int:
-    """Fill parents, features and who is above; children stand behind their parent."""
+    """Fill parent, column and above; children stand behind their parent."""
     s.parent[0], s.column[0], s.above[0] = 0, -1, 0
     count, i = 1, 0
     while i < count:
@@ -109,9 +109,9 @@ def _link_cuts(nodes: Ints, d: int, s: ShapScratch) -> int:
 
 
 @kernel
-def tree_contributions(nodes: Ints, x: Any, count: int, s: ShapScratch, phi: Vec) -> float:
-    """Add to phi (d,) what each feature of the keys x (2d,) adds in a tree that was surveyed;
-    return what the tree says.
+def tree_contributions(nodes: Ints, x: Keys, count: int, s: ShapScratch, phi: Vec) -> float:
+    """Add to phi (d,) what each feature of the keys x (2d,) adds in a tree, after its
+    `tree_statistics`; return the tree's score.
     """
     _path_products(nodes, x, count, s)
     for i in range(count - 1, 0, -1):
@@ -123,7 +123,7 @@ def tree_contributions(nodes: Ints, x: Any, count: int, s: ShapScratch, phi: Vec
                 s.total[i, q] = s.value[i] * s.reach[i, q]
             else:
                 s.total[i, q] = s.total[left, q] + s.total[left + 1, q]
-            # Under a second cut of the same feature the first one's share of the sum is not due.
+            # Below a second cut of the same feature the share of the first is taken out.
             added += s.total[i, q] * (here * s.inverse[i, q] - there * s.inverse[top, q])
         phi[s.column[i]] += added
     i = 0
@@ -133,8 +133,8 @@ def tree_contributions(nodes: Ints, x: Any, count: int, s: ShapScratch, phi: Vec
 
 
 @kernel
-def _path_products(nodes: Ints, x: Any, count: int, s: ShapScratch) -> None:
-    """Fill what is open and the products, from the root down."""
+def _path_products(nodes: Ints, x: Keys, count: int, s: ShapScratch) -> None:
+    """Fill open, inverse and reach, from the root down."""
     s.open[0] = 1.0
     for q in range(QUADRATURE_POINTS):
         s.inverse[0, q], s.reach[0, q] = 1.0, s.shares[q]
@@ -150,13 +150,15 @@ def _path_products(nodes: Ints, x: Any, count: int, s: ShapScratch) -> None:
 
 
 @kernel
-def _child(node: int, x: Any) -> int:
+def _child(node: int, x: Keys) -> int:
     return int(node & 0xFFFF) + int(x[(node >> 16) & 0xFFFF] > (node >> 32))
 
 
 @kernel
-def explain_trees(trees: Any, weights: Vec, keys: Any, s: ShapScratch, goal: Any) -> float:
-    """Explain what all trees of one structure say of B events; return their mean by events.
+def explain_trees(
+    trees: Trees, weights: Vec, keys: Keys, s: ShapScratch, phi: Mat, scores: Vec
+) -> float:
+    """Explain the scores of all trees of one structure for B events; return their mean by events.
 
     Parameters
     ----------
@@ -164,23 +166,21 @@ def explain_trees(trees: Any, weights: Vec, keys: Any, s: ShapScratch, goal: Any
     weights : (5,) of its leaf learners' scores.
     keys : (B, 2d) int32.
     s : scratch.
-    goal : phi (B, d) and said (B,), which are added to.
+    phi : (B, d) contributions, which are added to.
+    scores : (B,) sums of the trees, which are added to.
     """
-    phi, said = goal
     base = 0.0
     for i in range(trees.nodes.shape[0]):
         count = tree_statistics(trees.nodes[i], trees.rows[i], weights, phi.shape[1], s)
         base += s.value[0]
         for r in range(phi.shape[0]):
-            said[r] += tree_contributions(trees.nodes[i], keys[r], count, s, phi[r])
+            scores[r] += tree_contributions(trees.nodes[i], keys[r], count, s, phi[r])
     return base
 
 
 @kernel
-def mean_scores(rows: Any, total: Vec) -> None:
-    """Add to total (5,) what the leaf learners of a structure, whose leaf rows (N, leaves, 8) these
-    are, say by the mean of events.
-    """
+def mean_scores(rows: Rows, total: Vec) -> None:
+    """Add to total (5,) the leaf learners' mean scores by events, of leaf rows (N, leaves, 8)."""
     for i in range(rows.shape[0]):
         cover = 0.0
         for n in range(rows.shape[1]):
@@ -193,8 +193,8 @@ def mean_scores(rows: Any, total: Vec) -> None:
 
 
 @kernel
-def cut_variances(trees: Any, weights: Vec, s: ShapScratch, gains: Vec) -> None:
-    """Add to gains (d,) the variance that each feature's cuts explain in every tree's answer, over
+def cut_variances(trees: Trees, weights: Vec, s: ShapScratch, gains: Vec) -> None:
+    """Add to gains (d,) the variance of every tree's score that each feature's cuts explain, over
     the events that the tree was grown from.
     """
     for i in range(trees.nodes.shape[0]):

@@ -1,8 +1,8 @@
-"""Walks down regrown trees: of one event down all trees, and of many or the window down one tree.
+"""Traversal of trees: of one event through all trees, and of many events through one tree.
 
-Every walk takes exactly D steps, because a leaf is its own child: no branch can be mispredicted.
-All walkers take a step before any takes the next, so that they wait for memory together; down one
-tree eight events go side by side, which is as many as a processor's registers hold.
+Every traversal takes exactly D steps, because a leaf is its own child: no branch can be
+mispredicted. All take a step before any takes the next, so that they wait for memory together;
+through one tree eight events go in parallel, as many as the registers of a processor hold.
 """
 
 from __future__ import annotations
@@ -10,18 +10,20 @@ from __future__ import annotations
 from typing import Any
 
 from kaboost.models.kernels.jit import kernel
+from kaboost.models.reboosted.config import PREFIX_BLOCK
+from kaboost.models.reboosted.state import Codes, Keys, Places, TreeBuild
 from kaboost.models.types import UINT, Ints, Vec
 
-PREFIX_BLOCK = 256  # events that walk together
-BLOCK, PARALLEL = 32, 8  # events that walk down every tree of a bank before the next; at once
+BLOCK = 32  # events that traverse a tree of the bank before any traverses the next
+PARALLEL = 8  # of them in registers
 CHILD_MASK = UINT(0xFFFF)
-FEATURE_SHIFT = UINT(11)  # bits of a node under its feature's, less those of BLOCK
+FEATURE_SHIFT = UINT(11)  # bits of a node below its feature, less those of BLOCK
 
 
 @kernel
-def traverse(nodes: Any, D: int, x: Any, leaf: Any) -> None:
-    """Take D > 0 steps down every tree (N, M) for keys x (2d,) or more; fill leaf (N,) with the
-    numbers of the leaves, in its low 16 bits.
+def traverse(nodes: Ints, D: int, x: Keys, leaf: Places) -> None:
+    """Take D > 0 steps down every tree (N, M) for the keys x (2d,) of an event; fill leaf (N,) with
+    the numbers of the leaves, in its low 16 bits.
     """
     N = nodes.shape[0]
     for i in range(N):
@@ -36,17 +38,15 @@ def traverse(nodes: Any, D: int, x: Any, leaf: Any) -> None:
 
 
 @kernel
-def traverse_block(nodes: Ints, D: int, columns: Any, events: Any, leaf: Any) -> None:
-    """Take D > 0 steps down one tree (M,) with the keys of some events of a block; fill leaf (B,)
-    with the numbers of their leaves, and of others of the same eight.
+def traverse_block(nodes: Ints, D: int, columns: Keys, first: int, last: int, leaf: Places) -> None:
+    """Take D > 0 steps down one tree (M,) with the keys of events [first, last) of a block; fill
+    leaf (B,) with the numbers of their leaves, and of others of the same eight.
 
     Parameters
     ----------
-    columns : (2^i B,) int32 keys, those of one feature for all B = 32 events together. A leaf is
-        said to cut some feature, beyond the last if need be: which one it is does not matter.
-    events : first and last of them, of the block's.
+    columns : (2^i B,) keys, those of one feature for all B = 32 events together. The number of a
+        leaf stands in the place of a feature, and may lie beyond the last: any key does.
     """
-    first, last = events
     mask = UINT(columns.shape[0] - BLOCK)
     for b in range(first - first % PARALLEL, last, PARALLEL):
         x, root = columns[b:], UINT(0)
@@ -61,54 +61,48 @@ def traverse_block(nodes: Ints, D: int, columns: Any, events: Any, leaf: Any) ->
 
 
 @kernel
-def _key_child(nodes: Ints, x: Any, mask: Any, at: Any, lane: Any) -> Any:
-    """Return the child of the node `at` that one of the walkers side by side goes to."""
+def _key_child(nodes: Ints, x: Keys, mask: Any, at: Any, lane: Any) -> Any:
+    """Return the child of the node `at` that one of the parallel events goes to; all uint64."""
     node = nodes[at]
     bits = UINT(node)
     return (bits & CHILD_MASK) + UINT(x[((bits >> FEATURE_SHIFT) & mask) + lane] > (node >> 32))
 
 
 @kernel
-def add_to_prefix(build: Any, D: int, codes: Any, prefix: Vec) -> None:
-    """Add to prefix (B,) what the tree of nodes build.code_nodes (M,) says of codes (B, d).
-
-    Code form of a node: the largest code that goes left in bits 40 on, 1 in bit 32 where missing
-    goes left, then feature and left child. Adding that 1 turns the code of missing, 63, into 0.
-    """
-    values = build.node_values
+def add_to_prefix(build: TreeBuild, D: int, codes: Codes, prefix: Vec) -> None:
+    """Add the values of the tree of build.code_nodes (M,) for codes (B, d) to prefix (B,)."""
     for first in range(0, prefix.shape[0], PREFIX_BLOCK):
         last = min(first + PREFIX_BLOCK, prefix.shape[0])
         _traverse_codes(build.code_nodes, D, codes[first:last], build.positions)
         for i in range(first, last):
-            prefix[i] += values[build.positions[i - first] & 0xFFFF]
+            prefix[i] += build.node_values[build.positions[i - first] & 0xFFFF]
 
 
 @kernel
-def _traverse_codes(cuts: Ints, D: int, codes: Any, places: Any) -> None:
+def _traverse_codes(nodes: Ints, D: int, codes: Codes, positions: Places) -> None:
     n = codes.shape[0]
     whole = n - n % PARALLEL
     for b in range(0, whole, PARALLEL):
         root = UINT(0)
         c, d, e, f, g, h, i, j = root, root, root, root, root, root, root, root
         for _ in range(D):
-            c, d = _code_child(cuts, codes[b], c), _code_child(cuts, codes[b + 1], d)
-            e, f = _code_child(cuts, codes[b + 2], e), _code_child(cuts, codes[b + 3], f)
-            g, h = _code_child(cuts, codes[b + 4], g), _code_child(cuts, codes[b + 5], h)
-            i, j = _code_child(cuts, codes[b + 6], i), _code_child(cuts, codes[b + 7], j)
+            c, d = _code_child(nodes, codes[b], c), _code_child(nodes, codes[b + 1], d)
+            e, f = _code_child(nodes, codes[b + 2], e), _code_child(nodes, codes[b + 3], f)
+            g, h = _code_child(nodes, codes[b + 4], g), _code_child(nodes, codes[b + 5], h)
+            i, j = _code_child(nodes, codes[b + 6], i), _code_child(nodes, codes[b + 7], j)
         for lane, at in enumerate((c, d, e, f, g, h, i, j)):
-            places[b + lane] = at
+            positions[b + lane] = at
     for b in range(whole, n):
         at = UINT(0)
         for _ in range(D):
-            at = _code_child(cuts, codes[b], at)
-        places[b] = at
+            at = _code_child(nodes, codes[b], at)
+        positions[b] = at
 
 
 @kernel
-def _code_child(cuts: Ints, codes: Any, at: Any) -> Any:
-    """Return the child of the node `at` that an event of codes (d,) goes to."""
-    node = UINT(cuts[at])
-    code = (UINT(codes[(node >> UINT(16)) & CHILD_MASK]) + ((node >> UINT(32)) & UINT(1))) & UINT(
-        63
-    )
+def _code_child(nodes: Ints, codes: Codes, at: Any) -> Any:
+    """Return the child of the node `at` that an event of codes (d,) goes to; both uint64."""
+    node = UINT(nodes[at])
+    code = UINT(codes[(node >> UINT(16)) & CHILD_MASK]) + ((node >> UINT(32)) & UINT(1))
+    code &= UINT(63)
     return (node & CHILD_MASK) + UINT(code > (node >> UINT(40)))

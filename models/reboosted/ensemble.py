@@ -1,0 +1,136 @@
+"""The parts of a booster of reboosted trees, and those of them that serve predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kaboost.models.evaluation.progress import Progress, progress
+from kaboost.models.reboosted.calibration import Calibration, calibration
+from kaboost.models.reboosted.component import sizes_of
+from kaboost.models.reboosted.initial import bank, tree_builds
+from kaboost.models.reboosted.label_scale import LabelScale, label_scale
+from kaboost.models.reboosted.linear import LINEAR_LEARNERS, LinearFilters, linear_filters
+from kaboost.models.reboosted.stacking import Stack, stack
+from kaboost.models.reboosted.state import Reboosted, TreeBuild, Trees
+from kaboost.models.types import Ints, Vec
+
+LINEAR_SCORES = LINEAR_LEARNERS + 1  # scores of no trees: the linear learners', the last label
+# Their initial stacking weights, tuned as the variances in linear.py.
+LINEAR_START_WEIGHTS = (0.1, 0.1, 0.2)
+
+
+class ReboostedTrees(NamedTuple):
+    """A Booster: trees, linear learners, stacking and calibration over them, loss and progress."""
+
+    trees: Reboosted
+    builds: tuple[TreeBuild, ...]  # (K,) trees that are being grown
+    linear: LinearFilters
+    stack: Stack  # over n scores: of K structures' leaf learners, then LINEAR_SCORES
+    calibration: Calibration
+    labels: LabelScale
+    loss: Any
+    progress: Progress  # (K, N+1) prefixes and (K, N) edges; N trees of the longest structure
+    shape: Ints  # (2,) d and 1
+    calibrated: Ints  # () 1 where log-odds are calibrated
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs: 1."""
+        return 1
+
+    @property
+    def rule(self) -> None:
+        """None: every structure is plain SGB over its trees, which are refit as a whole."""
+        return None
+
+    @property
+    def learners(self) -> int:
+        """The number of trees of the longest structure."""
+        return int(self.progress.edge_total.shape[1])
+
+
+class ServedTrees(NamedTuple):
+    """The arrays of `Reboosted` that its scores need."""
+
+    leaf_rates: Vec  # (E,)
+    depth: Ints  # (K,)
+    structures: tuple[Trees, ...]  # (K,)
+    base_score: Vec  # (K,)
+    label_means: Vec  # (5,)
+
+
+class ServedModel(NamedTuple):
+    """The parts of `ReboostedTrees` that its predictions need."""
+
+    trees: ServedTrees
+    linear: LinearFilters
+    stack: Stack
+    calibration: Calibration
+    labels: LabelScale
+    link: int
+    calibrated: bool
+
+
+def served_trees(trees: Reboosted) -> ServedTrees:
+    """Return what scores need of the trees."""
+    params = trees.params
+    return ServedTrees(
+        params.leaf_rates, params.depth, trees.structures, trees.base_score, trees.label_means
+    )
+
+
+def served_model(booster: ReboostedTrees) -> ServedModel:
+    """Return what predictions need of the booster."""
+    return ServedModel(
+        trees=served_trees(booster.trees),
+        linear=booster.linear,
+        stack=booster.stack,
+        calibration=booster.calibration,
+        labels=booster.labels,
+        link=int(booster.trees.params.link),
+        calibrated=bool(booster.calibrated),
+    )
+
+
+def reboosted_trees(full: Mapping[str, Any], loss: Any, d: int) -> ReboostedTrees:
+    """Return reboosted trees before any event, from a filled-in specification."""
+    sizes = sizes_of(full)
+    trees = bank(sizes, d, full["seed"])
+    return ReboostedTrees(
+        trees=trees,
+        builds=tree_builds(sizes, trees.params, d),
+        linear=linear_filters(d),
+        stack=fresh_stack(trees),
+        calibration=calibration(),
+        labels=label_scale(),
+        loss=loss,
+        progress=_progress(trees),
+        shape=np.array([d, 1], np.int64),
+        calibrated=np.array(int(full["bank"]["calibrate"])),
+    )
+
+
+def fresh_stack(trees: Reboosted) -> Stack:
+    """Return the stacking of the trees' and the linear learners' scores before any event."""
+    n = len(trees.structures) * len(trees.params.leaf_rates)
+    made = stack(n + LINEAR_SCORES)
+    made.weights[:, :n] = (1.0 - sum(LINEAR_START_WEIGHTS)) / n
+    made.weights[:, n : n + LINEAR_SCORES] = LINEAR_START_WEIGHTS
+    return made
+
+
+def _progress(trees: Reboosted) -> Progress:
+    """Return the progress of every prefix and tree of K structures; nan where there is none."""
+    counts = [structure.nodes.shape[0] for structure in trees.structures]
+    flat = progress(max(counts))
+    wide = {
+        name: np.zeros((len(counts), *array.shape))
+        for name, array in flat._asdict().items()
+        if array.ndim == 1
+    }
+    for k, count in enumerate(counts):
+        wide["prefix_loss_sum"][k, count + 1 :] = np.nan
+    return flat._replace(**wide)

@@ -1,0 +1,80 @@
+"""Memory of the default model's state: its bytes, and the longest window that fits."""
+
+from __future__ import annotations
+
+from kaboost.models.kernels.jit import kernel
+from kaboost.models.reboosted.config import (
+    BLOCK_EVENTS,
+    EVENTS_AHEAD_DIVISOR,
+    HISTOGRAM_BYTES,
+    HISTOGRAM_MEMORY_DIVISOR,
+    MAX_EVENTS_AHEAD,
+    SAMPLE_ROWS,
+    Sizes,
+    Structure,
+)
+from kaboost.models.reboosted.linear import state_bytes as linear_bytes
+from kaboost.models.reboosted.state import CODES, LABEL_MEANS, LANES, MAX_FEATURES
+from kaboost.models.types import ModelError
+
+
+def affordable_window(sizes: Sizes, d0: int) -> int:
+    """Return the events of the longest window whose whole state stays under the memory bound, which
+    classes share.
+
+    Raises
+    ------
+    ModelError
+        There are too many features, or the shortest window does not fit.
+    """
+    if d0 > MAX_FEATURES:
+        raise ModelError(
+            f"features: reboosted_trees takes at most {MAX_FEATURES} columns, not {d0}; hash them, "
+            "or take bank linear"
+        )
+    for R in range(sizes.events, 0, -BLOCK_EVENTS):
+        if state_bytes(sizes, d0, R) <= sizes.memory // sizes.classes:
+            return R
+    whose = f" for each of {sizes.classes} classes" if sizes.classes > 1 else ""
+    raise ModelError(
+        f"bank.max_memory: {sizes.memory / 1e6:g} MB hold no window of {BLOCK_EVENTS} events of "
+        f"{d0} features{whose}; give {_enough(sizes, d0)} or more, fewer features, or bank linear"
+    )
+
+
+def _enough(sizes: Sizes, d0: int) -> int:
+    """Return the megabytes that hold the shortest window: with more, histograms are larger."""
+    R = min(BLOCK_EVENTS, sizes.events)
+    while (needed := sizes.classes * state_bytes(sizes, d0, R)) > sizes.memory:
+        sizes = sizes._replace(memory=(needed // 1_000_000 + 1) * 1_000_000)
+    return sizes.memory // 1_000_000
+
+
+def state_bytes(sizes: Sizes, d0: int, R: int) -> int:
+    """Return the bytes of the state over a window of R events of d0 features."""
+    d, K = d0 + LABEL_MEANS, len(sizes.structures)
+    window, sample = R * (d + 16 + 8 * K), min(SAMPLE_ROWS, R) * (4 * d + 8)
+    total = linear_bytes(d0) + window + sample + d * (64 * 9 + 40 + 8 * K)
+    for one in sizes.structures:
+        M, r = 2 * one.leaves - 1, max_rows(one, R)
+        total += one.trees * (M * 8 + one.leaves * 4 * LANES) + M * 120
+        total += r * (d + 40) + histogram_count(sizes, one, d) * d * CODES * 8 + d * 32
+    return total
+
+
+def max_rows(one: Structure, R: int) -> int:
+    """Return the most rows that a tree can see in a window of R events."""
+    m = min(one.window or R, R)
+    return min(max(one.least_rows, int(one.part * m)), m)
+
+
+def histogram_count(sizes: Sizes, one: Structure, d: int) -> int:
+    """Return the histograms over d columns that a tree may have at once."""
+    most = min(HISTOGRAM_BYTES, sizes.memory // sizes.classes // HISTOGRAM_MEMORY_DIVISOR)
+    return max(2, min(one.leaves, most // (d * CODES * 8)))
+
+
+@kernel
+def events_ahead(R: int) -> int:
+    """Return how many events may come into a window of R while a tree is grown from older ones."""
+    return min(MAX_EVENTS_AHEAD, R // EVENTS_AHEAD_DIVISOR)
