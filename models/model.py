@@ -422,7 +422,7 @@ class Model:
         Examples
         --------
         >>> model = Model("regression", features={"x": "number"})
-        >>> y = [k % 7 for k in range(500)]
+        >>> y = [k % 7 for k in range(90)]
         >>> predicted = model.learn_many([{"x": value} for value in y], y)
         >>> low, high = model.predict_interval_one({"x": 3}, 0.9)
         >>> low < 3.0 < high

@@ -129,14 +129,9 @@ def sampled(n=5):
     return subjects.make(SAMPLED, bank, {"kind": "logistic"}, 1)
 
 
-@pytest.mark.parametrize(
-    "check",
-    [checks.check_twin, checks.check_batching, checks.check_save_load_continue,
-     checks.check_read_only_serving, checks.check_size_is_constant],
-)  # fmt: skip
-def test_sampled_vote_keeps_the_contract(check):
+def test_sampled_vote_keeps_the_contract():
     """The draws are state: any batching, any restart goes on with the same sequence."""
-    check(sampled())
+    checks.keeps(sampled())
 
 
 def test_serving_draws_nothing():

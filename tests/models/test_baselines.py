@@ -127,7 +127,7 @@ def test_any_batching_gives_the_same_bytes(task, cuts):
 
 def test_plain_python_gives_the_same_bytes():
     """With numba's compiler off not a bit differs, at numbers of 1e308 neither."""
-    assert streams.compared() == streams.digest_without_jit("baselines")
+    assert streams.compared() == streams.digest_of_other_mode("baselines")
 
 
 def test_elec2_is_as_hard_as_it_is_known_to_be():

@@ -108,7 +108,7 @@ def test_any_batching_gives_the_same_bytes(stream, cuts):
 
 def test_plain_python_gives_the_same_bytes():
     """With numba's compiler off not a bit differs."""
-    assert streams.encoder() == streams.digest_without_jit("encoder")
+    assert streams.encoder() == streams.digest_of_other_mode("encoder")
 
 
 def test_memo_is_only_a_memo(monkeypatch):

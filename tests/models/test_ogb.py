@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import subprocess
-import sys
-
-import numba
 import numpy as np
 import pytest
 
@@ -68,8 +62,6 @@ PAIRS = [
     (HULL | LINEAR_FIT, SGD, SQUARED, 1),
     (HULL | RESIDUAL | {"scale": 2}, SGD, {"kind": "squared", "l2": 0.1}, 3),
     (SPAN, SGD, {"kind": "absolute"}, 1),
-]
-OTHERS = [
     (SPAN | {"bound": 1.5}, SGD, {"kind": "logistic"}, 1),
     (HULL | LINEAR_FIT, SGD, {"kind": "huber", "k": 0.4}, 1),
     (SPAN, SGD, {"kind": "poisson"}, 1),
@@ -90,7 +82,8 @@ OTHERS = [
 ]
 
 
-def check_twin(rule, bank, loss, m):
+@pytest.mark.parametrize(("rule", "bank", "loss", "m"), PAIRS)
+def test_twin(rule, bank, loss, m):
     """Scores, prefixes, shrinkage and constants are those of the slow rule from the paper."""
     spec, booster = built(rule, bank, loss, m)
     twin = twin_of(spec, m)
@@ -104,18 +97,6 @@ def check_twin(rule, bank, loss, m):
     np.testing.assert_allclose(predicted, prefixes, rtol=1e-9, atol=1e-11)
     if spec["rule"]["kind"] == "ogb_span":
         np.testing.assert_allclose(booster.rule.sigma, twin.sigma, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize(("rule", "bank", "loss", "m"), PAIRS)
-def test_twin(rule, bank, loss, m):
-    """Every form of both rules is what the slow rule does."""
-    check_twin(rule, bank, loss, m)
-
-
-def test_twin_of_other_parts():
-    """The same with other banks and losses in plain Python: compiling them takes seconds."""
-    program = "from tests.models import test_ogb as t; print([t.check_twin(*p) for p in t.OTHERS])"
-    assert other_python(program, "1") == str([None] * len(OTHERS))
 
 
 def test_shrinkage_and_radius():
@@ -340,28 +321,3 @@ def test_extremes_stay_finite():
             kaboost.learn_many(booster, X, y, w)
         assert np.isfinite(kaboost.predict_many(booster, X)).all()
         assert np.isfinite(booster.progress.edges).all() or rule.get("labels") == "mapped"
-
-
-def digest():
-    """Everything that a short stream of three outputs leaves; tests/contracts has more."""
-    rule, bank, loss, m = PAIRS[2]
-    _, booster = built(rule, bank, loss, m)
-    kaboost.learn_many(booster, *stream(loss["kind"], m))
-    arrays = kaboost.to_arrays(booster).values()
-    return hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest()
-
-
-def test_plain_python_gives_the_same_bits():
-    """With the JIT off every array is as with it, whichever this process runs."""
-    program = "from tests.models import test_ogb as t; print(t.digest())"
-    assert other_python(program, "0" if numba.config.DISABLE_JIT else "1") == digest()
-
-
-def other_python(program, off):
-    """What the program prints with the JIT `off`."""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "NUMBA_DISABLE_JIT": off, "PYTHONPATH": "."},
-        capture_output=True, check=True, text=True,
-    )  # fmt: skip
-    return done.stdout.strip()

@@ -15,20 +15,26 @@ from kaboost.models.features.onehot import Encoder
 from kaboost.models.features.rows import tabulate
 from tests.specs import LINEAR
 
-ADAM = {"kind": "linear", "n": 5, "step": "adam", "lr": 0.05}
+SMALL = {"kind": "linear", "n": 3}
+ADAM = {"kind": "linear", "n": 3, "step": "adam", "lr": 0.05}
 NETS = {"kind": "nets", "n": 3, "lr": 0.1}
 SUBJECTS: dict[str, Any] = {
-    "classifier": Classifier(),
-    "classifier-many": Classifier(labels=8),
-    "classifier-rest": Classifier(rule="bbm", labels=8, multiclass="one_vs_rest"),
+    "classifier": Classifier(bank=SMALL),
+    "classifier-many": Classifier(bank=SMALL, labels=8),
+    "classifier-rest": Classifier(rule="bbm", bank=SMALL, labels=8, multiclass="one_vs_rest"),
     "classifier-bag": Classifier(rule="oza_bag", bank=ADAM),
-    "regressor": Regressor(),
+    "regressor": Regressor(bank=SMALL),
     "regressor-nets": Regressor(bank=NETS, slots=16, shared=2),
     "regressor-trees": Regressor(bank={"kind": "trees", "n": 3}, slots=4, shared=1),
 }
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+LONG = ("classifier-many", "regressor-nets", "regressor-trees")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in SUBJECTS]
+)
 def test_conventions_hold(name: str) -> None:
     """Every check of River passes; the list of those that cannot is empty."""
     random.seed(1)  # River shuffles features by the module's generator
