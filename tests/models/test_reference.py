@@ -48,7 +48,7 @@ def test_sgb_micro():
     h, F, G = np.array([[0.4, -0.1, 0.25]]), np.empty((1, 4)), np.empty((1, 4))
     T, W, yhat = np.empty((1, 3)), np.ones(3), np.empty(1)
     kaboost.models.verbs.combine(booster.rule, h, F, yhat, np.empty(0))
-    kaboost.models.verbs.assess(booster.loss, F, np.array([1.0]), G, np.empty(4))
+    kaboost.models.verbs.value_gradient_prefixes(booster.loss, F, np.array([1.0]), G, np.empty(4))
     targets(booster.rule, booster.loss, np.array([1.0]), h, F, G, T, W, np.empty(0))
 
     np.testing.assert_allclose(F[0], [0, -0.2, -0.15, -0.275], atol=1e-15)

@@ -25,7 +25,13 @@ SUBJECTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+SHORT = ("classifier", "regressor")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] * (name not in SHORT)) for name in SUBJECTS],
+)
 def test_conventions_hold(name: str) -> None:
     """Every check of scikit-learn passes, but those the estimator names with a reason."""
     subject = SUBJECTS[name]
@@ -39,9 +45,7 @@ def test_conventions_hold(name: str) -> None:
     assert len(found) > 50
 
 
-@pytest.mark.parametrize(
-    "subject", [kaboost.Classifier(bank="linear"), kaboost.Regressor(bank="linear")], ids=str
-)
+@pytest.mark.parametrize("subject", [SUBJECTS["classifier"], SUBJECTS["regressor"]], ids=str)
 def test_what_cannot_hold_fails(subject: Any) -> None:
     """No check stands on the list that would pass."""
     assert subject.cannot_hold
