@@ -60,6 +60,15 @@ def test_a_bank_of_n_is_n_banks_of_one(bank):
             verbs.predict(one, x, h, bank_scratch)
             verbs.learn(one, x, h, target.copy(), alone, 0, bank_scratch)
     for i, alone in enumerate(ones):
-        left, right = verbs.learner_view(whole, i)._asdict(), verbs.learner_view(alone, i)._asdict()
-        for field, array in left.items():
-            np.testing.assert_array_equal(array, right[field], field)
+        expected = dict(leaves(verbs.learner_view(alone, i)))
+        for name, value in leaves(verbs.learner_view(whole, i)):
+            np.testing.assert_array_equal(value, expected[name], name)
+
+
+def leaves(part, prefix=""):
+    """Every value of a tree of NamedTuples with its dotted name."""
+    for name, value in part._asdict().items():
+        if hasattr(value, "_asdict"):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
