@@ -109,8 +109,8 @@ def test_settings_refuse_what_cannot_be(tmp_path: Path, model: dict[str, Any], w
 @pytest.mark.parametrize(
     ("command", "more", "words"),
     [
-        ("api", {}, "kaboost api has no use for it"),
-        ("learner", {}, "kaboost learner has no use for it"),
+        ("api", {}, "kaboost api does not support it"),
+        ("learner", {}, "kaboost learner does not support it"),
         ("serve", {"api": {"workers": 2}}, "api.workers = 2"),
     ],
 )
