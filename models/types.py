@@ -56,7 +56,9 @@ def as_float64(name: str, values: Any) -> Vec:
     try:
         return np.ascontiguousarray(values, dtype=np.float64)
     except (TypeError, ValueError) as err:
-        raise ModelError(f"{name}: holds what is no number ({err}); give numbers") from err
+        raise ModelError(
+            f"{name}: holds a value that is not a number ({err}); give numbers"
+        ) from err
 
 
 class Param(NamedTuple):

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -213,14 +213,14 @@ class RiverModel(Model):
         raise ModelError(NO_FILE_MESSAGE)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Model:
+    def load(cls, path: str | os.PathLike[str]) -> Self:
         """Refuse, as `save`."""
         raise ModelError(NO_FILE_MESSAGE)
 
     @classmethod
     def from_arrays(
         cls, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-    ) -> Model:
+    ) -> Self:
         """Refuse, as `save`."""
         raise ModelError(NO_FILE_MESSAGE)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from kaboost.models.features.columns import Columns
 from kaboost.models.features.onehot import Encoder, Table
-from kaboost.models.features.rows import READERS
+from kaboost.models.features.values import READERS
 from kaboost.models.types import Mat, ModelError, to_python
 
 KEPT_LENGTH = 128  # longer texts are remembered by their hash: what is kept stays small

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kaboost import Model, ModelError
 from kaboost.models.build import check
 from kaboost.models.features.columns import Columns, reserved_width
-from kaboost.models.features.rows import find_new_features
+from kaboost.models.features.new_features import find_new_features
 from kaboost.models.features.schema import infer_kind, kind_hint, parse_schema
 from tests.models.test_rows import Frame
 
