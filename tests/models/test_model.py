@@ -267,7 +267,7 @@ def test_what_cannot_be_learned_leaves_no_trace(x, y, w, message):
         ([{"x": 1.0}], 1, None, "y: int is not a list of labels"),
         ([{"x": 1.0}] * 2, (each for each in (1, "b")), None, r"y\[1\]: label: 'b'"),
         (deque([{"x": 1.0}]), [1], None, "rows: a deque"),
-        ({"x": 1.0}, [1], None, "rows: one dict"),
+        ({"x": 1.0}, [1], None, "rows: is one dict"),
         ("text", [1], None, "rows: a str"),
         (({"x": 1.0} for _ in range(1)), [1], None, "rows: a generator"),
     ],

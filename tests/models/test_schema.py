@@ -273,7 +273,7 @@ def test_a_row_of_weight_nothing_may_say_anything():
     single.learn_one({"a": 1.0}, 1, 1.0)
 
     assert state(batch) == state(single)
-    with pytest.raises(ModelError, match="name 3 is no text"):
+    with pytest.raises(ModelError, match="name 3 is not a text"):
         single.learn_one({3: 5}, 1)
 
 

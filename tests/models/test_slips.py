@@ -35,7 +35,7 @@ def test_what_is_no_amount_is_told_as_that():
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [(5, "5 is no text; rename it"), ("", "must not be empty")]
+    ("name", "says"), [(5, "5 is not a text; rename it"), ("", "must not be empty")]
 )
 def test_a_name_that_no_feature_can_have_is_refused(name, says):
     """Any text but none is a name, where a schema tells it."""
@@ -66,6 +66,6 @@ def test_save_needs_a_place(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(ModelError, match="folder: is a folder; name a file in it"):
         model.save(tmp_path / "folder")
-    with pytest.raises(ModelError, match="the folder .* does not exist"):
+    with pytest.raises(ModelError, match="none does not exist"):
         model.save(tmp_path / "none" / "file")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
