@@ -1,4 +1,4 @@
-"""Offline comparators: `fit` lets the rules `gb` and `ogb_batch` learn a whole sample, learner by
+"""Offline comparators: `fit` trains the rules `gb` and `ogb_batch` on a whole sample, learner by
 learner (specification, 3.6 and 8.2).
 """
 
@@ -44,12 +44,12 @@ from kaboost.models.verbs import (
     update_shared,
 )
 
-TOLERANCE = 1e-3  # training of a learner ends when an epoch lowers its loss by less than this part
-MAX_EPOCHS = 1000  # at the most
+TOLERANCE = 1e-3  # a learner is trained until an epoch lowers its loss by less than this part
+MAX_EPOCHS = 1000  # of one learner
 
 
 class Sample(NamedTuple):
-    """What is learned: features (B, d), labels (B, k) as kernels want them, importances (B,)."""
+    """The sample to learn: features (B, d), encoded labels (B, k), importances (B,)."""
 
     X: Mat
     Y: Mat
@@ -66,20 +66,25 @@ def fit(
 ) -> Booster:
     """Return a booster of the rule `gb` or `ogb_batch` that has learned a whole sample.
 
-    Its progress stays at 0: nothing was predicted before it was learned.
+    Its progress stays at 0: no event was predicted before it was learned.
 
     Parameters
     ----------
-    spec : rule, bank, loss and seed as `build` takes them.
-    X : (B, d) finite numbers.
-    y : (B,) labels as `learn_many` takes them, or (B, m) numbers.
-    w : (B,) importances >= 0, 1 where left out.
-    m : outputs; the columns of y, or its classes, where left out.
+    spec
+        Rule, bank, loss and seed, as for `build`.
+    X
+        Finite numbers, (B, d).
+    y
+        Labels as for `learn_many`, (B,), or numbers, (B, m).
+    w
+        Importances >= 0, (B,); 1 by default.
+    m
+        Number of outputs; by default the columns of y, or its classes.
 
     Raises
     ------
     ModelError
-        The rule learns event by event, or an array does not fit.
+        The rule learns event by event, or an array has a wrong shape or value.
 
     Examples
     --------
@@ -105,7 +110,7 @@ def fit(
     if len(sample.Y) != len(rows) or W.shape != (len(rows),) or not (W >= 0.0).all():
         raise ModelError(
             f"y, w: {len(labels)} labels and {W.shape} weights for {len(rows)} events; "
-            "give one of each, no weight below 0"
+            "give as many of each, no weight below 0"
         )
     train(booster.rule, booster, sample)
     return booster
@@ -113,8 +118,14 @@ def fit(
 
 @singledispatch
 def train(rule: Any, booster: Booster, sample: Sample) -> None:
-    """Let every learner of the booster learn the sample as the rule says."""
-    raise ModelError("rule: this one learns event by event; call learn_many, or take gb")
+    """Train every learner of the booster on the sample, by the rule's algorithm.
+
+    Raises
+    ------
+    ModelError
+        The rule learns event by event.
+    """
+    raise ModelError("rule: it learns event by event; call learn_many, or take gb")
 
 
 @train.register
@@ -147,15 +158,18 @@ def _(rule: Batch, booster: Booster, sample: Sample) -> None:
 
 @singledispatch
 def minimise_linear(
-    bank: Any, i: int, sample: Sample, slopes: Mat, D: float, single: SingleScratch
+    bank: Any, i: int, sample: Sample, gradients: Mat, D: float, single: SingleScratch
 ) -> None:
-    """Make learner i one of least sum w <slope, h(x)>, |h| <= D: for most banks in epochs."""
-    fit_epochs(bank, i, sample, slopes, (LINEAR, D), single)
+    """Train learner i to minimise the sum of w <gradient, h(x)> with |h| <= D.
+
+    `gradients` is (B, m). Most banks learn in epochs.
+    """
+    fit_epochs(bank, i, sample, gradients, (LINEAR, D), single)
 
 
 @minimise_linear.register
-def _(bank: Hedge, i: int, sample: Sample, slopes: Mat, D: float, single: SingleScratch) -> None:
-    losses = np.einsum("k,kj,kc->cj", sample.W, sample.X, slopes)
+def _(bank: Hedge, i: int, sample: Sample, gradients: Mat, D: float, single: SingleScratch) -> None:
+    losses = np.einsum("k,kj,kc->cj", sample.W, sample.X, gradients)
     bank.C[:, :, i] = 0.0
     for c, row in enumerate(losses):
         j = int(np.argmax(abs(row)))
@@ -163,41 +177,45 @@ def _(bank: Hedge, i: int, sample: Sample, slopes: Mat, D: float, single: Single
 
 
 def fit_epochs(
-    bank: Any, i: int, sample: Sample, tasks: Mat, how: Any, single: SingleScratch
+    bank: Any, i: int, sample: Sample, targets: Mat, mode_and_bound: Any, single: SingleScratch
 ) -> None:
-    """Teach learner i its tasks (B, m) in epochs, until one lowers the training loss by less than
-    0.1 percent; `how` is the mode, and the length D that answers are clipped to.
+    """Train learner i on targets (B, m) in epochs, until one lowers the training loss by less than
+    0.1 percent.
+
+    `mode_and_bound` holds the mode and the length D that predictions are clipped to.
     """
     last = np.inf
     for _ in range(MAX_EPOCHS):
-        lost = _epoch(bank, i, sample, tasks, how, single)
-        if not last - lost > TOLERANCE * abs(last) and last < np.inf:
+        loss = _epoch(bank, i, sample, targets, mode_and_bound, single)
+        if not last - loss > TOLERANCE * abs(last) and last < np.inf:
             break
-        last = lost
+        last = loss
 
 
 @kernel
-def _epoch(bank: Any, i: int, sample: Sample, tasks: Mat, how: Any, single: Any) -> float:
-    mode, D = how
-    lost = 0.0
-    for k in range(tasks.shape[0]):
+def _epoch(
+    bank: Any, i: int, sample: Sample, targets: Mat, mode_and_bound: Any, single: Any
+) -> float:
+    mode, D = mode_and_bound
+    loss = 0.0
+    for k in range(targets.shape[0]):
         if sample.W[k] > 0.0:
             update_shared(bank, sample.X[k])
             single.weight[0] = sample.W[k]
-            for c in range(tasks.shape[1]):
-                single.target[c, 0] = tasks[k, c]
+            for c in range(targets.shape[1]):
+                single.target[c, 0] = targets[k, c]
             learn_one(bank, i, sample.X[k], mode, single)
             project_column(single.h, 0, D)
-            for c in range(tasks.shape[1]):
-                said, task = single.h[c, 0], tasks[k, c]
-                squared = 0.5 * (said - task) * (said - task)
-                lost += sample.W[k] * (squared if mode == SQUARE else task * said)
-    return lost
+            for c in range(targets.shape[1]):
+                h, target = single.h[c, 0], targets[k, c]
+                squared = 0.5 * (h - target) * (h - target)
+                loss += sample.W[k] * (squared if mode == SQUARE else target * h)
+    return loss
 
 
 @kernel
 def _predict_learner(bank: Any, i: int, X: Mat, h: Mat, single: Any) -> None:
-    """Fill h (B, m) with what learner i says, 0 where it is not finite."""
+    """Fill h (B, m) with the predictions of learner i, 0 where not finite."""
     for k in range(X.shape[0]):
         predict_one(bank, i, X[k], single)
         for c in range(h.shape[1]):
@@ -214,20 +232,20 @@ def _gradients(loss: Any, P: Mat, Y: Mat, G: Mat) -> None:
 
 
 @kernel
-def _move_scores(P: Mat, h: Mat, how: Any) -> None:
+def _move_scores(P: Mat, h: Mat, params: Any) -> None:
     """Move the scores P (B, m) by proj_B((1 - sigma eta) P + eta s h), h clipped to D."""
-    shrink, step, D, B = how
+    shrink, step, D, B = params
     for k in range(P.shape[0]):
-        row, said = P[k].reshape((P.shape[1], 1)), h[k].reshape((P.shape[1], 1))
-        project_column(said, 0, D)
+        row, prediction = P[k].reshape((P.shape[1], 1)), h[k].reshape((P.shape[1], 1))
+        project_column(prediction, 0, D)
         for c in range(row.shape[0]):
-            row[c, 0] = (1.0 - shrink) * row[c, 0] + step * said[c, 0]
+            row[c, 0] = (1.0 - shrink) * row[c, 0] + step * prediction[c, 0]
         project_column(row, 0, B)
 
 
 @kernel
 def _init_scores(loss: Any, sample: Sample, y0: Vec) -> None:
-    """Fill y0 (m,) with where partial sums start for these labels (specification, 2.1)."""
+    """Fill y0 (m,) with the initial score for these labels (specification, 2.1)."""
     counts, total = np.zeros(y0.shape[0]), 0.0
     for k in range(sample.Y.shape[0]):
         if sample.W[k] > 0.0:

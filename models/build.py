@@ -1,5 +1,5 @@
-"""From a specification to a booster, and from arrays back to one; combinations that the theory
-forbids are refused with the reason.
+"""Build a booster from a specification, or from arrays; refuse combinations that the theory
+forbids.
 """
 
 from __future__ import annotations
@@ -32,15 +32,18 @@ AnyBooster = Booster | OneVsRest | ReboostedTrees
 def build(
     spec: Mapping[str, Any] | None, d: int, m: int = 1, *, task: str | None = None
 ) -> AnyBooster:
-    """Return a booster that has seen nothing; a `multiclass: one_vs_rest` beside its parts makes
-    one for each class.
+    """Return a new booster; with `multiclass: one_vs_rest` a binary one for every class.
 
     Parameters
     ----------
-    spec : rule, bank, loss and seed as in `kaboost.yaml`; None is the default model of the task.
-    d : number of features.
-    m : outputs: 1, or the number of classes for softmax and one_vs_rest.
-    task : regression, binary or multiclass; only needed where the specification names no loss.
+    spec
+        Rule, bank, loss and seed as in `kaboost.yaml`; None is the default model of the task.
+    d
+        Number of features.
+    m
+        Number of outputs: 1, or the number of classes for softmax and one_vs_rest.
+    task
+        `regression`, `binary` or `multiclass`; needed where the specification names no loss.
 
     Raises
     ------
@@ -57,21 +60,25 @@ def build(
     for name, count in (("d", d), ("m", m)):
         check_integer(name, to_python(count), 1, 2**31)
     if full.pop("multiclass", None):
-        # Each class has a generator of its own, from the same seed: a class is the binary booster.
+        # All classes start from the same seed: a class equals the binary booster.
         full["classes"] = m
         return one_vs_rest([_build(full, d, 1) for _ in range(m)], d)
     return _build(full, d, m)
 
 
 def check(spec: Mapping[str, Any] | None, d: int, m: int = 1, *, task: str | None = None) -> None:
-    """Raise what `build` would raise, and for a rule that learns no events; the bank, which may be
-    large, is not made.
+    """Raise what `build` would raise, without allocating the bank; parameters as for `build`.
+
+    Raises
+    ------
+    ModelError
+        As for `build`, and for a rule that only `fit` can train.
     """
     full = normalise_spec(spec, task)
     if full.pop("multiclass", None):
         full["classes"], m = m, 1
     _, rule = _rule(full, d, m)
-    sequential(rule)  # rules of kaboost.models.batch refuse to say
+    sequential(rule)  # raises for the rules of kaboost.models.batch
 
 
 def _rule(full: Mapping[str, Any], d: int, m: int) -> tuple[BuildContext, Any]:
@@ -105,39 +112,46 @@ def _check_pair(full: Mapping[str, Any], d: int, m: int) -> None:
     if fixed and loss not in fixed:
         wrapped = ", with multiclass: one_vs_rest" if _traits(full).task == "multiclass" else ""
         raise ModelError(
-            f"loss: {rule} fixes its own loss; take {' or '.join(fixed)}{wrapped}, not {loss}"
+            f"loss: {rule} supports only certain losses; take {' or '.join(fixed)}{wrapped}, "
+            f"not {loss}"
         )
     context = {**full, "d": d, "m": m, "traits": _traits(full)}
-    for word in ("rule", "loss", "bank"):  # a loss says best what is wrong with a default bank
+    for word in (
+        "rule",
+        "loss",
+        "bank",
+    ):  # in this order: the loss has a better reason than a default bank
         reason = PARTS[word][full[word]["kind"]].reject_reason(context)
         if reason:
             raise ModelError(f"{word}: {reason}")
 
 
 def to_arrays(booster: AnyBooster) -> Arrays:
-    """Return every array of the booster under its dotted name, such as "bank.w"; scalars are arrays
-    of no axis. The same events leave the same bytes, in whatever batches and by how many threads.
+    """Return every array of the booster by its dotted name, such as "bank.w"; no copy.
+
+    Scalars are arrays without axes. The same events give the same bytes, whatever the batches and
+    threads.
     """
     quiesce(booster)
     return tree.to_arrays(booster)
 
 
 def serving_arrays(booster: AnyBooster) -> Arrays:
-    """Return the arrays a prediction needs: all but those that only learning reads."""
+    """Return the arrays that predictions read, by dotted name; no copy."""
     return tree.to_arrays(booster, serving=True)
 
 
 def from_arrays(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> AnyBooster:
-    """Return the booster of `spec` over these very arrays: read-only ones serve, writable ones go
-    on learning.
+    """Return the booster of `spec` over these arrays, without copies.
 
-    Arrays that only learning reads may be missing; then they are empty, and the booster can only
-    predict.
+    Over read-only arrays it can only predict.
+
+    Arrays that only learning reads may be missing; then the booster can only predict.
 
     Raises
     ------
     ModelError
-        An array is missing, or has another type or shape than the specification says.
+        An array is missing, or has another type or shape than the specification requires.
     """
     if "shape" not in arrays or arrays["shape"].shape != (2,):
         raise ModelError("arrays: 'shape' is missing; these are not a booster's arrays")
@@ -148,8 +162,9 @@ def from_arrays(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
 
 @lru_cache(maxsize=8)
 def _template(spec: str, d: int, m: int) -> AnyBooster:
-    """Return a booster whose arrays have types and shapes and no memory: otherwise a reader would
-    allocate a whole window of events with every snapshot.
+    """Return a booster whose arrays have types and shapes but no memory.
+
+    Otherwise a reader would allocate a whole window of events with every snapshot.
     """
     template: AnyBooster = tree.without_memory(build(json.loads(spec), d, m))
     return template

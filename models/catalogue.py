@@ -1,5 +1,6 @@
-"""What there is to choose from, for people: every rule, bank and loss with its parameters, defaults
-and paper. The command line and docs/algorithms.md are made from this.
+"""The page of algorithms: every rule, bank and loss with its parameters, defaults and paper.
+
+The command line and docs/algorithms.md are generated from it.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ HEADINGS = {
 
 
 def entries() -> Iterator[tuple[str, Component]]:
-    """Yield every part after the word it stands under: rule, bank or loss."""
+    """Yield every part with its key: rule, bank or loss."""
     for word, parts in PARTS.items():
         for part in parts.values():
             yield word, part
 
 
 def values(param: Param) -> str:
-    """Return in words what a parameter can be."""
+    """Return the values that a parameter can have, in words."""
     if isinstance(param.default, bool):
         return "true, false"
     words = [*param.choices, *(["inf"] if param.infinite else [])]
@@ -60,7 +61,7 @@ def values(param: Param) -> str:
 
 
 def default(param: Param) -> str:
-    """Return the default as it stands in YAML; empty where it depends on other parts or is none."""
+    """Return the default as YAML; empty where it depends on other parts or is none."""
     if param.default is None:
         return ""
     return str(param.default).lower() if isinstance(param.default, bool) else str(param.default)
@@ -79,9 +80,9 @@ def page() -> str:
 
 
 def _section(word: str, part: Component) -> str:
-    # A formula keeps its letters: q and Q are two things.
-    said = f"{part.summary}." if word == "loss" else _sentence(part.summary)
-    lines = [f"### `{part.kind}`", "", f"{said} {_sentence(part.source)}"]
+    # A formula is not capitalised: q and Q differ.
+    summary = f"{part.summary}." if word == "loss" else _sentence(part.summary)
+    lines = [f"### `{part.kind}`", "", f"{summary} {_sentence(part.source)}"]
     if part.traits.task:
         lines.append(f"For {part.traits.task} tasks.")
     if word == "rule" and part.losses:

@@ -1,5 +1,5 @@
-"""One booster for each class against all others, over the same features: several classes for rules
-and losses of two (specification, section 0, Prefixes and probabilities).
+"""One versus rest: a binary booster for every class, over the same features, so that binary rules
+and losses serve several classes (specification, section 0, Prefixes and probabilities).
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from kaboost.models.verbs import encode_labels
 
 ONE_VS_REST = "one_vs_rest"
 SHARED_FIELDS = ("events", "weight_sum")  # the same for every class
-SMALLEST_PROBABILITY = float(np.finfo(np.float64).tiny)  # probability under which no label counts
+SMALLEST_PROBABILITY = float(np.finfo(np.float64).tiny)  # of a label in the log-loss
 
 
 class OneVsRest(NamedTuple):
-    """C boosters of one specification, each with its own generator, counters and coefficients; a
-    Booster to whoever learns, predicts or saves.
+    """C boosters of one specification, with separate generators, counters and coefficients.
+
+    All functions of a Booster take it.
     """
 
-    classes: tuple[Any, ...]  # Boosters, or what learns and predicts as one
+    classes: tuple[Any, ...]  # Booster or ReboostedTrees
     loss: Any  # of every booster
     shape: Ints  # (2,) d and C
 
@@ -48,32 +49,36 @@ class OneVsRest(NamedTuple):
 
     @property
     def rule(self) -> None:
-        """None: there is one for each class."""
+        """None: every class has its own rule."""
         return None
 
     @property
     def learners(self) -> int:
-        """The number of weak learners of each class, N."""
+        """The number of weak learners of a class, N."""
         return int(self.classes[0].learners)
 
     @property
     def progress(self) -> Progress:
-        """What was seen: the sums over classes, so that a loss is the sum of the binary ones and an
-        edge the pooled one.
-        """
+        """Progress summed over classes: losses are sums of the binary losses, edges are pooled."""
         first = self.classes[0].progress
         return Progress(
             *(
                 getattr(first, field)
                 if field in SHARED_FIELDS
-                else np.sum([getattr(one.progress, field) for one in self.classes], axis=0)
+                else np.sum([getattr(binary.progress, field) for binary in self.classes], axis=0)
                 for field in Progress._fields
             )
         )
 
 
 def one_vs_rest(boosters: Sequence[Any], d: int) -> OneVsRest:
-    """Return the wrapper of one fresh booster for each class."""
+    """Return the wrapper of C binary boosters over d features.
+
+    Raises
+    ------
+    ModelError
+        For fewer than two classes.
+    """
     if len(boosters) < 2:
         raise ModelError(
             f"m: {ONE_VS_REST} needs two classes or more, not {len(boosters)}; leave multiclass out"
@@ -82,11 +87,17 @@ def one_vs_rest(boosters: Sequence[Any], d: int) -> OneVsRest:
 
 
 def binary_task(word: Any, task: str | None) -> str:
-    """Return the task of every class's booster; ModelError where the wrapper does not fit."""
+    """Return the task of the boosters of `multiclass: word`.
+
+    Raises
+    ------
+    ModelError
+        For an unknown wrapper, and for a task that is not multiclass.
+    """
     if word != ONE_VS_REST:
         raise ModelError(f"multiclass: {word!r} is not known; write {ONE_VS_REST}, or leave it out")
     if task not in (None, "multiclass"):
-        raise ModelError(f"multiclass: {ONE_VS_REST} does not answer a {task} task; leave it out")
+        raise ModelError(f"multiclass: {ONE_VS_REST} does not support a {task} task; leave it out")
     return "binary"
 
 
@@ -101,8 +112,8 @@ def _(booster: OneVsRest, X: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
     labels = _labels(booster, y)
     return np.concatenate(
         [
-            learn_many(one, rows, (labels == k).astype(np.float64), w)
-            for k, one in enumerate(booster.classes)
+            learn_many(binary, rows, (labels == k).astype(np.float64), w)
+            for k, binary in enumerate(booster.classes)
         ],
         axis=1,
     )
@@ -110,75 +121,78 @@ def _(booster: OneVsRest, X: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
 
 @score_many.register
 def _(booster: OneVsRest, X: Mat) -> Mat:
-    return np.concatenate([score_many(one, X) for one in booster.classes], axis=1)
+    return np.concatenate([score_many(binary, X) for binary in booster.classes], axis=1)
 
 
 @prefixes_many.register
 def _(booster: OneVsRest, X: ArrayLike) -> Mat3:
-    return np.concatenate([prefixes_many(one, X) for one in booster.classes], axis=2)
+    return np.concatenate([prefixes_many(binary, X) for binary in booster.classes], axis=2)
 
 
 @add_features.register
 def _(booster: OneVsRest, full: Mapping[str, Any], d: int) -> OneVsRest:
     shared = {**full, "classes": booster.outputs}
-    classes = tuple(add_features(one, shared, d) for one in booster.classes)
+    classes = tuple(add_features(binary, shared, d) for binary in booster.classes)
     return booster._replace(classes=classes, shape=np.array([d, len(classes)], np.int64))
 
 
 @quiesce.register
 def _(booster: OneVsRest) -> None:
-    for one in booster.classes:
-        quiesce(one)
+    for binary in booster.classes:
+        quiesce(binary)
 
 
 @mark_categorical.register
 def _(booster: OneVsRest, columns: Ints) -> None:
-    for one in booster.classes:
-        mark_categorical(one, columns)
+    for binary in booster.classes:
+        mark_categorical(binary, columns)
 
 
 @predictions.register
 def _(booster: OneVsRest, scores: Mat) -> Mat:
     # The probabilities of all classes, normalised; uniform where all are 0. A loss without
-    # probability answers with 1 for the class of the largest score.
+    # probabilities gives 1 to the class of the largest score.
     if not has_probability(booster.loss):
         return np.asarray(np.eye(booster.outputs)[scores.argmax(axis=1)])
-    said = [predictions(one, scores[:, k : k + 1]) for k, one in enumerate(booster.classes)]
-    linked = np.concatenate(said, axis=1)
+    linked = np.concatenate(
+        [predictions(binary, scores[:, k : k + 1]) for k, binary in enumerate(booster.classes)],
+        axis=1,
+    )
     linked[linked.sum(axis=1) == 0.0] = 1.0
     linked /= linked.sum(axis=1, keepdims=True)
     events, best = np.arange(len(scores)), scores.argmax(axis=1)
     tied = (linked[events, best] == linked.max(axis=1)) & (linked.argmax(axis=1) != best)
-    # Probabilities can be as large as they get while scores still differ: the larger score leads.
+    # Probabilities can saturate while scores still differ: the largest score wins.
     linked[events[tied], best[tied]] = np.nextafter(linked[events[tied], best[tied]], 2.0)
     return linked
 
 
 @losses.register
 def _(booster: OneVsRest, scores: Mat, y: ArrayLike) -> Vec:
-    # The log-loss of the normalised probabilities, which other models can be held against; without
+    # The log-loss of the normalised probabilities, which compares across models; without
     # probabilities the sum of the binary losses.
     labels = _labels(booster, y)
     if has_probability(booster.loss):
-        said = predictions(booster, scores)[np.arange(len(scores)), labels.astype(np.int64)]
-        return np.asarray(-np.log(np.maximum(said, SMALLEST_PROBABILITY)))
-    bare = [one._replace(loss=booster.loss) for one in booster.classes]
+        of_label = predictions(booster, scores)[np.arange(len(scores)), labels.astype(np.int64)]
+        return np.asarray(-np.log(np.maximum(of_label, SMALLEST_PROBABILITY)))
+    bare = [binary._replace(loss=booster.loss) for binary in booster.classes]
     return np.asarray(
-        sum(losses(one, scores[:, k : k + 1], labels == k) for k, one in enumerate(bare))
+        sum(losses(binary, scores[:, k : k + 1], labels == k) for k, binary in enumerate(bare))
     )
 
 
 @explain_many.register
 def _(booster: OneVsRest, X: ArrayLike) -> Explanation:
-    found = [explain_many(one, X) for one in booster.classes]
-    return Explanation(*(np.concatenate(each, axis=1) for each in zip(*found, strict=True)))
+    by_class = [explain_many(binary, X) for binary in booster.classes]
+    fields = zip(*by_class, strict=True)
+    return Explanation(*(np.concatenate(values, axis=1) for values in fields))
 
 
 @gains.register
 def _(booster: OneVsRest) -> Vec:
-    return np.asarray(np.sum([gains(one) for one in booster.classes], axis=0))
+    return np.asarray(np.sum([gains(binary) for binary in booster.classes], axis=0))
 
 
 def _labels(booster: OneVsRest, y: ArrayLike) -> Vec:
-    """Return class indices (B,), checked."""
+    """Return the class indices (B,) of labels y (B,)."""
     return encode_labels(Softmax(0.0), as_float64("y", y), booster.outputs)[:, 0]

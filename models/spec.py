@@ -29,56 +29,73 @@ LOSS_ALIASES = {  # what other libraries call the losses
 
 
 def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> dict[str, Any]:
-    """Return the specification with every default filled in: equal values for equal models."""
+    """Return the specification with every default filled in, so that equal models compare equal.
+
+    Parameters
+    ----------
+    spec
+        `rule`, `bank`, `loss`, `seed` and `multiclass` as in `kaboost.yaml`; None is the default
+        model of the task.
+    task
+        `regression`, `binary` or `multiclass`; needed where the specification names no loss.
+
+    Raises
+    ------
+    ModelError
+        For an unknown key, kind or value, and for parts that do not support the task.
+    """
     if spec is not None and not isinstance(spec, Mapping):
-        raise ModelError(f"model: {spec!r} is no specification; give rule, bank and loss by name")
-    given = dict(spec or {})
-    wrapper = given.pop("multiclass", None)
-    if wrapper is None and task == "multiclass" and given.keys() <= {"rule", "seed"}:
-        trees = _defaults_to_trees({**given, "loss": DEFAULT_LOSS["binary"]})
+        raise ModelError(
+            f"model: {spec!r} is not a specification; give rule, bank and loss by name"
+        )
+    partial = dict(spec or {})
+    wrapper = partial.pop("multiclass", None)
+    if wrapper is None and task == "multiclass" and partial.keys() <= {"rule", "seed"}:
+        trees = _defaults_to_trees({**partial, "loss": DEFAULT_LOSS["binary"]})
         wrapper = ONE_VS_REST if trees else None
     if wrapper is not None:
-        return {**normalise_spec(given, binary_task(wrapper, task)), "multiclass": wrapper}
-    _refuse_unknown("model", given, (*PARTS, "seed", "multiclass"))
+        return {**normalise_spec(partial, binary_task(wrapper, task)), "multiclass": wrapper}
+    _refuse_unknown("model", partial, (*PARTS, "seed", "multiclass"))
     if task is not None and task not in DEFAULT_LOSS:
-        raise ModelError(f"task: {task!r} is not one; take {', '.join(DEFAULT_LOSS)}")
-    if "loss" not in given:
-        given["loss"] = _default_loss(given.get("rule", "sgb"), task)
-    given = {"rule": "sgb", **given}
-    if given.get("bank") is None and _defaults_to_trees(given):
-        given["bank"] = TREES
-    given["bank"] = _with_default_bank(given.get("bank"), given["rule"])
-    full: dict[str, Any] = {word: _fill(word, given[word]) for word in PARTS}
+        raise ModelError(f"task: {task!r} is unknown; take {', '.join(DEFAULT_LOSS)}")
+    if "loss" not in partial:
+        partial["loss"] = _default_loss(partial.get("rule", "sgb"), task)
+    partial = {"rule": "sgb", **partial}
+    if partial.get("bank") is None and _defaults_to_trees(partial):
+        partial["bank"] = TREES
+    partial["bank"] = _with_default_bank(partial.get("bank"), partial["rule"])
+    full: dict[str, Any] = {word: _fill(word, partial[word]) for word in PARTS}
     takes = RULES[full["rule"]["kind"]].losses
     if task is not None and takes and not set(takes) & set(TASK_LOSSES[task]):
-        instead = "multiclass: one_vs_rest beside it" if task == "multiclass" else "sgb"
+        instead = "multiclass: one_vs_rest with it" if task == "multiclass" else "sgb"
         raise ModelError(
-            f"rule: {full['rule']['kind']} does not answer a {task} task; take {instead}"
+            f"rule: {full['rule']['kind']} does not support a {task} task; take {instead}"
         )
     if task is not None and full["loss"]["kind"] not in TASK_LOSSES[task]:
         raise ModelError(
-            f"loss: {full['loss']['kind']} does not answer a {task} task; "
+            f"loss: {full['loss']['kind']} does not support a {task} task; "
             f"take {' or '.join(TASK_LOSSES[task])}"
         )
     for word in ("bank", "rule"):  # a rule's defaults may depend on the bank's
-        own = full[word]
+        params = full[word]
         parts = {"part": BANKS[full["bank"]["kind"]], "traits": LOSSES[full["loss"]["kind"]].traits}
-        around = {**full, "task": task, **parts}
-        PARTS[word][own["kind"]].fill_defaults(own, make_loss(full["loss"]), around)
-    full["seed"] = check_integer("seed", to_python(given.get("seed", 1)), 0, 2**63 - 1)
+        context = {**full, "task": task, **parts}
+        PARTS[word][params["kind"]].fill_defaults(params, make_loss(full["loss"]), context)
+    full["seed"] = check_integer("seed", to_python(partial.get("seed", 1)), 0, 2**63 - 1)
     return full
 
 
-def _defaults_to_trees(given: Mapping[str, Any]) -> bool:
-    """Return whether reboosted trees are the default bank beside a rule and a loss; whether they
-    have the memory for its features is asked later, and refused with the remedy.
+def _defaults_to_trees(spec: Mapping[str, Any]) -> bool:
+    """Return whether reboosted trees are the default bank for a rule and a loss.
+
+    Whether memory suffices for the features is checked later.
     """
     rule, loss = (
         {"kind": part} if isinstance(part, str) else part
-        for part in (given.get("rule", "sgb"), given["loss"])
+        for part in (spec.get("rule", "sgb"), spec["loss"])
     )
-    named = isinstance(rule, Mapping) and isinstance(loss, Mapping)
-    plain_rule = named and {word for word in rule if rule[word] is not None} == {"kind"}
+    both = isinstance(rule, Mapping) and isinstance(loss, Mapping)
+    plain_rule = both and {word for word in rule if rule[word] is not None} == {"kind"}
     return bool(
         plain_rule
         and rule["kind"] == "sgb"
@@ -88,9 +105,7 @@ def _defaults_to_trees(given: Mapping[str, Any]) -> bool:
 
 
 def _default_loss(rule: Any, task: str | None) -> str:
-    """Return the loss of a specification that names none: the task's, or the first that the rule
-    takes and the task allows.
-    """
+    """Return the default loss: the task's, or the first that both the rule and the task allow."""
     kind = rule.get("kind") if isinstance(rule, Mapping) else rule
     fixed = RULES[kind].losses if isinstance(kind, str) and kind in RULES else ()
     if task is None:
@@ -104,18 +119,19 @@ def _default_loss(rule: Any, task: str | None) -> str:
 
 
 def _with_default_bank(bank: Any, rule: Any) -> Any:
-    """Return the bank with what the rule takes by default: all of it for a bank of that kind, the
-    number of learners for any other that has one.
+    """Return the bank with the rule's defaults for it: all of them for a bank of the same kind, the
+    number of learners for other kinds that have one.
     """
     kind = rule.get("kind") if isinstance(rule, Mapping) else rule
-    likes = RULES[kind].default_bank if isinstance(kind, str) and kind in RULES else {}
-    own = {"kind": likes.get("kind", "linear")} if bank is None else bank
-    own = {"kind": own} if isinstance(own, str) else own
-    if not isinstance(own, Mapping):
-        return own
-    same = own.get("kind") == likes.get("kind")
-    numbered = own.get("kind") != TREES
-    return {**{name: v for name, v in likes.items() if same or (name == "n" and numbered)}, **own}
+    defaults = RULES[kind].default_bank if isinstance(kind, str) and kind in RULES else {}
+    params = {"kind": defaults.get("kind", "linear")} if bank is None else bank
+    params = {"kind": params} if isinstance(params, str) else params
+    if not isinstance(params, Mapping):
+        return params
+    same = params.get("kind") == defaults.get("kind")
+    has_n = params.get("kind") != TREES
+    kept = {name: v for name, v in defaults.items() if same or (name == "n" and has_n)}
+    return {**kept, **params}
 
 
 def make_loss(params: Mapping[str, Any]) -> Any:
@@ -123,14 +139,12 @@ def make_loss(params: Mapping[str, Any]) -> Any:
     return LOSSES[params["kind"]].make(**{k: v for k, v in params.items() if k != "kind"})
 
 
-def _fill(word: str, given: Any) -> dict[str, Any]:
-    """Return one part of the specification with its defaults; a bare word means the kind of that
-    name.
-    """
-    params = {"kind": given} if isinstance(given, str) else given
+def _fill(word: str, value: Any) -> dict[str, Any]:
+    """Return one part of the specification with its defaults; a bare word is a kind."""
+    params = {"kind": value} if isinstance(value, str) else value
     if not isinstance(params, Mapping) or "kind" not in params:
         raise ModelError(
-            f"{word}: {given!r} names no kind; "
+            f"{word}: {value!r} has no kind; "
             f"write {word}: {{kind: {_likely_kind(word, params)}, ...}}"
         )
     kind = params["kind"]
@@ -143,63 +157,69 @@ def _fill(word: str, given: Any) -> dict[str, Any]:
     }
 
 
-def _likely_kind(word: str, given: Any) -> str:
-    """Return the first kind that has the parameters given without one, or the first of all."""
-    keys = set(given) if isinstance(given, Mapping) else set()
+def _likely_kind(word: str, value: Any) -> str:
+    """Return the first kind that has these parameters, or the first of all."""
+    keys = set(value) if isinstance(value, Mapping) else set()
     kinds = PARTS[word].items()
     fitting = (kind for kind, part in kinds if keys <= {p.name for p in part.params})
     return next(fitting, next(iter(PARTS[word])))
 
 
-def _value(word: str, param: Param, given: Any) -> Any:
+def _value(word: str, param: Param, value: Any) -> Any:
     where = f"{word}.{param.name}"
-    given = to_python(given)
-    if given is None and param.default is None:
+    value = to_python(value)
+    if value is None and param.default is None:
         return None
     if param.check:
-        param.check(given)
-        return given
+        param.check(value)
+        return value
     if isinstance(param.default, bool):
-        if not isinstance(given, bool):
-            raise ModelError(f"{where}: {given!r} is not true or false")
-        return given
-    if param.infinite and given in ("inf", math.inf):
+        if not isinstance(value, bool):
+            raise ModelError(f"{where}: {value!r} is not true or false")
+        return value
+    if param.infinite and value in ("inf", math.inf):
         return "inf"  # a word, because JSON has no infinity
-    if isinstance(given, str) and param.choices:
-        if given not in param.choices:
+    if isinstance(value, str) and param.choices:
+        if value not in param.choices:
             number = "" if param.low is None else f"; or give a number from {param.low:g} on"
-            near = _hint(given, param.choices)
-            raise ModelError(f"{where}: {given!r} is not known{near}{number}")
-        return given
+            near = _hint(value, param.choices)
+            raise ModelError(f"{where}: {value!r} is not known{near}{number}")
+        return value
     if param.low is None or param.high is None:
-        raise ModelError(f"{where}: {given!r} is not one of {', '.join(param.choices)}")
+        raise ModelError(f"{where}: {value!r} is not one of {', '.join(param.choices)}")
     if param.integer:
-        return check_integer(where, given, int(param.low), int(param.high))
-    return _number(where, given, param.low, param.high)
+        return check_integer(where, value, int(param.low), int(param.high))
+    return _number(where, value, param.low, param.high)
 
 
-def _number(where: str, given: Any, low: float, high: float) -> float:
-    number = isinstance(given, int | float) and not isinstance(given, bool)
-    if not number or not low <= given <= high:  # nan as well; an integer may be beyond any float
-        raise ModelError(f"{where}: {given!r:.60} is not a number from {low:g} to {high:g}")
-    return float(given)
+def _number(where: str, value: Any, low: float, high: float) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not low <= value <= high:  # nan as well; an integer may be beyond any float
+        raise ModelError(f"{where}: {value!r:.60} is not a number from {low:g} to {high:g}")
+    return float(value)
 
 
-def check_integer(where: str, given: Any, low: int, high: int) -> int:
-    """Return a whole number from low to high; ModelError for anything else."""
-    if not isinstance(given, int) or isinstance(given, bool) or not low <= given <= high:
-        raise ModelError(f"{where}: {given!r} is not a whole number from {low} to {high}")
-    return given
+def check_integer(where: str, value: Any, low: int, high: int) -> int:
+    """Return a whole number from low to high.
+
+    Raises
+    ------
+    ModelError
+        For anything else.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ModelError(f"{where}: {value!r} is not a whole number from {low} to {high}")
+    return value
 
 
-def _refuse_unknown(where: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
-    for key in given:
+def _refuse_unknown(where: str, params: Mapping[str, Any], known: Sequence[str]) -> None:
+    for key in params:
         if key not in known:
             raise ModelError(f"{where}: unknown key {key!r}{_hint(str(key), known)}")
 
 
 def _hint(word: str, known: Iterable[str]) -> str:
-    """Return what an unknown word was probably meant to be; a long list is only pointed to."""
+    """Return a hint: the known words nearest to an unknown one, or all of a short list."""
     names = list(known)
     alias = word.strip().lower().replace("-", "_").replace(" ", "_")
     close = [kind for kind, words in LOSS_ALIASES.items() if alias in words.split()]

@@ -1,5 +1,4 @@
-"""The few types every part of `models` shares: array aliases, letters, modes, part descriptions,
-the error.
+"""Types that all parts of `models` share: array aliases, modes, descriptions of parts, the error.
 
 Letters, the same everywhere: N weak learners, m outputs, d features, B events. Arrays over learners
 keep the learners along the **last** axis (vector lanes; docs/adr/0009): weak predictions are h (m,
@@ -22,10 +21,10 @@ Mat = NDArray[np.float64]
 Mat3 = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-SQUARE, LINEAR, LOGISTIC = 0, 1, 2  # what a weak learner is asked for: specification, section 7
+SQUARE, LINEAR, LOGISTIC = 0, 1, 2  # modes of a weak learner: specification, section 7
 TARGET_LIMIT = 1e6  # targets are clipped to this as a last resort (section 0, Dtype)
-# By these names: a kernel that names NumPy counts references to every array it is given.
-UINT = np.uint64  # of what cannot be negative
+# Kernels use these names: naming NumPy in a kernel makes it count references of every array.
+UINT = np.uint64  # for values that are never negative
 INT = np.int64
 LOSS_LIMIT = 1e12  # one event adds at most this to a loss sum
 WEIGHT_LIMIT = 1e15  # a larger importance counts as this: sums over 10^12 such events stay finite
@@ -34,7 +33,7 @@ LABEL_LIMIT = 1e150  # a larger label counts as this in y0: differences and prod
 
 
 class ModelError(ValueError):
-    """A model that cannot be: what is asked, why it is refused, what to take instead."""
+    """An invalid model, argument or file: the message has the field, the value and the remedy."""
 
 
 def to_python(value: Any) -> Any:
@@ -43,20 +42,28 @@ def to_python(value: Any) -> Any:
 
 
 def short_repr(value: object) -> str:
-    """Return how Python writes a value, cut short for a message."""
+    """Return the repr of a value, shortened for a message."""
     try:
         text = repr(value)
-    except ValueError:  # of more digits than Python writes
+    except ValueError:  # more digits than Python converts
         return "an integer of thousands of digits"
     return text if len(text) <= REPR_LENGTH else f"{text[:REPR_LENGTH]}..."
 
 
 def as_float64(name: str, values: Any) -> Vec:
-    """Return `values` as a C-contiguous float64 array; or a ModelError that names them."""
+    """Return `values` as a C-contiguous float64 array.
+
+    Raises
+    ------
+    ModelError
+        A value is not a number; the message has `name`.
+    """
     try:
         return np.ascontiguousarray(values, dtype=np.float64)
     except (TypeError, ValueError) as err:
-        raise ModelError(f"{name}: holds what is no number ({err}); give numbers") from err
+        raise ModelError(
+            f"{name}: holds a value that is not a number ({err}); give numbers"
+        ) from err
 
 
 class Param(NamedTuple):
@@ -70,7 +77,7 @@ class Param(NamedTuple):
     choices: tuple[str, ...] = ()
     integer: bool = False
     infinite: bool = False  # "inf" is a value as well
-    check: Callable[[Any], object] | None = None  # of what is neither number nor word: it raises
+    check: Callable[[Any], object] | None = None  # of other values; it raises ModelError
 
 
 Scale = Literal[
@@ -79,7 +86,7 @@ Scale = Literal[
 
 
 class LossTraits(NamedTuple):
-    """What other parts decide by instead of the name of a loss; the defaults are of no loss."""
+    """Properties of a loss that other parts decide by, instead of its name."""
 
     task: Literal["", "regression", "binary", "multiclass"] = ""
     scale: Scale = ""  # what a score is; numbers: the prediction itself
@@ -109,7 +116,7 @@ class SingleScratch(NamedTuple):
 
 
 class BuildContext(NamedTuple):
-    """What the parts of one booster may know of one another while they are made."""
+    """What the rule and the bank of a booster are built from."""
 
     full: Mapping[str, Any]  # the specification with the defaults of every part
     loss: Any  # the loss itself
@@ -137,8 +144,8 @@ class Component(NamedTuple):
     params: tuple[Param, ...]
     make: Callable[..., Any]
     reject_reason: Callable[[Mapping[str, Any]], str | None] = lambda context: None
-    fill_defaults: Callable[[dict[str, Any], Any, dict[str, Any]], None] = lambda own, loss, full: (
-        None
+    fill_defaults: Callable[[dict[str, Any], Any, dict[str, Any]], None] = (
+        lambda params, loss, full: None
     )
     losses: tuple[str, ...] = ()  # of a rule: the only kinds it takes; empty for all
     loss_scales: tuple[Scale, ...] = ()  # of a rule: `losses` and all of these scales
@@ -148,8 +155,10 @@ class Component(NamedTuple):
     )  # of a rule: its default bank, where not linear
     modes: tuple[int, ...] = (SQUARE, LINEAR, LOGISTIC)  # of a bank: what it can be asked for
     gradient: bool = True  # of a bank: it moves by derivatives, not by a closed form
-    has_random_learners: Callable[[Mapping[str, Any]], bool] = lambda own: (
+    has_random_learners: Callable[[Mapping[str, Any]], bool] = lambda params: (
         False
     )  # of a bank: learners differ
     takes_raw_columns: bool = False  # of a bank: it takes columns as they are, NaN where missing
-    initial_draws: Callable[[Mapping[str, Any], int, int], int] = lambda own, d, m: 0  # of a bank
+    initial_draws: Callable[[Mapping[str, Any], int, int], int] = lambda params, d, m: (
+        0
+    )  # of a bank

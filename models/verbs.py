@@ -1,4 +1,4 @@
-"""The verbs that banks, rules and losses share: what each means, and its default.
+"""The verbs that banks, rules and losses implement, with their defaults.
 
 A verb is dispatched by the type of its first argument, in Python and in compiled code alike
 (`kaboost.models.kernels.jit.verb`); a part registers its own implementation in its file.
@@ -326,5 +326,5 @@ def constants(loss: Any, b: float, Z: float = 1.0) -> Constants:
 
 @singledispatch
 def radius(loss: Any, eta: float, N: int, D: float, Z: float = 1.0) -> float:
-    """Return B of equation (3.1): how far partial sums of OGB may go (specification, 1 and 3.1)."""
+    """Return B of equation (3.1), the bound of the partial sums of OGB (specification, 1, 3.1)."""
     raise unregistered("radius", loss)

@@ -1,1 +1,1 @@
-"""Other libraries behind the verbs of `Model`; `import models` loads none of them."""
+"""Adapters to scikit-learn and River; importing `kaboost` loads none of these libraries."""

@@ -1,4 +1,4 @@
-"""RiverModel: an estimator of the library River behind the verbs of `Model`."""
+"""RiverModel: an estimator of the library River with the interface of `Model`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from kaboost.models.types import LOSS_LIMIT, WEIGHT_LIMIT, Mat, ModelError, Vec
 PROBABILITY_FLOOR = 1e-15  # probabilities are clipped to [this, 1 - this], as in River's LogLoss
 NO_FILE_MESSAGE = (
     "model: a River model can only be pickled, which Kaboost does not; learn its events again, or "
-    "take one of Kaboost's own models"
+    "take a Kaboost model"
 )
 
 
@@ -40,7 +40,7 @@ EXAMPLE_VALUES: dict[str, tuple[Any, Any]] = {  # two values of each kind
 
 
 class RiverProgress(NamedTuple):
-    """What a report asks of a booster's progress; there are no weak learners to tell of."""
+    """The progress of a model without weak learners, for reports."""
 
     events: NDArray[np.int64]  # () events of positive weight
     prefix_losses: Vec  # (0,)
@@ -55,18 +55,17 @@ class _Booster(NamedTuple):
 class RiverModel(Model):
     """An estimator of River that learns labelled events one by one, in order.
 
-    It is no booster: it has no arrays, so `save`, `load` and whatever else needs them refuse.
-    River gets the features of an event as they are, those that are missing left out: numbers as
-    floats, booleans, categories and texts as texts, a missing text as an empty one; of a datetime
-    hour, weekday and month, as numbers. Labels are False and True for a binary task, class
-    indices for several classes, numbers for a regression.
+    It has no arrays, so `save` and `load` raise. River gets the features of an event without the
+    missing ones: numbers as floats, booleans, categories and texts as str, a missing text as an
+    empty one, and a datetime as hour, weekday and month. Labels are False and True for a binary
+    task, class indices for several classes, numbers for a regression.
 
     Parameters
     ----------
     task
         `regression`, `binary` or `multiclass`.
     spec
-        What `river_spec.normalise_spec` takes.
+        As for `river_spec.normalise_spec`.
     features
         Feature name to `number`, `boolean`, `category`, `datetime` or `text`.
     labels
@@ -75,7 +74,7 @@ class RiverModel(Model):
     Raises
     ------
     ModelError
-        For a specification, features or labels that cannot be.
+        For an invalid specification, schema or list of labels.
 
     Examples
     --------
@@ -99,12 +98,12 @@ class RiverModel(Model):
         self.task = task
         self.labels = task_labels.labels(task, labels)
         self.spec = river_spec.normalise_spec(spec, task)
-        self.encoder = Encoder(features)  # holds the schema; River does its own encoding
+        self.encoder = Encoder(features)  # for the schema only: River encodes
         self.estimator = river_spec.build_estimator(self.spec)
         self.takes_weight = river_spec.takes_weight(self.spec)
         self.weights_ignored = 0  # events of a weight that the estimator cannot take
         self.failed_at = 0  # index of the event being learned, in the last table
-        self.turn: AbstractContextManager[Any] = nullcontext()  # held around each event
+        self.turn: AbstractContextManager[Any] = nullcontext()  # entered around every event
         self.serving_only = False
         self.intervals = intervals() if task == "regression" else None
         self.booster: Any = _Booster(
@@ -120,15 +119,15 @@ class RiverModel(Model):
 
     @cached_property
     def has_probabilities(self) -> bool:
-        """Whether classes get probabilities: always, if only those of a certain answer."""
+        """Whether the model predicts probabilities: always, if only 0 and 1."""
         return self.task != "regression"
 
     def learn(self, table: Table, y: Vec, w: Vec) -> Outcome:
-        """Learn B events in order; return what was predicted before each was learned.
+        """Learn B events in order and return the predictions made before each was learned.
 
-        Events of weight 0 are predicted only. Any other weight is River's own `w` where the
-        estimator takes one; where it takes none the event is learned once and counted in
-        `weights_ignored`, if its weight is not 1.
+        Events of weight 0 are predicted only. Other weights are passed to River as `w` where the
+        estimator takes one; elsewhere an event is learned once, and counted in `weights_ignored`
+        if its weight is not 1.
         """
         rows = self._rows(table, len(y))
         scores = np.empty((len(y), self.labels.m))
@@ -155,7 +154,7 @@ class RiverModel(Model):
         return scores
 
     def predictions(self, scores: Mat) -> Mat:
-        """Return what scores (B, m) stand for: numbers (B,), or probabilities (B, C) by class."""
+        """Return the predictions of scores (B, m): numbers (B,), or probabilities (B, C)."""
         if self.task == "regression":
             return scores[:, 0]
         if self.task == "multiclass":
@@ -172,12 +171,12 @@ class RiverModel(Model):
         return -np.log(np.maximum(of_label, PROBABILITY_FLOOR)), errors.astype(np.float64)
 
     def rehearse(self) -> None:
-        """Learn and predict a few made-up events of this schema on a fresh estimator.
+        """Learn and predict a few example events of this schema with a new estimator.
 
         Raises
         ------
         ModelError
-            When the estimator cannot take what events will bring.
+            When the estimator cannot learn such events.
         """
         twin = RiverModel(self.task, self.spec, self.encoder.kinds, self.classes_ or None)
         kinds = self.encoder.kinds.items()
@@ -192,10 +191,10 @@ class RiverModel(Model):
                 f"({type(err).__name__}: {err}){self._hint()}"
             ) from err
 
-    # What a file would need.
+    # State and files.
 
     def to_arrays(self) -> Arrays:
-        """Return no arrays: River's state is not made of them."""
+        """Return no arrays: River's state has none."""
         return {}
 
     def serving_arrays(self) -> Arrays:
@@ -203,7 +202,7 @@ class RiverModel(Model):
         return {}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Refuse.
+        """Raise: there is no file format for River models.
 
         Raises
         ------
@@ -213,15 +212,15 @@ class RiverModel(Model):
         raise ModelError(NO_FILE_MESSAGE)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Model:
-        """Refuse, as `save`."""
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Raise, as `save`."""
         raise ModelError(NO_FILE_MESSAGE)
 
     @classmethod
     def from_arrays(
         cls, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-    ) -> Model:
-        """Refuse, as `save`."""
+    ) -> Self:
+        """Raise, as `save`."""
         raise ModelError(NO_FILE_MESSAGE)
 
     # One event.
@@ -229,7 +228,7 @@ class RiverModel(Model):
     def _rows(self, table: Table, B: int) -> list[dict[str, Any]]:
         """Return the features of B events by name, without those that are missing."""
         encoder = self.encoder
-        times = [f"{name} {shown}" for name in encoder.times for shown in CLOCK_FIELDS]
+        times = [f"{name} {field}" for name in encoder.times for field in CLOCK_FIELDS]
         rows: list[dict[str, Any]] = [{} for _ in range(B)]
         for k, values in enumerate(table.numbers.tolist()):
             rows[k].update((n, v) for n, v in zip(encoder.numbers, values, strict=True) if v == v)
@@ -244,7 +243,7 @@ class RiverModel(Model):
                     row[name] = value
         for name, column in zip(encoder.texts, table.texts, strict=True):
             for row, value in zip(rows, column, strict=True):
-                row[name] = value or ""  # what counts words fails where there is nothing to read
+                row[name] = value or ""  # word counters fail for None
         return rows
 
     def _learn(self, x: dict[str, Any], y: float, w: float) -> None:
@@ -258,32 +257,34 @@ class RiverModel(Model):
 
     def _score(self, x: dict[str, Any]) -> Any:
         if self.task == "regression":
-            said = self.estimator.predict_one(x)
-            return 0.0 if said is None else float(said)
+            predicted = self.estimator.predict_one(x)
+            return 0.0 if predicted is None else float(predicted)
         shares = self._shares(x)
         if self.task == "multiclass":
             return [math.log(p) for p in shares]
         return math.log(shares[1]) - math.log(shares[0])
 
     def _shares(self, x: dict[str, Any]) -> list[float]:
-        """Return the probability of every class; equal ones before anything was learned."""
+        """Return the probability of every class; uniform before any event."""
         try:
-            said = self.estimator.predict_proba_one(x)
-        except NotImplementedError:  # it names a class and no probabilities: then it is sure
-            said = {self.estimator.predict_one(x): 1.0}
-        found = [min(max(float(said.get(key, 0.0)), 0.0), 1e300) for key in self._keys]
-        total = sum(found)
+            predicted = self.estimator.predict_proba_one(x)
+        except NotImplementedError:  # it predicts a class without probabilities
+            predicted = {self.estimator.predict_one(x): 1.0}
+        shares = [min(max(float(predicted.get(key, 0.0)), 0.0), 1e300) for key in self._keys]
+        total = sum(shares)
         if math.isnan(total):
-            return [total] * len(found)  # it has diverged: whoever is asked says so
+            return [total] * len(shares)  # it has diverged; callers report nan
         if total == 0.0:
-            return [1.0 / len(found)] * len(found)
+            return [1.0 / len(shares)] * len(shares)
         low, high = PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR
-        return [min(max(p / total, low), high) for p in found]
+        return [min(max(p / total, low), high) for p in shares]
 
     def _hint(self) -> str:
         kinds = set(self.encoder.kinds.values())
         if "text" in kinds:
-            return "; it is given texts as they are: begin steps with feature_extraction.BagOfWords"
+            return (
+                "; texts are passed unchanged: start the steps with feature_extraction.BagOfWords"
+            )
         if "category" in kinds and not any(s["on"] == "category" for s in self.spec["steps"]):
-            return "; where it takes no texts set one_hot: true beside river"
-        return "; River's documentation tells what it takes"
+            return "; if it takes no texts, set one_hot: true next to river"
+        return "; see its parameters in River's documentation"

@@ -1,4 +1,4 @@
-"""Slots: features that come and go, by name, as a vector of fixed length and in bounded memory."""
+"""Slots: features that come and go as a vector of fixed length, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,51 +11,50 @@ import numpy as np
 
 from kaboost.models.features.columns import Columns
 from kaboost.models.features.onehot import Encoder, Table
-from kaboost.models.features.rows import READERS
+from kaboost.models.features.values import READERS
 from kaboost.models.types import Mat, ModelError, to_python
 
-KEPT_LENGTH = 128  # longer texts are remembered by their hash: what is kept stays small
+KEPT_LENGTH = 128  # characters; longer texts are kept as hashes, to bound the memory
 
-Key = tuple[Any, str | None]  # a feature's name; a text's value beside it
+Key = tuple[Any, str | None]  # a feature's name, and the value of a text
 
 
 class NamedSlots:
-    """Give a column to each number, each boolean and each value of a text, as they are first seen.
+    """Assign a column to every number, boolean and value of a text, in order of first sight.
 
-    A number is standardised by what came before it, a boolean is -1 or 1, a text is 1 in the column
-    of its value, and what is missing is 0: as the encoder of `Model` does it. As there, a text has
-    no column in the event that shows it first.
+    As in the encoder of `Model`, a number is standardised by its earlier values, a boolean is -1 or
+    1, a text is 1 in the column of its value, and missing values are 0. A value of a text has no
+    column in its first event.
 
     Parameters
     ----------
     encoder
-        Encoder of numbers only, one for each column.
-    own
-        Columns given away in order of first sight, within one event by name. The columns after them
-        are shared by all that comes when these are taken, by a fixed hash; where there are none it
-        is left out.
+        Encoder of as many numbers as there are columns.
+    assigned
+        Columns assigned in order of first sight, within one event by name. All later features
+        share the other columns by a fixed hash; without other columns they are ignored.
 
     Examples
     --------
-    >>> slots = NamedSlots(Encoder({"0": "number", "1": "number", "2": "number"}), own=2)
+    >>> slots = NamedSlots(Encoder({"0": "number", "1": "number", "2": "number"}), assigned=2)
     >>> slots.learn_one({"vip": True, "from": "PT"}).tolist()
     [[1.0, 0.0, 0.0]]
     >>> slots.encode_one({"vip": False, "from": "PT", "age": 31}).tolist()
     [[-1.0, 1.0, 0.0]]
     """
 
-    def __init__(self, encoder: Encoder | Columns, own: int) -> None:
+    def __init__(self, encoder: Encoder | Columns, assigned: int) -> None:
         self.encoder = encoder
-        self.own = own
+        self.assigned = assigned
         self._columns: dict[Key, int] = {}
 
     def encode_one(self, x: Mapping[Any, Any]) -> Mat:
-        """Return features x as a row (1, d); nothing changes."""
+        """Return features x as a row (1, d); the state does not change."""
         numbers, marks = self._place(list(_read(x)))
         return _mark(self.encoder.encode_many(_table(numbers)), marks)
 
     def learn_one(self, x: Mapping[Any, Any]) -> Mat:
-        """Return features x as a row (1, d) by what came before it, then remember them.
+        """Return features x as a row (1, d) by the statistics before it, then update them.
 
         Raises
         ------
@@ -63,37 +62,37 @@ class NamedSlots:
             For a value that is neither a finite number, nor a boolean, nor a text; then nothing
             changed.
         """
-        found = list(_read(x))
-        self._admit(found, texts=False)
-        numbers, marks = self._place(found)
+        features = list(_read(x))
+        self._assign(features, texts=False)
+        numbers, marks = self._place(features)
         X = _mark(self.encoder.learn_many(_table(numbers), ONE), marks)
-        self._admit(found, texts=True)
+        self._assign(features, texts=True)
         return X
 
-    def _admit(self, found: list[tuple[Key, Any]], *, texts: bool) -> None:
+    def _assign(self, features: list[tuple[Key, Any]], *, texts: bool) -> None:
         columns = self._columns
-        if len(columns) == self.own:
+        if len(columns) == self.assigned:
             return
-        new = [key for key, _ in found if (key[1] is not None) == texts and key not in columns]
-        # By name: the order in a dict says nothing, and must change nothing.
-        for key in sorted(new, key=str)[: self.own - len(columns)]:
+        new = [key for key, _ in features if (key[1] is not None) == texts and key not in columns]
+        # By name, so that the order of a dict does not matter.
+        for key in sorted(new, key=str)[: self.assigned - len(columns)]:
             columns[key] = len(columns)
 
-    def _place(self, found: list[tuple[Key, Any]]) -> tuple[list[float], dict[int, float]]:
-        """Return the numbers by column, NaN where there is none, and the marks to add."""
+    def _place(self, features: list[tuple[Key, Any]]) -> tuple[list[float], dict[int, float]]:
+        """Return the numbers by column, NaN where there are none, and the marks to add."""
         numbers = [math.nan] * self.encoder.width
         marks: dict[int, float] = {}
-        strangers = []
-        for key, value in found:
+        unassigned = []
+        for key, value in features:
             column = self._columns.get(key)
             if column is None:
-                strangers.append((key, value))
+                unassigned.append((key, value))
             else:
                 _put(numbers, marks, column, value)
-        shared = self.encoder.width - self.own
-        if strangers and shared and len(self._columns) == self.own:
-            for key, value in sorted(strangers, key=str):  # sums of floats depend on their order
-                _put(numbers, marks, self.own + _hash(key) % shared, value)
+        shared = self.encoder.width - self.assigned
+        if unassigned and shared and len(self._columns) == self.assigned:
+            for key, value in sorted(unassigned, key=str):  # sums of floats depend on their order
+                _put(numbers, marks, self.assigned + _hash(key) % shared, value)
         return numbers, marks
 
 
@@ -101,21 +100,21 @@ ONE = np.ones(1)
 
 
 def _read(x: Mapping[Any, Any]) -> Iterator[tuple[Key, Any]]:
-    """Yield every feature that is there: a float, or -1, or 1 as an integer mark."""
-    for name, given in x.items():
-        value = given
+    """Yield every feature that is not missing: a float, or the integer mark -1 or 1."""
+    for name, raw in x.items():
+        value = raw
         if type(value) is not float:
             value = to_python(value)
             if value is None:
                 continue
             if isinstance(value, bool):
-                yield (_brief(name), None), 2 * value - 1
+                yield (_shorten(name), None), 2 * value - 1
                 continue
             if isinstance(value, str):
-                yield (_brief(name), _brief(value)), 1
+                yield (_shorten(name), _shorten(value)), 1
                 continue
         if value == value:
-            yield (_brief(name), None), _number(name, value)
+            yield (_shorten(name), None), _number(name, value)
 
 
 def _number(name: Any, value: Any) -> float:
@@ -147,7 +146,7 @@ def _mark(X: Mat, marks: dict[int, float]) -> Mat:
     return X
 
 
-def _brief(name: Any) -> Any:
+def _shorten(name: Any) -> Any:
     if isinstance(name, str) and len(name) > KEPT_LENGTH:
         return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return name

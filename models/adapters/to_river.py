@@ -1,6 +1,6 @@
 """River estimators over a `Model`: learn_one, predict_one, predict_proba_one.
 
-Features may come, go and be of any name; they get a fixed number of columns, see `NamedSlots`.
+Features may come and go and have any name; they share a fixed number of columns, see `NamedSlots`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Online:
             X = self._columns.learn_one(x)
             learn_many(self._model.booster, X, np.array([y]), np.array([w]))
 
-    def _said(self, x: Mapping[Any, Any]) -> Vec | Mat:
+    def _predictions(self, x: Mapping[Any, Any]) -> Vec | Mat:
         scores = score_many(self._model.booster, self._columns.encode_one(x))
         return self._model.predictions(scores)
 
@@ -67,13 +67,12 @@ class Regressor(_Online, base.Regressor):
     rule, bank, loss
         As in `kaboost.build`: a kind, or a dict with its parameters; loss None is squared.
     seed
-        Where every random draw starts.
+        Seed of all random draws.
     slots
-        Columns for features: one for a number or a boolean, one for each value of a text, given
-        away in order of first sight.
+        Columns for features in order of first sight: one for a number or a boolean, one for every
+        value of a text.
     shared
-        Columns for all features that come when these are taken, by a fixed hash; at 0 they are
-        left out.
+        Columns for all later features, by a fixed hash; at 0 these features are ignored.
 
     Examples
     --------
@@ -108,13 +107,13 @@ class Regressor(_Online, base.Regressor):
         Raises
         ------
         ModelError
-            For a feature, number or importance that cannot be; then nothing was learned.
+            For an invalid feature, number or importance; then nothing was learned.
         """
         self._learn(x, _label(self._model, y), _weight(w))
 
     def predict_one(self, x: Mapping[Any, Any]) -> float:
         """Return the number for features `x`."""
-        return float(self._said(x)[0])
+        return float(self._predictions(x)[0])
 
 
 class Classifier(_Online, base.Classifier):
@@ -126,13 +125,12 @@ class Classifier(_Online, base.Classifier):
         As in `kaboost.build`: a kind, or a dict with its parameters; loss None is logistic, or
         softmax for more than two labels.
     seed
-        Where every random draw starts.
+        Seed of all random draws.
     slots
-        Columns for features: one for a number or a boolean, one for each value of a text, given
-        away in order of first sight.
+        Columns for features in order of first sight: one for a number or a boolean, one for every
+        value of a text.
     shared
-        Columns for all features that come when these are taken, by a fixed hash; at 0 they are
-        left out.
+        Columns for all later features, by a fixed hash; at 0 these features are ignored.
     labels
         How many labels there may be, or the labels themselves. Of two, the first is the negative
         one: false or 0, any other in order of first sight.
@@ -169,12 +167,12 @@ class Classifier(_Online, base.Classifier):
         self.labels = labels
         self.multiclass = multiclass
         self._classes = Classes(labels)
-        C = self._classes.room
+        C = self._classes.limit
         self._begin("multiclass" if self._multiclass else "binary", C, multiclass)
 
     @property
     def _multiclass(self) -> bool:
-        return self._classes.room > 2
+        return self._classes.limit > 2
 
     def learn_one(self, x: Mapping[Any, Any], y: Label, w: float = 1.0) -> None:
         """Learn one event: features `x`, label `y`, importance `w`.
@@ -182,7 +180,7 @@ class Classifier(_Online, base.Classifier):
         Raises
         ------
         ModelError
-            For a feature, label or importance that cannot be; then no weak learner has moved.
+            For an invalid feature, label or importance; then no weak learner has changed.
         """
         weight = _weight(w)
         if weight > 0.0:
@@ -190,7 +188,7 @@ class Classifier(_Online, base.Classifier):
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Label, float]:
         """Return the probability of every label seen so far for features `x`."""
-        shares = self._said(x)[0].tolist()
+        shares = self._predictions(x)[0].tolist()
         known = {label: shares[i] for i, label in self._classes.known()}
         total = sum(known.values())
         if total == 0.0:
@@ -198,8 +196,9 @@ class Classifier(_Online, base.Classifier):
         return {label: share / total for label, share in known.items()}
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Label | None:
-        """Return the likeliest label for features `x`, None before any is known; of two equal ones
-        the positive.
+        """Return the most probable label for features `x`, None before any label is known.
+
+        Of two equally probable labels it is the positive one.
         """
         shares = self.predict_proba_one(x)
         if self._multiclass or len(shares) < 2:
@@ -209,12 +208,12 @@ class Classifier(_Online, base.Classifier):
 
 
 class Classes:
-    """The labels of a classifier, found as they come unless they are given.
+    """The labels of a classifier: declared, or in order of first sight.
 
     Parameters
     ----------
     labels
-        How many there may be, or all of them.
+        Their maximal number, or all of them.
 
     Raises
     ------
@@ -229,14 +228,14 @@ class Classes:
     """
 
     def __init__(self, labels: int | tuple[Label, ...]) -> None:
-        given = () if isinstance(labels, int) else tuple(map(to_python, labels))
-        self.room = labels if isinstance(labels, int) else len(given)
-        if self.room < 2 or len(set(given)) < len(given):
+        declared = () if isinstance(labels, int) else tuple(map(to_python, labels))
+        self.limit = labels if isinstance(labels, int) else len(declared)
+        if self.limit < 2 or len(set(declared)) < len(declared):
             raise ModelError(f"labels: {labels!r} is not two or more; give a number or the labels")
-        self._index: dict[Label, int] = {label: i for i, label in enumerate(given)}
+        self._index: dict[Label, int] = {label: i for i, label in enumerate(declared)}
 
     def admit(self, y: Any) -> int:
-        """Return the index of a label, a new one's as well while there is room."""
+        """Return the index of a label; add a new one up to the limit."""
         label = to_python(y)
         index = self._index.get(label)
         if index is None:
@@ -245,23 +244,23 @@ class Classes:
         return index
 
     def known(self) -> list[tuple[int, Label]]:
-        """Return the labels by their index; false and true while nothing else came to two."""
+        """Return the labels by their index; of two, false and true unless another one came."""
         places = {i: label for label, i in self._index.items()}
-        if self.room == 2 and all(label in (0, 1) for label in self._index):
+        if self.limit == 2 and all(label in (0, 1) for label in self._index):
             kind = type(next(iter(self._index), False))
             places = {0: kind(0), 1: kind(1)}
         return sorted(places.items())
 
     def _free(self, label: Label) -> int:
         taken = set(self._index.values())
-        if len(taken) == self.room:
+        if len(taken) == self.limit:
             raise ModelError(
-                f"labels: {label!r} is one more than the {self.room} that were seen or given, "
+                f"labels: {label!r} is one more than the {self.limit} that were seen or declared, "
                 f"{list(self._index)}; name them all, or how many there are, as labels"
             )
-        if self.room == 2 and label in (0, 1) and int(label) not in taken:
+        if self.limit == 2 and label in (0, 1) and int(label) not in taken:
             return int(label)
-        return min(set(range(self.room)) - taken)
+        return min(set(range(self.limit)) - taken)
 
 
 def _label(model: Model, y: Any) -> float:

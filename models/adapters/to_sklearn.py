@@ -1,8 +1,8 @@
 """scikit-learn estimators over a `Model`: fit, partial_fit, predict, predict_proba.
 
-Numeric features in columns, nan where a value is missing; beside banks other than reboosted trees
-each is standardised as it is learned. `fit` learns rows in an order drawn from the seed, since many
-tables are sorted by label; `partial_fit` in theirs.
+Features are numeric columns, nan where a value is missing; they are standardised for banks other
+than reboosted trees. `fit` learns rows in a random order, since many tables are sorted by label;
+`partial_fit` in the order of the table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kaboost.models.types import Mat, ModelError, Vec, to_python
 Words = str | dict[str, Any]
 
 FINITE = "allow-nan"
-PASSES = 10  # of `fit` by other banks than reboosted trees, which keep rows to look at again
+PASSES = 10  # of `fit`, for banks other than reboosted trees, which keep rows
 
 
 class _Online(BaseEstimator):  # type: ignore[misc]
@@ -55,21 +55,21 @@ class _Online(BaseEstimator):  # type: ignore[misc]
         self.shuffle = shuffle
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Start anew and learn the rows, `epochs` times.
+        """Learn the rows `epochs` times with a new model.
 
         Parameters
         ----------
         X
-            (B, d) numbers; nan is missing, what is infinite is refused.
+            (B, d) numbers; nan is missing, infinite numbers are refused.
         y
             (B,) labels.
         sample_weight
-            (B,) importances >= 0; 1 where left out.
+            (B,) importances >= 0; 1 by default.
 
         Raises
         ------
         ValueError
-            For rows, labels, weights or parameters that cannot be.
+            For invalid rows, labels, weights or parameters.
         """
         X, y, w = self._read(X, y, sample_weight, reset=True)
         self._begin(y)
@@ -86,14 +86,14 @@ class _Online(BaseEstimator):  # type: ignore[misc]
 
     def _spec(self, task: str) -> dict[str, Any]:
         parts = {"rule": self.rule, "bank": self.bank, "loss": self.loss}
-        return {word: told for word, told in parts.items() if told is not None} | {
+        return {word: value for word, value in parts.items() if value is not None} | {
             "seed": self.seed
         }
 
     def _passes(self) -> int:
         if self.epochs is not None:
             return self.epochs
-        model: Model | None = self.model_  # none of one class alone
+        model: Model | None = self.model_  # None where there is only one class
         return 1 if model is not None and model.spec["bank"]["kind"] == TREES else PASSES
 
     def _read(
@@ -135,12 +135,12 @@ class Regressor(RegressorMixin, _Online):  # type: ignore[misc]
         As in `kaboost.models.build`: a kind, or a dict with its parameters; None is the default of
         `Model`, reboosted trees and squared loss.
     seed
-        Where every random draw starts.
+        Seed of all random draws.
     epochs
         Passes of `fit` over its rows; None is 1 for reboosted trees and 10 for other banks.
         `partial_fit` makes one.
     shuffle
-        Whether `fit` draws the order of the rows, anew for each pass; False is for rows in time.
+        Whether every pass of `fit` draws a new order of the rows; False for rows in time order.
 
     Examples
     --------
@@ -154,7 +154,7 @@ class Regressor(RegressorMixin, _Online):  # type: ignore[misc]
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn the rows in order, going on from where the last call stopped; see `fit`."""
+        """Learn the rows in order, continuing the last call; see `fit`."""
         fresh = not hasattr(self, "model_")
         rows, labels, weights = self._read(X, y, sample_weight, reset=fresh)
         if fresh:
@@ -181,16 +181,16 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
     ----------
     rule, bank, loss
         As in `kaboost.models.build`: a kind, or a dict with its parameters; None is the default of
-        `Model`, reboosted trees and logistic loss, of which each of several classes has its own.
+        `Model`, reboosted trees and logistic loss; a booster for every class of several.
     seed
-        Where every random draw starts.
+        Seed of all random draws.
     epochs
         Passes of `fit` over its rows; None is 1 for reboosted trees and 10 for other banks.
         `partial_fit` makes one.
     shuffle
-        Whether `fit` draws the order of the rows, anew for each pass; False is for rows in time.
+        Whether every pass of `fit` draws a new order of the rows; False for rows in time order.
     multiclass
-        `one_vs_rest` for another rule, bank or loss of two classes where there are more.
+        `one_vs_rest` for a binary rule, bank or loss where there are more classes.
 
     Examples
     --------
@@ -222,19 +222,19 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn the rows in order, going on from where the last call stopped; see `fit`.
+        """Learn the rows in order, continuing the last call; see `fit`.
 
         Parameters
         ----------
         X, y, sample_weight
             As in `fit`.
         classes
-            Every class there will be; needed in the first call unless its labels show them all.
+            All classes; needed in the first call unless its labels contain them all.
 
         Raises
         ------
         ValueError
-            For a class that was not among them, beside what `fit` raises for.
+            For a class that was not among them, and as for `fit`.
         """
         fresh = not hasattr(self, "model_")
         rows, labels, weights = self._read(X, y, sample_weight, reset=fresh)
@@ -246,8 +246,10 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the likeliest class (B,) for X (B, d); of equals the first, as scikit-learn does
-        it everywhere, where `Model` takes the positive one.
+        """Return the most probable class (B,) for X (B, d).
+
+        Of equally probable classes it is the first, as in all of scikit-learn; `Model` returns the
+        positive one.
         """
         shares = self._shares(X)
         chosen: NDArray[Any] = self.classes_[shares.argmax(axis=1)]
@@ -270,7 +272,7 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         return tags
 
     def _refusal(self, task: str, classes: int) -> ModelError | None:
-        """Return why there is no model of the parameters for a task, None where there is one."""
+        """Return why no model can be built for a task; None if one can."""
         d, m = getattr(self, "n_features_in_", 1), classes if task == "multiclass" else 1
         try:
             check(self._spec(task), d, m, task=task)
@@ -286,7 +288,7 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
     def _spec(self, task: str) -> dict[str, Any]:
         spec, wrapper = super()._spec(task), self.multiclass
         bank = self.bank.get("kind") if isinstance(self.bank, dict) else self.bank
-        if bank == TREES:  # which have one output, as the default has, for which it goes unsaid
+        if bank == TREES:  # one output: the default model is wrapped as well, by default
             wrapper = wrapper or ONE_VS_REST
         wrapped = wrapper is not None and task == "multiclass"
         return {**spec, "multiclass": wrapper} if wrapped else spec
@@ -303,7 +305,7 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
                 "Only binary classification is supported. The type of the target is multiclass: "
                 f"{C} classes; {refusal}, or take multiclass='one_vs_rest'"
             ) from refusal
-        # One class alone is always right; there is nothing to learn.
+        # Of one class there is nothing to learn.
         self.model_ = None if C == 1 else self._new_model("binary" if C == 2 else "multiclass", C)
         self.classes_ = classes
 

@@ -1,4 +1,4 @@
-"""One weak learner that stands for N of them, where all start alike and always learn the same.
+"""One weak learner that represents N identical ones: same start, same targets.
 
 Under the deterministic reduction of Online Gradient Boosting N copies would stay equal bit for bit;
 one of them predicts for all, at the cost of one (specification, 3.5).

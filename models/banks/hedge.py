@@ -30,7 +30,7 @@ class Hedge(NamedTuple):
 
 @bank_scratch_rows.register
 def _(bank: Hedge) -> int:
-    return 2  # the largest exponent of each learner, the sum of its weights
+    return 2  # per learner: the largest exponent, the sum of weights
 
 
 @learner_view.register

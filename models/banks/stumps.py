@@ -30,7 +30,7 @@ class Stumps(NamedTuple):
     L: Mat  # (d, N)
     n: Mat  # (d, N) events in L
     lr: float
-    decay: float  # of L and n, each time the feature is learned
+    decay: float  # of L and n, whenever the feature is learned
     use_zeros: bool  # whether features of 0 learn and predict as well
 
 
@@ -126,7 +126,7 @@ STUMPS = Component(
         Param("n", 20, "weak learners", 1, 100_000, integer=True),
         Param("lr", 0.1, "learning rate of every line", 1e-12, 1e6),
         Param("use_zeros", False, "whether a feature of 0 learns and predicts"),
-        Param("decay", 1.0, "how much of the errors is kept each time, such as .999", 0.5, 1.0),
+        Param("decay", 1.0, "what is kept of the errors at every step, such as .999", 0.5, 1.0),
     ),
     _make,
     gradient=False,

@@ -1,5 +1,5 @@
-"""Baselines: how well the prior and the last label would have predicted the same events, and how
-reliable the model's own probabilities were.
+"""Progressive validation: losses of the model and of two baselines on the same events, and the
+reliability of the model's probabilities.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import LOSS_LIMIT, WEIGHT_LIMIT, Mat, Vec
 
 PREDICTORS = ("model", "prior", "last_label")
-DECAY = 0.999  # of the windows: a memory of about a thousand events, as in `progress`
+DECAY = 0.999  # per event: a memory of about a thousand events, as in `progress`
 VALUE_LIMIT = 1e150  # of a number to predict: its square stays finite
 
 
 class ProgressiveValidation(NamedTuple):
     """Progressive loss and error of model, prior and last label; sums are weighted by importance.
 
-    The four before the last are what the two baselines know: C is 0 for regression, which alone
-    uses `mean`.
+    `counts`, `transitions`, `last` and `mean` are the state of the baselines. C is 0 for
+    regression, which alone uses `mean`.
     """
 
-    loss_sum: Vec  # (3,) log-loss in nats, or half the squared difference
-    error_sum: Vec  # (3,) the likeliest class is wrong, or the absolute difference
-    loss_recent: Vec  # (3,) decayed by .999 an event, like the next two
+    loss_sum: Vec  # (3,) of log-losses in nats, or half squared differences
+    error_sum: Vec  # (3,) of wrong classes, or absolute differences
+    loss_recent: Vec  # (3,) decayed by DECAY, like the next two
     error_recent: Vec  # (3,)
     recent_weight: Vec  # ()
     weight_sum: Vec  # ()
     counts: Vec  # (C,) weight of the labels so far
     transitions: Mat  # (C, C) weight of label k right after label j, at [j, k]
-    last: Vec  # () class index, -1 before any; the number, 0 before any
+    last: Vec  # () the last class index, at first -1, or the last number, at first 0
     mean: Vec  # ()
     reliability: Reliability  # of the model's probabilities, where there are two classes
 
@@ -61,7 +61,7 @@ class ProgressiveValidation(NamedTuple):
 
 
 def progressive_validation(labels: Labels) -> ProgressiveValidation:
-    """Return baselines that have seen no event of a task with these labels."""
+    """Return the progressive validation of a task with these labels before any event."""
     C = len(labels.classes)
     return ProgressiveValidation(
         loss_sum=np.zeros(len(PREDICTORS)),
@@ -79,12 +79,12 @@ def progressive_validation(labels: Labels) -> ProgressiveValidation:
 
 
 def record(seen: ProgressiveValidation, outcome: Outcome, y: Vec, w: Vec) -> None:
-    """Record events in stream order; an event of weight 0 is left out.
+    """Record events in stream order; events of weight 0 are skipped.
 
     Parameters
     ----------
     seen
-        Moves in place.
+        Updated in place.
     outcome
         What `Model.learn` returned for these events.
     y
@@ -94,8 +94,8 @@ def record(seen: ProgressiveValidation, outcome: Outcome, y: Vec, w: Vec) -> Non
 
     References
     ----------
-    Laplace's rule of succession: the prior says (n_k + 1) / (n + C) for label k, the last label j
-    says (n_jk + 1) / (n_j + C), both of the labels before the event.
+    Laplace's rule of succession: the prior predicts label k with (n_k + 1) / (n + C), the last
+    label j with (n_jk + 1) / (n_j + C), both from the labels before the event.
 
     Examples
     --------
@@ -115,10 +115,10 @@ def record(seen: ProgressiveValidation, outcome: Outcome, y: Vec, w: Vec) -> Non
 
 
 def copied(seen: ProgressiveValidation) -> ProgressiveValidation:
-    """Return the same figures in arrays of their own."""
+    """Return a copy."""
     inner = Reliability(*map(np.copy, seen.reliability))
-    own = {name: array.copy() for name, array in seen._asdict().items() if name != "reliability"}
-    return ProgressiveValidation(**own, reliability=inner)
+    arrays = {name: array.copy() for name, array in seen._asdict().items() if name != "reliability"}
+    return ProgressiveValidation(**arrays, reliability=inner)
 
 
 @kernel
@@ -126,11 +126,13 @@ def _compare_classes(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: V
     for k in range(y.shape[0]):
         if w[k] > 0.0:
             label, last = int(y[k]), int(seen.last[()])
-            _fade(seen, w[k])
+            _decay(seen, w[k])
             _record(seen, 0, losses[k], errors[k], w[k])
-            _judge(seen, 1, seen.counts, label, w[k])
-            # Before any label every class is as likely: counts are then still 0 everywhere.
-            _judge(seen, 2, seen.transitions[last] if last >= 0 else seen.counts, label, w[k])
+            _record_counts(seen, 1, seen.counts, label, w[k])
+            # Before any label all classes are equally likely: all counts are 0.
+            _record_counts(
+                seen, 2, seen.transitions[last] if last >= 0 else seen.counts, label, w[k]
+            )
             seen.counts[label] += w[k]
             if last >= 0:
                 seen.transitions[last, label] += w[k]
@@ -142,16 +144,16 @@ def _compare_numbers(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: V
     for k in range(y.shape[0]):
         if w[k] > 0.0:
             value = min(max(y[k], -VALUE_LIMIT), VALUE_LIMIT)
-            _fade(seen, w[k])
+            _decay(seen, w[k])
             _record(seen, 0, losses[k], errors[k], w[k])
-            _measure(seen, 1, value - seen.mean[()], w[k])
-            _measure(seen, 2, value - seen.last[()], w[k])
+            _record_difference(seen, 1, value - seen.mean[()], w[k])
+            _record_difference(seen, 2, value - seen.last[()], w[k])
             seen.mean[()] += w[k] / seen.weight_sum[()] * (value - seen.mean[()])
             seen.last[()] = value
 
 
 @kernel
-def _fade(seen: ProgressiveValidation, w: float) -> None:
+def _decay(seen: ProgressiveValidation, w: float) -> None:
     seen.weight_sum[()] += w
     seen.recent_weight[()] = DECAY * seen.recent_weight[()] + w
     for p in range(seen.loss_sum.shape[0]):
@@ -161,7 +163,7 @@ def _fade(seen: ProgressiveValidation, w: float) -> None:
 
 @kernel
 def _record(seen: ProgressiveValidation, p: int, loss: float, error: float, w: float) -> None:
-    loss = loss if loss < LOSS_LIMIT else LOSS_LIMIT  # nan as well: a model that ran away has lost
+    loss = loss if loss < LOSS_LIMIT else LOSS_LIMIT  # nan as well: the model has diverged
     error = error if error < LOSS_LIMIT else LOSS_LIMIT
     seen.loss_sum[p] += w * loss
     seen.error_sum[p] += w * error
@@ -170,18 +172,18 @@ def _record(seen: ProgressiveValidation, p: int, loss: float, error: float, w: f
 
 
 @kernel
-def _judge(seen: ProgressiveValidation, p: int, counts: Vec, label: int, w: float) -> None:
+def _record_counts(seen: ProgressiveValidation, p: int, counts: Vec, label: int, w: float) -> None:
     total = 0.0
-    likeliest = 0
+    most = 0
     for c in range(counts.shape[0]):
         total += counts[c]
-        likeliest = c if counts[c] > counts[likeliest] else likeliest
+        most = c if counts[c] > counts[most] else most
     loss = -math.log((counts[label] + 1.0) / (total + counts.shape[0]))
-    _record(seen, p, loss, 0.0 if likeliest == label else 1.0, w)
+    _record(seen, p, loss, 0.0 if most == label else 1.0, w)
 
 
 @kernel
-def _measure(seen: ProgressiveValidation, p: int, difference: float, w: float) -> None:
+def _record_difference(seen: ProgressiveValidation, p: int, difference: float, w: float) -> None:
     _record(seen, p, 0.5 * difference * difference, abs(difference), w)
 
 

@@ -1,14 +1,13 @@
-"""Prediction intervals as events stream by: how far a label lies from its prediction.
+"""Prediction intervals by online conformal prediction.
 
-Conformal prediction online: the tails of the residuals `label - prediction`, both made before the
-event was learned, are followed by quantile tracking, each side for itself. A tail that was missed
-moves out by a step times its level, one that held moves in by a step times the rest, so over T
-events the share of misses differs from the level by (last - first multiplier) / (step * T),
-whatever the stream does: noise of any kind, a drift, a wrong model.
+Quantile tracking follows the tails of the residuals `label - prediction`, both from before the
+event was learned, on both sides separately. A tail that was missed moves out by a step times its
+level; one that held moves in by a step times the rest. So over T events the miss rate differs from
+the level by (last - first multiplier) / (step * T), whatever the noise, the drift or the model.
 
-Tails are followed in units of a local scale, so that they need not move when only the scale does:
-three running scales of different speed, mixed by how likely each made the residuals so far, times
-a tilt that says how the scale grows with the prediction.
+Tails are in units of a local scale, so that they stay when only the scale changes. The local scale
+is a mixture of three running scales of different speed, weighted by their likelihoods, times a
+tilt: the growth of the scale with the prediction.
 
 Gibbs, Candes, Adaptive Conformal Inference Under Distribution Shift, 2021 (equation 2);
 Angelopoulos, Candes, Tibshirani, Conformal PID Control for Time Series Prediction, 2023 (quantile
@@ -25,53 +24,55 @@ import numpy as np
 from kaboost.models.kernels.jit import inlined, kernel
 from kaboost.models.types import LABEL_LIMIT, Mat, ModelError, Vec
 
-LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)  # tracked; others are interpolated
-WARMUP_EVENTS = 20  # without intervals: their median residual is the first scale
+LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)  # tracked; between them interpolated
+WARMUP_EVENTS = 20  # before the first interval: their median residual is the first scale
 GAUSSIAN_MULTIPLIERS = (0.51, 0.60, 0.70, 0.81, 0.96, 1.08, 1.21, 1.29)  # of Gaussian tails
 MULTIPLIER_STEP = 0.004  # of a multiplier after SETTLED_EVENTS
-SETTLED_EVENTS = 2700  # until the first, larger steps have come down to MULTIPLIER_STEP
-SCALE_RATES = (0.05, 0.01, 0.0015)  # of the scales: memories of about 20, 100 and 700 events
-T_DEGREES = 5.0  # of Student's t, the likelihood of residuals: it limits what an outlier counts
+SETTLED_EVENTS = 2700  # until the larger first steps have fallen to MULTIPLIER_STEP
+SCALE_RATES = (0.05, 0.01, 0.0015)  # of the scales: memories of 20, 100 and 700 events
+T_DEGREES = 5.0  # of freedom of Student's t, the likelihood of residuals: it bounds outliers
 FIXED_SHARE = 1e-4  # of the mixture: redistributed at every event
-SCALE_RATIO_LIMIT = 8.0  # between a scale and the next slower one, which has less to catch up
-RESIDUAL_FLOOR = 0.125  # of the typical residual: smaller ones count as this, or zeros would win
+SCALE_RATIO_LIMIT = 8.0  # of a scale to the next faster one, so that it catches up
+RESIDUAL_FLOOR = 0.125  # typical residuals: smaller ones count as this, so zeros do not win
 TYPICAL_RATE = 0.01  # of the typical residual's running mean
-TYPICAL_CLIP = 10.0  # typical residuals: one residual counts in their mean as at most this many
+TYPICAL_CLIP = 10.0  # typical residuals: larger ones are clipped to this in their mean
 TILT_RATE = 0.003  # of a step of the tilt
 MOMENT_RATE = 0.001  # of the predictions' mean and variance
-WEIGHT_RATIO_LIMIT = 4.0  # mean importances: one importance counts as at most this many
-COVERAGE_DECAY = 0.999  # an event: a memory of about a thousand events
+WEIGHT_RATIO_LIMIT = 4.0  # mean importances: larger ones are clipped to this
+COVERAGE_DECAY = 0.999  # per event: a memory of about a thousand events
 
 TAILS = tuple((1.0 - level) / 2.0 for level in LEVELS)
 DEPTHS = tuple(-math.log(1.0 - level) for level in LEVELS)  # exponential tails are straight in it
 
 
 class Intervals(NamedTuple):
-    """State of the residuals. A tail with the multiplier b reaches scale * b * (1 + |b|): linear
-    near the prediction, quadratic far out, where steps have to be longer.
+    """State of the residuals.
+
+    A tail of multiplier b is scale * b * (1 + |b|): linear near the prediction, quadratic far out,
+    where steps have to be longer.
     """
 
     quantile_multipliers: Mat  # (2, 8) below and above, by level
-    scales: Vec  # (3,) of the residuals, the quickest first
-    shares: Vec  # (3,) of the scales in their mixture
+    scales: Vec  # (3,) of the residuals, the fastest first
+    shares: Vec  # (3,) weights of the scales in the mixture
     typical_residual: Vec  # () mean residual, without outliers
     prediction_moments: Vec  # (2,) mean and variance of the predictions
-    tilt: Vec  # () growth of the log-scale by a standard deviation of the prediction
+    tilt: Vec  # () growth of the log-scale per standard deviation of the prediction
     mean_weight: Vec  # () mean importance
     first_residuals: Vec  # (20,) sorted |residuals| of the first events
     events: Vec  # () of positive weight
-    covered: Vec  # (8,) decayed weight of labels that the interval of a level held
+    covered: Vec  # (8,) decayed weight of labels inside the interval, by level
     coverage_weight: Vec  # () decayed weight of all labels that had intervals
 
     @property
     def coverage(self) -> Vec:
-        """Share of labels inside, of about the last thousand, (8,); nan before any interval."""
+        """Part of about the last thousand labels that lay inside, by level (8,); nan before any."""
         with np.errstate(invalid="ignore"):
             return np.asarray(np.divide(self.covered, self.coverage_weight), dtype=np.float64)
 
 
 def intervals() -> Intervals:
-    """Return intervals that have seen no event."""
+    """Return the intervals before any event."""
     return Intervals(
         quantile_multipliers=np.array([GAUSSIAN_MULTIPLIERS, GAUSSIAN_MULTIPLIERS]),
         scales=np.zeros(len(SCALE_RATES)),
@@ -93,13 +94,13 @@ def update_many(seen: Intervals, predicted: Vec, y: Vec, w: Vec) -> None:
     Parameters
     ----------
     seen
-        Moves in place.
+        Updated in position.
     predicted
         Predictions made before each event was learned, (B,).
     y
         Labels, (B,).
     w
-        Importances, (B,); only their ratios count, and 0 leaves an event out.
+        Importances, (B,); only their ratios matter, and events of weight 0 are skipped.
 
     Examples
     --------
@@ -118,12 +119,12 @@ def bounds(seen: Intervals, predicted: Vec, level: float) -> Mat:
     Raises
     ------
     ModelError
-        For a level below 0.5 or above 0.99: rarer misses could not be followed through a drift.
+        For a level below 0.5 or above 0.99: rarer misses cannot be tracked through drift.
     """
     if not _is_level(level):
         raise ModelError(
-            f"interval: {level!r} is not a level from {LEVELS[0]} to {LEVELS[-1]}; 0.9 holds nine "
-            "labels of ten"
+            f"interval: {level!r} is not a level from {LEVELS[0]} to {LEVELS[-1]}; at 0.9 nine "
+            "labels of ten lie inside"
         )
     ends = np.empty((len(predicted), 2))
     if seen.events < WARMUP_EVENTS:
@@ -148,33 +149,33 @@ def _update_many(seen: Intervals, predicted: Vec, y: Vec, w: Vec, quantiles: Mat
         if w[k] > 0.0:
             weight = _relative_weight(seen, w[k])
             p = min(max(predicted[k], -LABEL_LIMIT), LABEL_LIMIT)
-            place = _standardise(seen, p)
-            r = (y[k] - predicted[k]) / math.exp(seen.tilt[()] * place)
+            position = _standardise(seen, p)
+            r = (y[k] - predicted[k]) / math.exp(seen.tilt[()] * position)
             if seen.events[()] >= WARMUP_EVENTS:
                 _update_coverage(seen, r, weight, quantiles)
-            if r == r:  # else the model ran away: it was wrong, and there is nothing to learn
+            if r == r:  # else the model has diverged: a miss, without a residual to learn
                 r = min(max(r, -LABEL_LIMIT), LABEL_LIMIT)
-                _update_residual(seen, r, place, weight)
+                _update_residual(seen, r, position, weight)
                 _update_moments(seen, p)
                 seen.events[()] += 1.0
 
 
 @inlined
-def _update_residual(seen: Intervals, r: float, place: float, weight: float) -> None:
-    """Learn a residual r that was divided by its stretch."""
+def _update_residual(seen: Intervals, r: float, position: float, weight: float) -> None:
+    """Learn a residual r, divided by the tilt at its prediction."""
     if seen.events[()] < WARMUP_EVENTS:
         _insert_residual(seen, abs(r))
     else:
         scale = _mixed_scale(seen)
         _update_multipliers(seen, r, scale, weight)
-        _update_tilt(seen, abs(r), place, scale, weight)
+        _update_tilt(seen, abs(r), position, scale, weight)
         _update_scales(seen, abs(r), weight)
 
 
-# The mean over all events at first, then over about the last thousand.
+# The mean is over all events at first, then over about the last thousand.
 @inlined
 def _relative_weight(seen: Intervals, w: float) -> float:
-    """Return an importance w > 0 in units of the mean one, which it moves."""
+    """Return an importance w > 0 in units of the mean importance, and update the mean."""
     n = float(seen.events[()])
     mean = float(seen.mean_weight[()]) if n > 0.0 else w
     mean += max(1.0 / (n + 1.0), 0.001) * (min(w, WEIGHT_RATIO_LIMIT * mean) - mean)
@@ -208,8 +209,9 @@ def _quantile(multiplier: float, scale: float) -> float:
 
 @kernel
 def _quantiles(seen: Intervals, quantiles: Mat) -> None:
-    """Fill quantiles (2, 8) with both ends of each interval, relative to the prediction; wider
-    levels contain narrower ones even where their tails have crossed.
+    """Fill quantiles (2, 8) with both ends of the intervals, relative to the prediction.
+
+    Wider levels contain narrower ones even where their tails have crossed.
     """
     scale = _mixed_scale(seen)
     multipliers = seen.quantile_multipliers
@@ -263,7 +265,7 @@ def _reset_scales(seen: Intervals, size: float) -> None:
         seen.scales[k] = size
 
 
-# A residual that lies on a tail moves nothing: so a constant label leaves the multipliers alone.
+# A residual on a tail moves nothing: so a constant label leaves the multipliers unchanged.
 @inlined
 def _update_multipliers(seen: Intervals, r: float, scale: float, weight: float) -> None:
     n = float(seen.events[()])
@@ -279,24 +281,27 @@ def _update_multipliers(seen: Intervals, r: float, scale: float, weight: float) 
 
 @inlined
 def _t_tail(x: float) -> float:
-    """Return 1 / (1 + x^2 / 5): its cube is the likelihood of a residual of x scales, and
-    5 - 6 times it the slope of the log-likelihood in the log-scale, from -1 to 5.
+    """Return t = 1 / (1 + x^2 / 5) for a residual of x scales.
+
+    Its likelihood is t^3; the derivative of the log-likelihood in the log-scale is 5 - 6 t.
     """
     x = min(x, 1e6)
     return T_DEGREES / (T_DEGREES + x * x)
 
 
 @inlined
-def _update_tilt(seen: Intervals, size: float, place: float, scale: float, weight: float) -> None:
+def _update_tilt(
+    seen: Intervals, size: float, position: float, scale: float, weight: float
+) -> None:
     if scale > 0.0:
-        slope = T_DEGREES - (T_DEGREES + 1.0) * _t_tail(size / scale)
-        moved = float(seen.tilt[()]) + weight * TILT_RATE * slope * place
+        derivative = T_DEGREES - (T_DEGREES + 1.0) * _t_tail(size / scale)
+        moved = float(seen.tilt[()]) + weight * TILT_RATE * derivative * position
         seen.tilt[()] = min(max(moved, -1.0), 1.0)
 
 
 @inlined
 def _update_scales(seen: Intervals, size: float, weight: float) -> None:
-    """Move scales and shares towards the residual's size, by its likelihood under each scale."""
+    """Update scales and mixture weights by the likelihood of the residual under every scale."""
     typical, unit = float(seen.typical_residual[()]), float(seen.scales[0])
     if typical == 0.0:
         _reset_scales(seen, size)
@@ -322,14 +327,14 @@ def _update_scales(seen: Intervals, size: float, weight: float) -> None:
 
 @inlined
 def _update_moments(seen: Intervals, p: float) -> None:
-    """Move mean and variance of the predictions; once settled one counts as at most 5 deviations
-    away.
-    """
+    """Update mean and variance of the predictions; later ones are clipped to 5 deviations."""
     n = float(seen.events[()])
     rate = max(MOMENT_RATE, 1.0 / (n + 1.0))
-    away = p - float(seen.prediction_moments[0])
+    difference = p - float(seen.prediction_moments[0])
     if n >= WARMUP_EVENTS:
         limit = 5.0 * math.sqrt(seen.prediction_moments[1])
-        away = min(max(away, -limit), limit)
-    seen.prediction_moments[0] += rate * away
-    seen.prediction_moments[1] += rate * ((1.0 - rate) * away * away - seen.prediction_moments[1])
+        difference = min(max(difference, -limit), limit)
+    seen.prediction_moments[0] += rate * difference
+    seen.prediction_moments[1] += rate * (
+        (1.0 - rate) * difference * difference - seen.prediction_moments[1]
+    )

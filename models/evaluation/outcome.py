@@ -1,4 +1,4 @@
-"""Outcome: what one batch gave before it was learned, computed once for everyone who records it."""
+"""Outcome: predictions and losses of a batch before it was learned, computed once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kaboost.models.types import Mat, Vec
 
 
 class Outcome(NamedTuple):
-    """Predictions for B events, made before each event was learned, and how good they were.
+    """Predictions for B events, made before each event was learned, and their losses.
 
     Losses are comparable across models: half the squared difference for numbers, log-loss in nats
     for classes. An error is the absolute difference, or 1 where the predicted class is wrong.

@@ -10,12 +10,12 @@ from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import WEIGHT_LIMIT, Vec
 
 BINS = 15
-DECAY = 0.9999  # an event: a memory of about ten thousand events, enough for every bin
+DECAY = 0.9999  # per event: a memory of about ten thousand events, enough for 15 bins
 
 
 class Reliability(NamedTuple):
-    """Probabilities predicted before each event was learned, and the labels; decayed sums weighted
-    by importance.
+    """The reliability diagram: decayed sums over events by bin of the predicted probability,
+    weighted by importance.
     """
 
     weight: Vec  # (15,) of the events whose probability fell into [b/15, (b+1)/15)
@@ -24,8 +24,8 @@ class Reliability(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Expected calibration error: the mean |predicted - observed| over the bins; nan before any
-        event (Naeini, Cooper, Hauskrecht 2015).
+        """Expected calibration error: mean |predicted - observed| by weight of the bins; nan before
+        any event (Naeini, Cooper, Hauskrecht 2015).
         """
         total = float(self.weight.sum())
         return float(abs(self.predicted - self.observed).sum()) / total if total > 0.0 else np.nan
@@ -39,7 +39,7 @@ def reliability() -> Reliability:
 @kernel
 def record_many(seen: Reliability, p: Vec, y: Vec, w: Vec) -> None:
     """Record events in stream order: probabilities p (B,), labels y (B,) of 0 and 1, importances w
-    (B,), of which 0 leaves an event out. Values outside [0, 1] are left out as well.
+    (B,). Events of weight 0 and probabilities outside [0, 1] are skipped.
     """
     for k in range(p.shape[0]):
         if w[k] > 0.0 and 0.0 <= p[k] <= 1.0:

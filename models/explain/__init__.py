@@ -1,3 +1,3 @@
-"""Why a score is what it is: takes a booster and rows, gives contributions by feature. The model
+"""Explanations of scores: takes a booster and rows, gives contributions by feature. The model
 imports it.
 """

@@ -1,4 +1,4 @@
-"""Explanations of scores: what each column added, and how much each one matters by and large."""
+"""Explanations of scores: the contribution of every column, and the importance of columns."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ REFUSAL = "only trees of the bank reboosted_trees can be explained; take it: ban
 
 
 class Explanation(NamedTuple):
-    """What scores (B, m) are made of: base + the sum of contributions + mixing, to rounding.
+    """The parts of scores (B, m): base + the sum of contributions + mixing, up to rounding.
 
     Columns are those of X, then the label lags: d + 5.
     """
 
-    base: Mat  # (B, m) the linear part of an event of which nothing is known
+    base: Mat  # (B, m) the linear part of an event without any feature
     contributions: Mat3  # (B, m, d + 5) Shapley values of the linear part
     mixing: Mat  # (B, m) what mixing, clipping and calibration add to the linear part
-    scores: Mat  # (B, m) as they are served
+    scores: Mat  # (B, m) as served
 
 
 @singledispatch
@@ -38,11 +38,11 @@ def explain_many(booster: Any, X: ArrayLike) -> Explanation:
 
 @singledispatch
 def gains(booster: Any) -> Vec:
-    """Return how much variance of the linear part each column's cuts explain, (d + 5,).
+    """Return the variance of the linear part that the cuts of every column explain, (d + 5,).
 
     Raises
     ------
     ModelError
-        The booster's bank has no cuts to tell of.
+        The booster's bank has no cuts.
     """
     raise ModelError(REFUSAL)

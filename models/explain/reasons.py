@@ -1,4 +1,4 @@
-"""Explanations in words: contributions and importance by the names of features."""
+"""Explanations by name: contributions and importance of features and label lags."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from kaboost.models.types import Vec
 
 
 class Reason(NamedTuple):
-    """Why one score is what it is: base + all contributions + all label lags + mixing.
+    """The explanation of one score: base + all contributions + all label lags + mixing.
 
-    The first three add up to the linear part, the weighted sum of what the structures of trees, the
-    linear learners and the last label say. Of trees the shares are the Shapley values, by the path
-    that an event takes; of lines they are what each column adds.
+    The first three add up to the linear part: the weighted sum of the scores of the tree structures
+    and the linear learners, and of the last label. Contributions are path-dependent Shapley values
+    for trees, and the terms of the columns for linear learners.
     """
 
     score: float
-    base: float  # the linear part of an event of which nothing is known
+    base: float  # the linear part of an event without any feature
     contributions: Mapping[str, float]  # by feature
-    label_lags: Mapping[str, float]  # by decayed mean of the labels of late, at its rate
+    label_lags: Mapping[str, float]  # by rate of the decayed mean of recent labels
     mixing: float  # what mixing, clipping and calibration add to the linear part
     recent_label_parts: Mapping[str, float]  # of a category's contribution: by its mean label
 
 
 class Share(NamedTuple):
-    """How much one feature or label lag matters by and large."""
+    """The importance of one feature or label lag."""
 
     name: str
     kind: str  # feature or label lag
@@ -35,19 +35,36 @@ class Share(NamedTuple):
     recent_label_part: float | None = None  # of a category's share: by its mean label
 
 
-def reasons(encoder: Columns, rates: Sequence[float], found: Explanation) -> list[list[Reason]]:
-    """Return the reasons of every event (B) and output (m) by the names of the features; label lags
-    are named by their rates (5,).
+def reasons(
+    encoder: Columns, rates: Sequence[float], explanation: Explanation
+) -> list[list[Reason]]:
+    """Return the explanations of B events and m outputs by feature names.
+
+    Parameters
+    ----------
+    encoder
+        The encoder, which has the names.
+    rates
+        Rates of the label lags, (5,), which name them.
+    explanation
+        What `explain_many` returned for B events.
+
+    Returns
+    -------
+    list[list[Reason]]
+        B lists of m.
     """
-    B, m = found.scores.shape
-    return [[_reason(encoder, rates, found, (r, c)) for c in range(m)] for r in range(B)]
+    B, m = explanation.scores.shape
+    return [[_reason(encoder, rates, explanation, (r, c)) for c in range(m)] for r in range(B)]
 
 
 def _reason(
-    encoder: Columns, rates: Sequence[float], found: Explanation, place: tuple[int, int]
+    encoder: Columns, rates: Sequence[float], explanation: Explanation, place: tuple[int, int]
 ) -> Reason:
-    score, base, mixing = (float(each[place]) for each in (found.scores, found.base, found.mixing))
-    contributions, lags, parts = _named(encoder, rates, found.contributions[place])
+    score, base, mixing = (
+        float(part[place]) for part in (explanation.scores, explanation.base, explanation.mixing)
+    )
+    contributions, lags, parts = _named(encoder, rates, explanation.contributions[place])
     return Reason(score, base, contributions, lags, mixing, parts)
 
 
@@ -57,23 +74,23 @@ def shares(encoder: Columns, rates: Sequence[float], gains: Vec) -> list[Share]:
     features, lags, parts = _named(encoder, rates, gains / total if total > 0.0 else gains)
     listed = [Share(name, "feature", share, parts.get(name)) for name, share in features.items()]
     listed += [Share(name, "label lag", share) for name, share in lags.items()]
-    return sorted(listed, key=lambda one: -one.share)
+    return sorted(listed, key=lambda share: -share.share)
 
 
 Named = tuple[dict[str, float], dict[str, float], dict[str, float]]
 
 
 def _named(encoder: Columns, rates: Sequence[float], values: Vec) -> Named:
-    """Name the values (d + 5,) of columns: features, label lags, and the parts of categories that
-    come by the mean label.
+    """Return values (d + 5,) of columns by name: features, label lags, and the parts of categories
+    that are due to the mean label.
     """
-    told = values.tolist()
+    by_column = values.tolist()
     whole: dict[str, float] = {}
     parts: dict[str, float] = {}
     for name, kind in encoder.kinds.items():
         first = encoder.places[name]
-        whole[name] = sum(told[first : first + WIDTHS[kind]])
+        whole[name] = sum(by_column[first : first + WIDTHS[kind]])
         if kind == "category":
-            parts[name] = told[first]
+            parts[name] = by_column[first]
     lags = (f"label lag {rate:g}" for rate in rates)
-    return whole, dict(zip(lags, told[encoder.width :], strict=True)), parts
+    return whole, dict(zip(lags, by_column[encoder.width :], strict=True)), parts

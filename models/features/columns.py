@@ -1,4 +1,4 @@
-"""The encoder for trees: named features of an event to columns as they are, missing ones as NaN."""
+"""The encoder for trees: named features of an event to raw columns, NaN where missing."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ from kaboost.models.features.texts import BUCKETS
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import LABEL_LIMIT, Ints, Mat, Vec
 
-VALUE_SLOTS = 4_096  # values of a category with a mean of their own; others share by hash
-PRIOR_WEIGHT = 10.0  # events that the mean of all labels counts for in a value's mean
-MEMORY_EVENTS = 2_000.0  # events that a value's mean remembers, so that it follows a drift
-COLUMN_SUFFIXES: dict[str, tuple[str, ...]] = {  # columns of a feature, by what follows its name
+VALUE_SLOTS = 4_096  # values of a category with separate means; later ones share by hash
+PRIOR_WEIGHT = 10.0  # events: weight of the mean of all labels in a value's encoding
+MEMORY_EVENTS = 2_000.0  # memory of a value's mean, so that it follows drift
+COLUMN_SUFFIXES: dict[str, tuple[str, ...]] = {  # suffixes of the columns of a feature
     "number": ("",),
     "boolean": ("",),
     "category": (" mean label", " order"),
-    "datetime": tuple(f" {shown}" for shown in CLOCK_FIELDS),
+    "datetime": tuple(f" {field}" for field in CLOCK_FIELDS),
     "text": tuple(f" words{i + 1}" for i in range(BUCKETS)),
 }
-WIDTHS = {kind: len(shown) for kind, shown in COLUMN_SUFFIXES.items()}
+WIDTHS = {kind: len(suffixes) for kind, suffixes in COLUMN_SUFFIXES.items()}
 
 
 class ColumnsState(NamedTuple):
-    """What is known of every category: all that a snapshot or a checkpoint keeps."""
+    """Target statistics of every category; snapshots and checkpoints hold them."""
 
-    keys: NDArray[np.uint64]  # (c, SLOTS) hash of each value that has a slot, in order of sight
+    keys: NDArray[np.uint64]  # (c, SLOTS) hash of every value that has a slot, in order
     known: Ints  # (c,) slots taken
-    mean: Mat  # (c, SLOTS) running mean of the labels that came with it
-    weight: Mat  # (c, SLOTS) their weight, MEMORY at most
-    label: Vec  # (3,) running mean of all labels, their weight, MEMORY at most, mean distance
-    first: Vec  # (n,) first labels where they are numbers, NaN till there are so many
+    mean: Mat  # (c, SLOTS) running mean of its labels
+    weight: Mat  # (c, SLOTS) their weight, at most MEMORY_EVENTS
+    label: Vec  # (3,) running mean of all labels, their weight, mean distance from the mean
+    first: Vec  # (n,) first labels of a regression, NaN for those still to come
 
 
 class Columns(Encoder):
-    """Turn named features into columns for trees, which need no scale and no one-hot.
+    """Encode named features as columns for trees, which need no scaling and no one-hot.
 
     A number is itself, a boolean 0 or 1, NaN where missing. A category is two columns: the mean
-    label of its value so far, drawn to the mean of all labels while it is rare (target statistics
-    in stream order, so that no event sees its own label), and the order of its first sight. A
+    label of its value so far, shrunk to the mean of all labels while it is rare (ordered target
+    encoding: no event sees its own label), and the order of its first sight. A
     datetime is three columns, hour, weekday and month, a text the counts of its words by hash.
 
     Parameters
@@ -56,7 +56,7 @@ class Columns(Encoder):
     schema
         Feature name to kind: `number`, `boolean`, `category`, `datetime` or `text`.
     state
-        Arrays to go on from; a fresh state without.
+        State to continue from; a new one by default.
 
     Raises
     ------
@@ -95,9 +95,9 @@ class Columns(Encoder):
         """The columns that hold codes of categories, in order of first sight."""
         return self._categories + 1
 
-    def extended(self, found: Mapping[str, str]) -> Columns:
-        """Return the encoder with more features at the end, and all that this one has learned."""
-        schema = self.schema.with_inferred(found)
+    def extended(self, new: Mapping[str, str]) -> Columns:
+        """Return the encoder with new features at the end and the same state for the others."""
+        schema = self.schema.with_inferred(new)
         fresh = self.initial_state(schema)
         for name in ("keys", "known", "mean", "weight"):
             array = getattr(self.state, name)
@@ -106,7 +106,7 @@ class Columns(Encoder):
 
     @staticmethod
     def initial_state(schema: Schema) -> ColumnsState:
-        """Return the state that has seen no event."""
+        """Return the state before any event."""
         c = len(list(names_by_kind(schema.kinds))[2])
         return ColumnsState(
             keys=np.zeros((c, VALUE_SLOTS), np.uint64),
@@ -119,10 +119,10 @@ class Columns(Encoder):
 
     @staticmethod
     def columns_of(schema: Schema) -> tuple[str, ...]:
-        """Return the names of the columns of an encoded vector, without room for others."""
+        """Return the names of the columns of an encoded vector, without the reserved ones."""
         named: list[str] = []
         for name in _order(schema):
-            named += [name + shown for shown in COLUMN_SUFFIXES[schema.kinds[name]]]
+            named += [name + suffix for suffix in COLUMN_SUFFIXES[schema.kinds[name]]]
         return tuple(named)
 
     def fill(
@@ -133,8 +133,9 @@ class Columns(Encoder):
         y: Vec | None = None,
         far: float = math.inf,
     ) -> Mat:
-        """Return X (B, d), NaN where missing, of events with slots (c, B); with weights (B,), the
-        means learn the labels (B,) that are not far.
+        """Return X (B, d), NaN where missing; with weights (B,), update the means.
+
+        `codes` (c, B) are the slots of category values; y and far are as for `learn_many`.
         """
         X = np.full((len(table.numbers), self.width), np.nan)
         _place(table.numbers, self._numbers, X)
@@ -156,8 +157,8 @@ class Columns(Encoder):
         return X
 
     def _keep_first_labels(self, labels: Vec, w: Vec) -> int:
-        """Keep the labels (B,) of positive weight (B,) that are among the first; return how many
-        events there are up to the last of them.
+        """Keep those of labels (B,) that are among the first of positive weight; return the number
+        of events up to the last of them.
         """
         first = self.state.first
         known = int(np.count_nonzero(~np.isnan(first)))
@@ -167,9 +168,7 @@ class Columns(Encoder):
         return int(places[-1]) + 1 if len(places) else 0
 
     def _replace_first_outliers(self) -> None:
-        """Once the first labels are there, forget what they taught if one of them is far from the
-        others.
-        """
+        """Reset the statistics once all first labels are known, if one of them is an outlier."""
         state = self.state
         if math.isnan(state.first[-1]) or not replace_outliers(state.first):
             return
@@ -179,14 +178,14 @@ class Columns(Encoder):
 
 
 def _order(schema: Schema) -> Iterable[str]:
-    """Return the features in the order of their columns: kind by kind; that of the schema where
-    features may join, so that those before them stay in place.
+    """Return the features in the order of their columns: by kind, or that of the schema where
+    features may be added, so that earlier columns stay in place.
     """
     return schema.kinds if schema.auto else chain(*names_by_kind(schema.kinds))
 
 
 def reserved_width(columns: int) -> int:
-    """Return how many columns to keep for so many known ones: whole eights, and a quarter more.
+    """Return how many columns to allocate for `columns`: a multiple of 8, up to a quarter more.
 
     Examples
     --------
@@ -201,7 +200,7 @@ def reserved_width(columns: int) -> int:
 
 @kernel
 def _place(values: Mat, places: Ints, X: Mat) -> None:
-    """Put values (B, n) into the columns of X (B, d) at places (n,)."""
+    """Copy values (B, n) to the columns `places` (n,) of X (B, d)."""
     for k in range(values.shape[0]):
         for j in range(places.shape[0]):
             X[k, places[j]] = values[k, j]
@@ -209,7 +208,7 @@ def _place(values: Mat, places: Ints, X: Mat) -> None:
 
 @kernel
 def _show(state: ColumnsState, i: int, code: int, row: Vec, place: int) -> None:
-    """Put mean label and order of a category's value into its two columns."""
+    """Fill the two columns of a category: mean label and order of its value."""
     row[place], row[place + 1] = math.nan, math.nan
     if code >= 0:
         share = state.weight[i, code] / (state.weight[i, code] + PRIOR_WEIGHT)
@@ -228,8 +227,9 @@ def _encode(state: ColumnsState, codes: Ints, X: Mat, places: Ints) -> None:
 
 @kernel
 def _is_far(state: ColumnsState, label: float, far: float) -> bool:
-    """Return whether a number is farther from the mean label than `far` typical distances, of which
-    there are more from then on.
+    """Return whether a label is farther from the mean label than `far` typical distances.
+
+    If so, the typical distance grows by half, so that a shift of all labels is followed.
     """
     typical = float(state.label[2])
     known = typical > 0.0 and not math.isnan(state.first[state.first.shape[0] - 1])

@@ -1,4 +1,4 @@
-"""Dates and times as they are written: a text to seconds of its wall clock, and what that shows."""
+"""Dates and times: a text to seconds of its wall clock, and to hour, weekday and month."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import Ints, Mat, Vec
 
-CLOCK_FIELDS = ("hour", "weekday", "month")  # of one wall clock; 0 is Monday, 1 January
-_TURN = 2.0 * math.pi
+CLOCK_FIELDS = ("hour", "weekday", "month")  # weekday 0 is Monday, month 1 is January
+_CYCLE = 2.0 * math.pi
 
 _DAY = "(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)"
 _DATE = f"[0-9]{{4}}-(?:{_DAY}|(?:0[13578]|1[02])-31)"
@@ -20,7 +20,7 @@ _LEAP = "[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])0
 _HOUR = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 _TIME = rf"[Tt ]{_HOUR}:[0-5][0-9](?:\.[0-9]+)?(?:[Zz]|[+-]{_HOUR})?"
 # RFC 3339 from the year 1 on, without leap seconds; the offset may be left out, the time as well.
-# One word for every door, and for OpenAPI: hence nothing that JavaScript reads in another way.
+# OpenAPI has the same pattern: it uses nothing that JavaScript reads differently.
 PATTERN = rf"^(?!0000)(?:{_DATE}|(?:{_LEAP})-02-29)(?:{_TIME})?$(?!\n)"
 _WRITTEN = re.compile(PATTERN)
 _KEPT = len("2026-11-20T10:00:00")
@@ -40,7 +40,7 @@ def is_datetime(text: str) -> bool:
 def wall_seconds(columns: Sequence[Sequence[str | None]], B: int) -> Mat:
     """Return the wall clocks (B, t) of t columns of B texts, in whole seconds since 1970.
 
-    The offset moves nothing: what a clock on the spot showed is what people live by.
+    The offset is ignored: the local time of day is what matters.
 
     Parameters
     ----------
@@ -81,14 +81,14 @@ def clock_fields(second: float) -> tuple[float, float, float]:
 def clock_fields_many(times: Mat) -> Mat:
     """Return hour, weekday and month (B, 3 t) of wall clocks (B, t)."""
     B, t = times.shape
-    shown = np.empty((B, 3 * t))
-    fill_clock_fields(times, shown, 3 * np.arange(t))
-    return shown
+    fields = np.empty((B, 3 * t))
+    fill_clock_fields(times, fields, 3 * np.arange(t))
+    return fields
 
 
 @kernel
 def fill_clock_fields(times: Mat, X: Mat, places: Ints) -> None:
-    """Put what the wall clocks (B, t) show into three columns each, from places (t,) on."""
+    """Fill three columns of X (B, d) for every clock of times (B, t), from `places` (t,) on."""
     for k in range(times.shape[0]):
         for j in range(times.shape[1]):
             at = places[j]
@@ -97,18 +97,18 @@ def fill_clock_fields(times: Mat, X: Mat, places: Ints) -> None:
 
 @kernel
 def fill_cycles(times: Mat, X: Mat, first: int) -> None:
-    """Put sine and cosine of hour, weekday and month into six columns a clock; 0 where missing."""
+    """Fill six columns for every wall clock: sine and cosine of its fields; 0 where missing."""
     for k in range(times.shape[0]):
         for j in range(times.shape[1]):
             at = first + 6 * j
             hour, weekday, month = clock_fields(times[k, j])
-            _turn(hour / 24.0, X[k], at)
-            _turn(weekday / 7.0, X[k], at + 2)
-            _turn(month / 12.0, X[k], at + 4)
+            _fill_cycle(hour / 24.0, X[k], at)
+            _fill_cycle(weekday / 7.0, X[k], at + 2)
+            _fill_cycle(month / 12.0, X[k], at + 4)
 
 
 @kernel
-def _turn(share: float, row: Vec, at: int) -> None:
+def _fill_cycle(share: float, row: Vec, at: int) -> None:
     known = share == share
-    row[at] = math.sin(_TURN * share) if known else 0.0
-    row[at + 1] = math.cos(_TURN * share) if known else 0.0
+    row[at] = math.sin(_CYCLE * share) if known else 0.0
+    row[at + 1] = math.cos(_CYCLE * share) if known else 0.0

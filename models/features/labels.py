@@ -1,4 +1,4 @@
-"""Labels of a task: what users write on one side, the float that a loss wants on the other."""
+"""Labels of a task: from what callers pass to the float that a loss learns, and back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kaboost.models.types import ModelError, short_repr, to_python
+import numpy as np
+from numpy.typing import NDArray
+
+from kaboost.models.types import ModelError, Vec, short_repr, to_python
 
 KINDS = ("regression", "binary", "multiclass")
 VALUE_LIMIT = 1e308  # of a regression label, as of every number of an event
@@ -26,7 +29,7 @@ class Labels(NamedTuple):
 
     kind: str  # regression, binary or multiclass
     classes: tuple[Label, ...]  # none for regression; the negative one first for binary
-    least: float = -VALUE_LIMIT  # of a number, where the loss learns no less
+    least: float = -VALUE_LIMIT  # of a regression: the smallest label that the loss can learn
 
     @property
     def m(self) -> int:
@@ -39,13 +42,13 @@ class Labels(NamedTuple):
         Raises
         ------
         ValueError
-            For a label the task does not know; it names the known ones.
+            For a label the task does not know; the message names the known ones.
         """
         if self.kind == "regression":
             return self._number(label)
         if label in self.classes:
             index = self.classes.index(label)
-            if self._spells(label, index):
+            if self._matches(label, index):
                 return float(index)
         known = ", ".join(map(short_repr, self.classes[:20]))
         raise ValueError(
@@ -54,11 +57,11 @@ class Labels(NamedTuple):
         )
 
     def decode(self, index: float) -> Label:
-        """Return the label of a class index; a regression number is its own label."""
+        """Return the label of a class index; for regression the number itself."""
         return float(index) if self.kind == "regression" else self.classes[int(index)]
 
     def text(self, label: Label) -> str:
-        """Return how a label reads as a key: `true` and `false` for booleans."""
+        """Return a label as a JSON key: `true` and `false` for booleans."""
         return _text(label)
 
     def _number(self, label: object) -> float:
@@ -70,8 +73,11 @@ class Labels(NamedTuple):
             )
         return number
 
-    def _spells(self, label: object, index: int) -> bool:
-        """Tell true from 1, which are equal in Python; only the classes 0 and 1 accept both."""
+    def _matches(self, label: object, index: int) -> bool:
+        """Return whether a label equals a class in type too: True == 1 in Python.
+
+        Only the classes 0 and 1 accept both.
+        """
         known = self.classes[index]
         if isinstance(label, bool):
             return isinstance(known, bool) or self.classes == (0, 1)
@@ -97,14 +103,44 @@ def labels(kind: str, classes: Sequence[Label] | None = None) -> Labels:
         raise ModelError(f"task.kind: {kind!r} is not one of {', '.join(KINDS)}")
     if isinstance(classes, str | bytes):
         raise ModelError(f"task.labels: {classes!r} is one text; give a list of labels")
-    given = None if classes is None else tuple(map(to_python, classes))
+    values = None if classes is None else tuple(map(to_python, classes))
     if kind == "regression":
-        if given:
-            raise ModelError(f"task.labels: {given!r} given for regression; leave them out")
+        if values:
+            raise ModelError(f"task.labels: {values!r} given for regression; leave them out")
         return Labels(kind, ())
-    if given is None and kind == "multiclass":
+    if values is None and kind == "multiclass":
         raise ModelError("task.labels: missing; a multiclass task needs the list of its labels")
-    return _classification(kind, (0, 1) if given is None else given)
+    return _classification(kind, (0, 1) if values is None else values)
+
+
+def encode_many(labels: Labels, y: Any) -> Vec:
+    """Return labels (B,) as class indices, or as numbers for regression.
+
+    Raises
+    ------
+    ModelError
+        For anything but a list of labels, and for a label the task does not know.
+    """
+    try:
+        values = list(y)
+    except TypeError as error:
+        kind = type(y).__name__
+        raise ModelError(
+            f"y: {kind} is not a list of labels; pass one label for every row"
+        ) from error
+    encoded = np.empty(len(values))
+    for k, label in enumerate(values):
+        try:
+            encoded[k] = labels.encode(to_python(label))
+        except ValueError as error:
+            raise ModelError(f"y[{k}]: {error}" if len(values) > 1 else str(error)) from error
+    return encoded
+
+
+def class_array(classes: tuple[Label, ...]) -> NDArray[Any]:
+    """Return classes (C,) as an array; of objects where their types differ."""
+    mixed = len(set(map(type, classes))) > 1
+    return np.array(classes, dtype=object if mixed else None)
 
 
 def _classification(kind: str, classes: tuple[Any, ...]) -> Labels:
@@ -117,7 +153,8 @@ def _classification(kind: str, classes: tuple[Any, ...]) -> Labels:
     for label in classes:
         if not _can_name(label):
             raise ModelError(
-                f"task.labels: {short_repr(label)} is no label; take texts, numbers or booleans"
+                f"task.labels: {short_repr(label)} cannot be a label; take texts, numbers or "
+                "booleans"
             )
     if len(set(classes)) < len(classes) or len(set(map(_text, classes))) < len(classes):
         raise ModelError(f"task.labels: {classes!r} has two labels that read the same; keep one")

@@ -1,4 +1,4 @@
-"""The encoder: named features of an event to a float vector, as docs/encoding.md says."""
+"""The one-hot encoder: named features of an event to a float vector (docs/encoding.md)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from kaboost.models.types import Ints, Mat, ModelError, Vec
 
 NUMBER_LIMIT = 1e150  # squares of differences stay finite, so no statistic ever becomes inf or nan
 SCORE_LIMIT = 1e6  # of the encoded number, in standard deviations
-HASHED_CODES = 8  # codes 1..8: values that came when all codes were taken, by hash
+HASHED_CODES = 8  # codes 1..8: values that came after all value codes were taken, by hash
 VALUE_CODES = 23  # codes 9..31: the first distinct values, in order of first sight
 CODES = 1 + HASHED_CODES + VALUE_CODES  # columns of one category; code 0 is missing
-CYCLES = 2 * len(CLOCK_FIELDS)  # columns of one datetime: a sine and a cosine each
+CYCLES = 2 * len(CLOCK_FIELDS)  # columns of one datetime: a sine and a cosine of every clock field
 EMPTY = np.empty((0, 0))
 
 
 class Table(NamedTuple):
-    """Features of B events, grouped by kind, each group in the order of the schema."""
+    """Features of B events, grouped by kind, every group in the order of the schema."""
 
     numbers: Mat  # (B, n) NaN where missing, otherwise finite
     booleans: Mat  # (B, b) 1.0 or 0.0, NaN where missing
@@ -55,24 +55,24 @@ def slice_table(table: Table, first: int, last: int) -> Table:
 
 
 class EncoderState(NamedTuple):
-    """Everything the encoder has learned: what a snapshot or a checkpoint keeps of it."""
+    """Everything the encoder has learned; snapshots and checkpoints hold it."""
 
-    seen: Vec  # (n,) values of each number so far; float64 because they only ever divide
+    seen: Vec  # (n,) values of every number so far; float64 as they are divisors
     mean: Vec  # (n,)
     m2: Vec  # (n,) sum of squared differences from the mean (Welford)
-    keys: NDArray[np.uint64]  # (c, 23) hash of each value that has a code, in order of first sight
+    keys: NDArray[np.uint64]  # (c, 23) hash of every value that has a code, in order of first sight
     known: Ints  # (c,) how many of them are used
 
 
 class Encoder:
-    """Turn named features into vectors, by statistics that an event moves after it was encoded.
+    """Encode named features as vectors, by statistics that an event updates after its encoding.
 
     Parameters
     ----------
     schema
         Feature name to kind: `number`, `boolean`, `category`, `datetime` or `text`.
     state
-        Arrays to go on from; a fresh state without.
+        State to continue from; a new one by default.
 
     Raises
     ------
@@ -93,15 +93,15 @@ class Encoder:
     """
 
     shared = range(VALUE_CODES, VALUE_CODES + HASHED_CODES)  # slots of later values
-    infers = False  # whether the kinds of undeclared features are inferred
+    infers = False  # whether it can infer the kinds of undeclared features
     reserved = 0  # columns to keep, where features may be added
 
     def __init__(self, schema: Mapping[str, str] | Schema | str, state: Any = None) -> None:
         self.schema = schema if isinstance(schema, Schema) else parse_schema(schema)
         if self.schema.auto and not self.infers:
             raise ModelError(
-                "features: kinds are inferred for bank reboosted_trees alone, which takes columns "
-                "as they are; name every feature and its kind, or take that bank"
+                "features: kinds are inferred for the bank reboosted_trees only; name every "
+                "feature and its kind, or take that bank"
             )
         self.kinds = self.schema.kinds
         self.layout = layout(self.kinds, self.schema.inferred)
@@ -110,15 +110,15 @@ class Encoder:
         self.state = self.initial_state(self.schema) if state is None else state
         self.columns = self.columns_of(self.schema)
         self.buckets = Buckets()
-        room = CACHE_SIZE // max(1, len(self.categories))
+        cache_size = CACHE_SIZE // max(1, len(self.categories))
         self._values = [
-            ValueSlots(self.state.keys[i], self.state.known[i : i + 1], self.shared, room)
+            ValueSlots(self.state.keys[i], self.state.known[i : i + 1], self.shared, cache_size)
             for i in range(len(self.categories))
         ]
 
     @property
     def width(self) -> int:
-        """Length d of an encoded vector: its last columns are reserved for new features."""
+        """Length d of an encoded vector, with the columns reserved for new features at its end."""
         return max(self.reserved, len(self.columns))
 
     @property
@@ -127,7 +127,7 @@ class Encoder:
         return np.empty(0, np.int64)
 
     def encode_many(self, table: Table) -> Mat:
-        """Encode events with the statistics as they stand.
+        """Encode events with the current statistics; the state does not change.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class Encoder:
         return self.fill(table, codes)
 
     def learn_many(self, table: Table, w: Vec, y: Vec | None = None, far: float = math.inf) -> Mat:
-        """Encode each event by the statistics before it; of positive weight, it then moves them.
+        """Encode every event by the statistics before it; if its weight is positive, update them.
 
         Parameters
         ----------
@@ -154,10 +154,10 @@ class Encoder:
         w
             Weights (B,).
         y
-            Labels (B,): numbers, or indices of classes; only the encoder for trees looks at them.
+            Labels (B,): numbers, or indices of classes; only the encoder for trees uses them.
         far
-            Typical distances from the mean of labels beyond which one moves no statistic; where
-            labels are classes none is far.
+            Labels farther from the mean label than this many typical distances update no
+            statistic; infinite for classes.
 
         Returns
         -------
@@ -169,11 +169,11 @@ class Encoder:
             known.learn(values, w, out)
         return self.fill(table, codes, w, y, far)
 
-    # What encoders differ in.
+    # What subclasses override.
 
     @staticmethod
     def initial_state(schema: Schema) -> Any:
-        """Return the state that has seen no event."""
+        """Return the state before any event."""
         numbers, _, categories, _, _ = names_by_kind(schema.kinds)
         n, c = len(numbers), len(categories)
         return EncoderState(
@@ -192,12 +192,12 @@ class Encoder:
         codes += [f"other{i + 1}" for i in range(HASHED_CODES)] + [
             f"seen{i + 1}" for i in range(VALUE_CODES)
         ]
-        turns = [f"{wave} of {shown}" for shown in CLOCK_FIELDS for wave in ("sine", "cosine")]
+        waves = [f"{wave} of {field}" for field in CLOCK_FIELDS for wave in ("sine", "cosine")]
         return (
             *numbers,
             *booleans,
             *(f"{name}={code}" for name in categories for code in codes),
-            *(f"{name} {turn}" for name in times for turn in turns),
+            *(f"{name} {wave}" for name in times for wave in waves),
             *(f"{name} words{i + 1}" for name in texts for i in range(BUCKETS)),
         )
 
@@ -209,7 +209,10 @@ class Encoder:
         y: Vec | None = None,
         far: float = math.inf,
     ) -> Mat:
-        """Return X (B, d) of events with slots (c, B); with weights (B,), the state learns them."""
+        """Return X (B, d) of B events; with weights (B,), update the state.
+
+        `codes` (c, B) are the slots of category values; y and far are as for `learn_many`.
+        """
         X = np.empty((len(table.numbers), self.width))
         if w is None:
             _encode_numbers(self.state, table.numbers, X)
@@ -224,7 +227,7 @@ class Encoder:
         return X
 
     def _fill_times_and_texts(self, table: Table, X: Mat) -> None:
-        """Fill the last columns of X (B, d): what datetimes and texts stand for."""
+        """Fill the last columns of X (B, d): cycles of datetimes and word counts of texts."""
         words = self.width - BUCKETS * len(self.texts)
         if self.times:
             fill_cycles(table.times, X, words - CYCLES * len(self.times))
@@ -243,7 +246,7 @@ def _clip(value: float, limit: float) -> float:
 
 @kernel
 def _encode_row(state: EncoderState, x: Vec, out: Vec) -> None:
-    # No branch, no early exit, as in _move_row: the loops run four or eight features at a time.
+    # No branches, here and in _update_row: so the compiler vectorises the loops over features.
     for j in range(x.shape[0]):
         delta = _clip(float(x[j]), NUMBER_LIMIT) - float(state.mean[j])
         count = float(state.seen[j])
@@ -253,13 +256,13 @@ def _encode_row(state: EncoderState, x: Vec, out: Vec) -> None:
 
 
 @kernel
-def _move_row(state: EncoderState, x: Vec) -> None:
+def _update_row(state: EncoderState, x: Vec) -> None:
     for j in range(x.shape[0]):
         value = _clip(float(x[j]), NUMBER_LIMIT)
         mean = float(state.mean[j])
         count = float(state.seen[j])
         step = 1.0 if value == value else 0.0
-        value = value if value == value else mean  # a missing value moves nothing: delta is 0
+        value = value if value == value else mean  # a missing value changes nothing: delta is 0
         delta = value - mean
         moved = mean + delta / (count + 1.0)
         state.m2[j] += delta * (value - moved)
@@ -278,7 +281,7 @@ def _learn_numbers(state: EncoderState, numbers: Mat, w: Vec, X: Mat) -> None:
     for k in range(numbers.shape[0]):
         _encode_row(state, numbers[k], X[k])
         if w[k] > 0.0:
-            _move_row(state, numbers[k])
+            _update_row(state, numbers[k])
 
 
 @kernel
@@ -291,7 +294,7 @@ def _mark_booleans(booleans: Mat, X: Mat, first: int) -> None:
 
 @kernel
 def _mark_codes(codes: Ints, X: Mat, first: int) -> None:
-    # A value at first sight has no column: it would learn from one event a value, and wildly.
+    # A value has no column in its first event: a weight learned from one event would be noise.
     X[:, first : first + codes.shape[0] * CODES] = 0.0
     for i in range(codes.shape[0]):
         for k in range(codes.shape[1]):

@@ -11,8 +11,8 @@ from kaboost.models.types import ModelError
 KINDS = ("number", "boolean", "category", "datetime", "text")  # the last two are never inferred
 AUTO = "auto"  # in place of a kind: infer it from the first value
 WILDCARD = "*"  # in place of a name: every feature that is not named
-NAME_LENGTH_LIMIT = 200  # characters of a feature's name: each stands in every file's header
-KIND_ALIASES = {  # what libraries and schemas elsewhere call the kinds
+NAME_LENGTH_LIMIT = 200  # characters of a feature's name: every file's header holds the names
+KIND_ALIASES = {  # names of the kinds in other libraries and schemas
     "number": "float double int integer numeric num real decimal long float32 float64 int32 int64",
     "boolean": "flag bit",
     "category": "categorical cat str string enum object nominal varchar factor",
@@ -26,11 +26,11 @@ class Schema(NamedTuple):
     """Kinds by feature: the declared ones first, then the inferred ones in order of first sight."""
 
     kinds: dict[str, str]
-    declared: int | None  # how many are declared; None where no other feature may come
+    declared: int | None  # how many are declared; None where no other feature is allowed
 
     @property
     def auto(self) -> bool:
-        """Whether features that come up later join."""
+        """Whether features that come later are added."""
         return self.declared is not None
 
     @property
@@ -38,12 +38,12 @@ class Schema(NamedTuple):
         """The features whose kinds were inferred, in order of first sight."""
         return [] if self.declared is None else list(self.kinds)[self.declared :]
 
-    def with_inferred(self, found: Mapping[str, str]) -> Schema:
-        """Return the schema with more features at its end."""
-        return self._replace(kinds={**self.kinds, **found})
+    def with_inferred(self, new: Mapping[str, str]) -> Schema:
+        """Return the schema with new features at its end."""
+        return self._replace(kinds={**self.kinds, **new})
 
 
-def parse_schema(given: Mapping[str, str] | str) -> Schema:
+def parse_schema(features: Mapping[str, str] | str) -> Schema:
     """Return the schema of a mapping of features to kinds, or of the word `auto`.
 
     The feature `*` of kind `auto` stands for all that the mapping does not name: their kinds are
@@ -59,18 +59,19 @@ def parse_schema(given: Mapping[str, str] | str) -> Schema:
     >>> parse_schema({"zip": "category", "*": "auto"})
     Schema(kinds={'zip': 'category'}, declared=1)
     """
-    if isinstance(given, str):
-        given = {WILDCARD: given}
-    if not isinstance(given, Mapping):
+    if isinstance(features, str):
+        features = {WILDCARD: features}
+    if not isinstance(features, Mapping):
         raise ModelError(
-            f"features: {given!r} is no schema; map each feature's name to its kind, or say 'auto'"
+            f"features: {features!r} is not a schema; map every feature's name to its kind, or "
+            "pass 'auto'"
         )
-    kinds: dict[Any, Any] = {}  # whatever the types say, a name may be anything
-    kinds |= {name: kind for name, kind in given.items() if (name, kind) != (WILDCARD, AUTO)}
-    auto = len(kinds) < len(given)
+    kinds: dict[Any, Any] = {}  # callers may pass names and kinds of any type
+    kinds |= {name: kind for name, kind in features.items() if (name, kind) != (WILDCARD, AUTO)}
+    auto = len(kinds) < len(features)
     if not kinds and not auto:
         raise ModelError(
-            "features: the schema is empty; name at least one feature and its kind, or say 'auto'"
+            "features: the schema is empty; name at least one feature and its kind, or pass 'auto'"
         )
     for name, kind in kinds.items():
         if kind not in KINDS or name == WILDCARD:
@@ -81,17 +82,17 @@ def parse_schema(given: Mapping[str, str] | str) -> Schema:
 
 
 def _unknown_kind(name: str, kind: object) -> str:
-    """Word the refusal of a kind that is none, with the one that was probably meant."""
+    """Return the message for an unknown kind, with the one that was probably meant."""
     if name == WILDCARD:
         return (
-            f"features: {kind!r} is not {AUTO!r}, the one kind for features without a name; write "
-            "that, or name each feature and its kind"
+            f"features: {kind!r} is not {AUTO!r}, the only kind of {WILDCARD!r}; write "
+            "that, or name every feature and its kind"
         )
     return f"features.{name}: kind {kind!r} is not one of {', '.join(KINDS)}{kind_hint(kind)}"
 
 
 def kind_hint(kind: object) -> str:
-    """Word which kind was probably meant by one that is none; empty where nothing is near.
+    """Return a hint to the kind that was probably meant by an unknown one; empty if none is near.
 
     Examples
     --------
@@ -113,10 +114,10 @@ def check_name(name: object) -> str | None:
     Examples
     --------
     >>> check_name("age"), check_name(3)
-    (None, 'is no text; rename it to one')
+    (None, 'is not a text; rename it to one')
     """
     if not isinstance(name, str):
-        return "is no text; rename it to one"
+        return "is not a text; rename it to one"
     if name in ("", WILDCARD):
         return "cannot be a feature's: it must not be empty, and '*' stands for others; rename it"
     if len(name) > NAME_LENGTH_LIMIT or any(letter in '"\\' or letter < " " for letter in name):
@@ -128,7 +129,7 @@ def check_name(name: object) -> str | None:
 
 
 def infer_kind(value: object) -> str | None:
-    """Return the kind of a feature whose first value is this; None where it does not say.
+    """Return the kind of a feature by its first value; None for a value without a kind.
 
     Examples
     --------
@@ -143,21 +144,21 @@ def infer_kind(value: object) -> str | None:
 
 
 def names_by_kind(kinds: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """Return the names of the features of each of `KINDS`, in the order of the schema."""
+    """Return the names of the features for every one of `KINDS`, in the order of the schema."""
     return (tuple(name for name, of in kinds.items() if of == kind) for kind in KINDS)
 
 
 class Layout(NamedTuple):
-    """Where the features of a schema stand in a table."""
+    """The columns of a schema's features in a table."""
 
     kinds: Mapping[str, str]  # feature name to kind
-    places: dict[Any, tuple[str, int]]  # feature name to kind, and its column among these
+    places: dict[Any, tuple[str, int]]  # feature name to kind, and column within the kind
     counts: dict[str, int]  # columns of each kind
     inferred: frozenset[str]  # features whose kinds were inferred
 
 
 def layout(kinds: Mapping[str, str], inferred: Iterable[str] = ()) -> Layout:
-    """Return where features of these kinds stand: in the order of the schema, kind by kind.
+    """Return the layout of features of these kinds, in the order of the schema.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Texts to counts of their words, in as many columns whatever the words are."""
+"""Texts to counts of their words, in a fixed number of columns (feature hashing)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kaboost.models.features.categories import CACHE_SIZE, CACHED_LENGTH, hash64
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import Ints, Mat
 
-BUCKETS = 64  # columns of one text: every word falls on one of them, by its hash
+BUCKETS = 64  # columns of one text; a word counts in one of them, by its hash
 COUNT_LIMIT = 255  # a larger count has the logarithm of this one
-# A table gives the same bits in any batch, compiled or not.
+# A table: compiled and plain logarithms may differ in the last bit.
 _LOGS = np.log1p(np.arange(COUNT_LIMIT + 1.0))
 _words = re.compile(r"\w+").findall
 
 
 class Buckets(dict[str, int]):
-    """The bucket of each word; a memo only, of bounded size.
+    """The bucket of every word, a cache of bounded size.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class Buckets(dict[str, int]):
     def count(self, texts: Sequence[str | None], X: Mat, first: int) -> None:
         """Fill the columns from `first` on of X (B, d) with the counts of B texts; NaN where None.
 
-        A word is a run of letters, digits and underscores, in whichever case.
+        A word is a run of letters, digits and underscores; case is ignored.
         """
         parts = [None if text is None else self._read(text) for text in texts]
         sizes = np.array([-1 if part is None else len(part) for part in parts], np.int64)
@@ -63,7 +63,7 @@ def _tally(buckets: Ints, sizes: Ints, X: Mat, first: int) -> None:
 
 @kernel
 def log_counts(X: Mat, first: int) -> None:
-    """Turn the counts in the columns of X (B, d) from `first` on into log(1 + count); NaN is 0."""
+    """Replace counts in the columns of X (B, d) from `first` on by log(1 + count), NaN by 0."""
     for k in range(X.shape[0]):
         for j in range(first, X.shape[1]):
             count = X[k, j]

@@ -1,4 +1,4 @@
-"""Adam, the step that banks of nets and of linear learners share: two moments beside every weight.
+"""Adam, the step that banks of nets and of linear learners share: two moments for every weight.
 
 Kingma, Ba, Adam: A Method for Stochastic Optimization, 2015; specification, 7.1. A learner of rate
 0 keeps weights and moments; moments decay for features of 0 as well.

@@ -10,7 +10,7 @@ from typing import Any
 from numba.core import event
 
 GC_THRESHOLD = 50_000  # objects between two collections; 40 MB more at the peak
-LISTENER: Any = event.Listener  # numba's own code is not typed
+LISTENER: Any = event.Listener  # Any, because numba is not typed
 
 
 class GcPause(LISTENER):  # type: ignore[misc]

@@ -1,7 +1,7 @@
 """Compile kernels: `kernel`, `inlined` and `verb`, the only ways to numba in this package.
 
 With `NUMBA_DISABLE_JIT=1` all three return plain Python and numba is not imported: commands that
-compute nothing start sooner, and arithmetic can be tested without a compiler.
+compute nothing start faster, and arithmetic can be tested without a compiler.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FLAGS: Any = {"error_model": "numpy", "no_cfunc_wrapper": True}
 JIT: Any = {**FLAGS, "nogil": True}
 MODELS = Path(__file__).parents[1]
 KERNEL_SOURCES = (  # folders and files whose functions are compiled
-    "types.py", "verbs.py", "booster.py", "kernels", "features", "losses", "rules", "banks",
+    "types.py", "verbs.py", "batch_loops.py", "kernels", "features", "losses", "rules", "banks",
     "reboosted", "evaluation",
 )  # fmt: skip
 
@@ -32,9 +32,9 @@ KERNEL_SOURCES = (  # folders and files whose functions are compiled
 def cache_folder() -> Path:
     """Return numba's cache folder for exactly these kernel sources.
 
-    Numba checks only the file of the outermost kernel: after an edit in a kernel that it calls, a
-    stale one would run. A folder named by the hash of all kernel sources makes each edit a miss
-    (docs/adr/0007). Other modules, such as `model.py`, leave it as it is.
+    Numba checks only the file of the outermost kernel, so after an edit in a kernel that it calls
+    stale code would run. The folder is named by a hash of all kernel sources, so every edit misses
+    the cache (docs/adr/0007). Edits of other modules, such as `model.py`, do not.
     """
     digest = hashlib.sha256()
     for name in KERNEL_SOURCES:
@@ -63,8 +63,8 @@ if COMPILED:
 def kernel(function: Function) -> Function:
     """Compile `function` without the GIL, cached on disk.
 
-    Only a kernel that names NumPy can make arrays; every other one uses its caller's arrays and
-    counts no references: counting those of a state took half of the time of an event.
+    Only a kernel that names NumPy can allocate arrays. Others count no references to their
+    arguments: counting those of a state took half of the time of an event.
     """
     if not COMPILED:
         return function
@@ -75,8 +75,9 @@ def kernel(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """Compile like `kernel`, but inline into the callers before types are known: passing a state
-    array by array cost more than many a kernel does.
+    """Compile like `kernel`, but inline into the callers before types are known.
+
+    Passing a state array by array costs more than many kernels take.
     """
     if not COMPILED:
         return function
@@ -93,9 +94,7 @@ def compiled_twin(plain: Callable[..., Any]) -> Callable[[Function], Function]:
 
 
 class Verb(Protocol):
-    """A verb as type checkers see it: called like a function, registered per type of its first
-    argument.
-    """
+    """A verb for type checkers: a function dispatched by the type of its first argument."""
 
     def __call__(self, *args: Any) -> Any: ...
 
@@ -107,8 +106,9 @@ class Verb(Protocol):
 def verb(default: Callable[..., Any], inline: Literal["always", "never"] = "always") -> Verb:
     """Make a kernel verb: dispatched by the type of its first argument, in Python and numba.
 
-    A default that raises stands for "every type registers its own"; any other default serves all
-    types that register none. A verb over numbers alone need not be inlined, which compiles sooner.
+    If the default raises `unregistered`, every type must register an implementation; any other
+    default serves the types without one. A verb over numbers only need not be inlined, which
+    compiles faster.
     """
     table = singledispatch(default)
     if not COMPILED:
@@ -116,8 +116,8 @@ def verb(default: Callable[..., Any], inline: Literal["always", "never"] = "alwa
     required = "unregistered" in default.__code__.co_names
 
     def resolve(*types: Any) -> Callable[..., Any] | None:
-        found = table.dispatch(getattr(types[0], "instance_class", object))
-        return None if found is default and required else found
+        implementation = table.dispatch(getattr(types[0], "instance_class", object))
+        return None if implementation is default and required else implementation
 
     resolve.__signature__ = inspect.signature(default)  # type: ignore[attr-defined]
     # Inlined before types are lowered: a call would count references to every array of its state.
@@ -126,5 +126,5 @@ def verb(default: Callable[..., Any], inline: Literal["always", "never"] = "alwa
 
 
 def unregistered(verb_name: str, subject: object) -> TypeError:
-    """Name the verb and the type that has no implementation of it."""
+    """Return the error for a type that has no implementation of a verb."""
     return TypeError(f"{type(subject).__name__} has no {verb_name!r}: register one in its file")

@@ -1,8 +1,8 @@
-"""Kernels that only other kernels call: lowered once, linked into each caller, and optimised there.
+"""Kernels that only other kernels call: lowered once, linked into their callers, optimised there.
 
 By default numba optimises every function by itself and again within each of its callers: the last
-kernel of a chain of eight was compiled eight times. It also gives each a Python wrapper that takes
-a state apart array by array (docs/adr/0016).
+kernel of a chain of eight was compiled eight times. It also makes Python wrappers, which unpack a
+state array by array (docs/adr/0016).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.registry import CPUDispatcher
 
-BASE: Any = JITCodeLibrary  # numba's own code is not typed
+BASE: Any = JITCodeLibrary  # Any, because numba is not typed
 COMPILER: Any = Compiler
 
 
 class LinkOnlyLibrary(BASE):  # type: ignore[misc]
-    """Code for other libraries to link; it has no machine code of its own."""
+    """Code for other libraries to link, without machine code."""
 
     @property
     def codegen(self) -> LinkOnlyLibrary:

@@ -28,7 +28,7 @@ def zeros(shape: tuple[int, ...], kind: Any = np.float64) -> NDArray[Any]:
     count, advice = math.prod(shape), getattr(mmap, "MADV_NOHUGEPAGE", None)
     if advice is None or count * np.dtype(kind).itemsize < LARGE:
         return np.zeros(shape, kind)
-    # Private, so that a forked process writes to its own.
+    # Private, so that a forked process writes to a copy.
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     memory = mmap.mmap(-1, count * np.dtype(kind).itemsize, flags=flags)
     with contextlib.suppress(OSError):  # a system without huge pages rejects the advice

@@ -1,4 +1,4 @@
-"""Softmax: the loss of several classes, one score each."""
+"""Softmax: the loss of several classes, with one score per class."""
 
 from __future__ import annotations
 

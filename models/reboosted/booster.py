@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kaboost.models.batch_loops import link_many
 from kaboost.models.booster import (
     add_features,
     features,
     learn_many,
-    link_many,
     losses,
     mark_categorical,
     predictions,

@@ -1,4 +1,4 @@
-"""Rules: how weak predictions become a score, and what each learner has to learn; one paper a
+"""Rules: how weak predictions become a score, and the targets of the learners; one paper a
 file. A rule takes predictions and a label and gives targets and weights.
 """
 

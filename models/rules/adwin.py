@@ -2,7 +2,7 @@
 for each weak learner.
 
 Bifet, Gavalda, Learning from Time-Changing Data with Adaptive Windowing, SDM 2007; specification,
-6.7. The window is an exponential histogram: row r holds at most 5 buckets of 2^r values each, the
+6.7. The window is an exponential histogram: row r holds at most 5 buckets of 2^r values, the
 oldest first, with their sum and their sum of squared deviations.
 """
 
@@ -21,7 +21,7 @@ BUCKETS = 5  # in a row; the two oldest merge into the next row when there is on
 ROWS = 48  # 10^15 values
 CHECK_EVERY = 32  # values between two tests for a change
 MIN_WINDOW = 10  # values in the window before the first test
-MIN_PART = 5.0  # values on each side of a cut
+MIN_PART = 5.0  # values on both sides of a cut
 
 
 class Adwin(NamedTuple):

@@ -38,7 +38,7 @@ from kaboost.models.verbs import (
 
 @scored_by_votes
 class AdwinBag(NamedTuple):
-    """State of the rule: a detector for each learner."""
+    """State of the rule: a detector for every learner."""
 
     mode: int
     feed: Feed

@@ -1,4 +1,4 @@
-"""Online GentleBoost: learners fit the label one after the other, and each multiplies the weight of
+"""Online GentleBoost: learners fit the label one after the other, and all multiply the weight of
 the event for those after it.
 
 Siu, Online GentleAdaBoost, technical report; specification, section 5, with the errata E10 and E11.

@@ -72,8 +72,8 @@ def _(rule: Latent, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
 def _(
     rule: Latent, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
 ) -> None:
-    # The combination weights move here, learner by learner: each residual sees those before it
-    # moved. The weak learners' targets do not depend on updated weak learners.
+    # Combination weights are updated here, learner by learner: a residual uses the updated weights
+    # of the learners before it. Targets do not depend on updated weak learners.
     P, N = rule.A.shape
     u, w = y[0], W[0]
     add_importance(rule, rule_scratch, w)

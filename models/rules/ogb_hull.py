@@ -49,7 +49,7 @@ class Hull(NamedTuple):
 
     mode: int
     form: int  # of the targets: models/rules/ogb_spec.py
-    identical_learners: bool  # one learner stands for all: they have the same targets
+    identical_learners: bool  # one learner represents all: they have the same targets
     scale: float  # s: every weak prediction counts s times
     D: float  # length of weak predictions
     L: float  # Lipschitz constant of the loss on radius s D
@@ -98,7 +98,7 @@ def _(
     for c in range(m):
         for i in range(N):
             eta = rule.steps[i]
-            if rule.form == GREEDY:  # the learner's own step leads to the next partial sum
+            if rule.form == GREEDY:  # the step of this learner leads to the next partial sum
                 T[c, i] = G[c, i + 1]
             elif rule.mode == SQUARE:  # the gradient is affine: this is it at (1 - eta) P[i]
                 slope = (1.0 - eta) * G[c, i] + eta * G[c, 0]

@@ -56,7 +56,7 @@ class Span(NamedTuple):
 
     mode: int
     form: int  # of the targets: models/rules/ogb_spec.py
-    identical_learners: bool  # one learner stands for all: they have the same targets
+    identical_learners: bool  # one learner represents all: they have the same targets
     eta: float
     scale: float  # s: every weak prediction counts s times
     D: float  # length of weak predictions

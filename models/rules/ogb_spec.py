@@ -10,7 +10,7 @@ from typing import Any
 from kaboost.models.types import LINEAR, SQUARE, BuildContext, Loss, ModelError, Param
 from kaboost.models.verbs import constants, smoothness
 
-# Forms of targets: the theorem's slope; the gradient after the learner's own step; a scaled
+# Forms of targets: the theorem's slope; the gradient after the learner's step; a scaled
 # residual; the same with the weight that makes its gradient that of the loss; the slope at the
 # served score.
 SLOPE, GREEDY, RESIDUAL, WEIGHED, REDUCED = 0, 1, 2, 3, 4

@@ -27,7 +27,7 @@ class Sgb(NamedTuple):
 
     mode: int  # of the weak learners: square loss
     eta: float
-    freeze: int  # events after which y0 stands still; 0 for a y0 given as a number
+    freeze: int  # events after which y0 is constant; 0 for a y0 that is set
     y0: Vec  # (m,)
     seen: Vec  # () events of positive weight in the statistic
     total: Vec  # () their weight
@@ -66,11 +66,11 @@ def _make(params: Mapping[str, Any], context: BuildContext) -> Sgb:
 
 
 def _fill_defaults(params: dict[str, Any], loss: Loss, full: dict[str, Any]) -> None:
-    if full["part"].takes_raw_columns:  # every structure of trees has a step and a start of its own
-        given = [p.name for p in SGB.params if params[p.name] != p.default]
-        if given:
+    if full["part"].takes_raw_columns:  # every structure of trees sets its step and initial score
+        changed = [p.name for p in SGB.params if params[p.name] != p.default]
+        if changed:
             raise ModelError(
-                f"rule.{given[0]}: {full['bank']['kind']} has a step and a start of its own; leave "
+                f"rule.{changed[0]}: {full['bank']['kind']} sets its step and initial score; leave "
                 "it out"
             )
         return

@@ -1,4 +1,4 @@
-"""The file format: arrays and a JSON header to bytes and back, every byte under a digest."""
+"""The file format: arrays and a JSON header to bytes and back, with a digest over all bytes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from safetensors.numpy import save
 
 from kaboost.models.types import ModelError
 
-FORMAT = 1  # raised when a file of before can no longer be read as it is
-KEY = "kaboost"  # the only metadata key: with several, the same data gave other bytes on each run
+FORMAT = 1  # increased when older files can no longer be read
+KEY = "kaboost"  # the only metadata key: the order of several would vary between runs
 NAME = re.compile(r"(?!__metadata__$)[\w.-]+")  # of an array
 UNSIGNED = "0" * 64
 # The header is JSON in a JSON string: its quotes arrive escaped.
@@ -37,7 +37,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class FormatError(ModelError):
-    """Bytes that are no whole, undamaged file of this format, or state that cannot become one."""
+    """Bytes that are not a complete, undamaged file of this format, or state it cannot hold."""
 
 
 def pack(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> bytes:
@@ -63,39 +63,39 @@ def pack(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> bytes
     for name, array in arrays.items():
         _check_array(name, array)
     blob = bytearray(save(dict(arrays), {KEY: _write_header(header)}))
-    found = _find_digest(blob)
-    blob[found.start(1) : found.end(1)] = _digest(blob, found.span(1)).encode()
+    place = _find_digest(blob).span(1)
+    blob[slice(*place)] = _digest(blob, place).encode()
     return bytes(blob)
 
 
 def unpack(
     buffer: bytes | memoryview | mmap.mmap, *, verify: bool = True
 ) -> tuple[dict[str, Any], Arrays]:
-    """Return the header and the arrays of a file; the arrays are read-only views into the buffer.
+    """Return the header and the arrays of a file; arrays are read-only views into the buffer.
 
     Parameters
     ----------
     buffer
-        The whole file; it stays alive as long as an array of it does.
+        The whole file; the arrays keep it alive.
     verify
-        Check the digest. Without, only the shape of the file is checked.
+        Check the digest; otherwise only the structure is checked.
 
     Raises
     ------
     FormatError
-        For anything but a whole, undamaged file of this version.
+        For anything but a complete, undamaged file of this version.
     """
     view = memoryview(buffer)
-    found = _find_digest(view)
-    if verify and found.group(1).decode() != _digest(view, found.span(1)):
+    digest = _find_digest(view)
+    if verify and digest.group(1).decode() != _digest(view, digest.span(1)):
         raise FormatError(
-            "file: damaged, its digest does not match; use the file before it or write it anew"
+            "file: damaged, its digest does not match; use the file before it or write it again"
         )
     try:
         index = json.loads(bytes(view[PREFIX : _data_start(view)]))
-        own = json.loads(index.pop("__metadata__")[KEY])
-        _check_version(own["format"])
-        return own["header"], _read_arrays(view, index)
+        metadata = json.loads(index.pop("__metadata__")[KEY])
+        _check_version(metadata["format"])
+        return metadata["header"], _read_arrays(view, index)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         if isinstance(error, FormatError):
             raise
@@ -108,8 +108,10 @@ def _check_array(name: str, array: NDArray[Any]) -> None:
     if array.dtype.newbyteorder("<").str not in TYPES.values() or not array.dtype.isnative:
         raise FormatError(f"{name}: dtype {array.dtype} cannot be stored; take {', '.join(TYPES)}")
     if not NAME.fullmatch(name):
-        raise FormatError(f"{name!r}: is no name of an array; take letters, digits, _, - and dots")
-    if not array.flags.c_contiguous:  # safetensors would store it scrambled without a word
+        raise FormatError(
+            f"{name!r}: is not a name of an array; take letters, digits, _, - and dots"
+        )
+    if not array.flags.c_contiguous:  # safetensors would scramble it silently
         raise FormatError(f"{name}: is not C-contiguous; pass np.ascontiguousarray of it")
 
 
@@ -122,10 +124,10 @@ def _write_header(header: Mapping[str, Any]) -> str:
 
 
 def _find_digest(view: bytearray | memoryview) -> re.Match[bytes]:
-    found = list(DIGEST.finditer(view, PREFIX, _data_start(view)))
-    if not found:
+    matches = list(DIGEST.finditer(view, PREFIX, _data_start(view)))
+    if not matches:
         raise FormatError("file: not a Kaboost file, or its header is damaged; use the one before")
-    return found[-1]  # sorted last: what a header itself calls sha256 comes before
+    return matches[-1]  # keys are sorted: a `sha256` inside the header comes before
 
 
 def _data_start(view: bytearray | memoryview) -> int:
@@ -133,7 +135,7 @@ def _data_start(view: bytearray | memoryview) -> int:
     end = PREFIX + int.from_bytes(view[:PREFIX], "little")
     if len(view) < PREFIX or end > len(view):
         raise FormatError(
-            f"file: {len(view)} bytes are no whole Kaboost file; use the file before it"
+            f"file: {len(view)} bytes are not a complete Kaboost file; use the file before it"
         )
     return end
 
@@ -155,7 +157,7 @@ def _check_version(version: object) -> None:
 
 
 def _read_arrays(view: memoryview, index: dict[str, Any]) -> Arrays:
-    """Return views of the data, which the entries of the index must cover without gap or rest."""
+    """Return views of the data; the index must cover it without gaps and to its end."""
     start = at = _data_start(view)
     arrays = {}
     for name, entry in sorted(index.items(), key=lambda item: item[1]["data_offsets"]):
@@ -174,7 +176,7 @@ def _read_arrays(view: memoryview, index: dict[str, Any]) -> Arrays:
 
 
 def _view(view: memoryview, dtype: np.dtype[Any], count: int, begin: int) -> NDArray[Any]:
-    # numpy refuses a view that begins at the very end of a buffer, where the empty arrays may be.
+    # NumPy refuses a view at the end of a buffer, where empty arrays may be.
     array = np.frombuffer(view, dtype, count, begin) if count else np.empty(0, dtype)
     array.flags.writeable = False
     return array

@@ -22,9 +22,9 @@ def to_arrays(part: Any, prefix: str = "", *, serving: bool = False) -> Arrays:
     Parameters
     ----------
     part
-        A NamedTuple of arrays, of such NamedTuples and of tuples of them; other fields are skipped.
+        A NamedTuple of arrays, such NamedTuples and tuples of them; other fields are skipped.
     prefix
-        Beginning of every name, without its dot.
+        First part of every name, without the dot.
     serving
         Leave out the arrays that only learning reads.
 
@@ -40,7 +40,7 @@ def to_arrays(part: Any, prefix: str = "", *, serving: bool = False) -> Arrays:
 
 
 def from_arrays(template: Tree, arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> Tree:
-    """Return the tree over these very arrays, shaped like a template.
+    """Return the tree over these arrays, without copies, with the structure of a template.
 
     Arrays that only learning reads may be missing; they are then empty.
 
@@ -61,7 +61,7 @@ def from_arrays(template: Tree, arrays: Mapping[str, NDArray[Any]], prefix: str 
 
 
 def without_memory(part: Any) -> Any:
-    """Return the tree with arrays of the same types and shapes that take no memory: a template."""
+    """Return the tree with arrays of the same types and shapes but no memory, as a template."""
     if isinstance(part, np.ndarray):
         return np.broadcast_to(np.zeros((), part.dtype), part.shape)
     if hasattr(part, "_asdict"):
@@ -101,7 +101,7 @@ def _filled(value: Any, arrays: Mapping[str, NDArray[Any]], name: str, optional:
 def _checked(
     template: NDArray[Any], arrays: Mapping[str, NDArray[Any]], name: str, optional: bool
 ) -> NDArray[Any]:
-    """Return the array of that name, like its template; an empty one if it may be missing."""
+    """Return the array of that name after checks; an empty one if it is optional and missing."""
     if name not in arrays:
         if optional:
             return np.zeros((0,) * template.ndim, template.dtype)

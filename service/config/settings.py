@@ -27,8 +27,8 @@ from kaboost.models.build import check
 from kaboost.models.features.columns import reserved_width
 from kaboost.models.features.labels import labels
 from kaboost.models.features.schema import AUTO, KINDS, WILDCARD, kind_hint, parse_schema
-from kaboost.models.model import encoder_of
 from kaboost.models.spec import normalise_spec
+from kaboost.models.table_model import encoder_of
 from kaboost.service.config.messages import describe_errors
 from kaboost.service.config.sources import PREFIX, Leaf, flatten, read
 from kaboost.service.errors import ConfigError

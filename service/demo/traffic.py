@@ -31,11 +31,11 @@ class Traffic(threading.Thread):
         self.learned = 0  # events in the snapshot of the newest response
         self._probability = 0.0
         self._port, self._rows = port, rows
-        self._stop = threading.Event()
+        self._finished = threading.Event()
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
 
     def run(self) -> None:
-        while not self._stop.wait(PAUSE_SECONDS):
+        while not self._finished.wait(PAUSE_SECONDS):
             row = self._rows[len(self.times) % len(self._rows)]
             try:
                 self._request(json.dumps({"features": row}))
@@ -45,7 +45,7 @@ class Traffic(threading.Thread):
 
     def finish(self) -> None:
         """Stop sending requests."""
-        self._stop.set()
+        self._finished.set()
         self.join(2 * TIMEOUT_SECONDS)
 
     def status(self) -> TrafficStatus:

@@ -10,11 +10,10 @@ import pytest
 
 import kaboost
 from kaboost.models import verbs
-from kaboost.models.booster import SingleScratch
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.state.format import pack, unpack
 from kaboost.models.state.tree import to_arrays
-from kaboost.models.types import SQUARE
+from kaboost.models.types import SQUARE, SingleScratch
 from tests.contracts import subjects
 from tests.naive import NaiveBooster
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import kaboost
-from kaboost.models.booster import SingleScratch
 from kaboost.models.kernels.jit import kernel
+from kaboost.models.types import SingleScratch
 from kaboost.models.verbs import bank_scratch_rows, learn, learn_one, predict, update_shared
 from tests.models.bank_twins import arrays_of
 from tests.naive.booster import BANKS

@@ -113,7 +113,7 @@ def test_probability_of_a_vote():
 def test_another_loss_is_refused():
     """The loss is fixed, and is known without being named."""
     with pytest.raises(
-        kaboost.ModelError, match="bbm fixes its own loss; take logistic, not hinge"
+        kaboost.ModelError, match="bbm supports only certain losses; take logistic, not hinge"
     ):
         made("bbm", loss="hinge")
     assert made("bbm").loss == made("bbm", loss="logistic").loss

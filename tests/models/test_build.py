@@ -90,10 +90,10 @@ def test_step_size(rule, n, loss, eta):
         ({"bank": {"kind": "linear", "lr": float("nan")}}, "bank.lr"),
         ({"bank": {"kind": "linear", "lr": "fast"}}, "bank.lr"),
         ({"bank": {"kind": "linear", "bias": 1}}, "true or false"),
-        ({"bank": {"n": 3}}, "names no kind; write bank: {kind: linear, ...}"),
-        ({"bank": {"max_memory": 64}}, "{'max_memory': 64} names no kind; .*kind: reboosted_trees"),
-        ({"bank": {"nonsense": 1}}, "names no kind; write bank: {kind: linear, ...}"),
-        ({"bank": 3}, "names no kind"),
+        ({"bank": {"n": 3}}, "has no kind; write bank: {kind: linear, ...}"),
+        ({"bank": {"max_memory": 64}}, "{'max_memory': 64} has no kind; .*kind: reboosted_trees"),
+        ({"bank": {"nonsense": 1}}, "has no kind; write bank: {kind: linear, ...}"),
+        ({"bank": 3}, "has no kind"),
         ({"bank": {"kind": [1]}}, "is not known"),
         ({"rule": {"kind": "sgb", "eta": "edge"}}, "needs gamma"),
         ({"rule": {"kind": "sgb", "eta": 0.1, "gamma": 0.2}}, "gamma: is for eta: edge alone"),
@@ -184,11 +184,11 @@ def test_arrays_that_do_not_fit_are_refused():
         (np.ones((2, 3)), [1.0, 2.0], None, "X: has shape"),
         (np.ones(2), [1.0, 2.0], None, "X: has shape"),
         (np.full((2, 2), np.nan), [1.0, 2.0], None, "not finite"),
-        (np.ones((2, 2)), [1.0], None, "one of each"),
-        (np.ones((2, 2)), [1.0, 2.0], [1.0], "one of each"),
-        ([["a", "b"]], [1.0], None, "X: holds what is no number"),
-        (np.ones((1, 2)), ["a"], None, "y: holds what is no number"),
-        (np.ones((1, 2)), [1.0], ["a"], "w: holds what is no number"),
+        (np.ones((2, 2)), [1.0], None, "as many of each"),
+        (np.ones((2, 2)), [1.0, 2.0], [1.0], "as many of each"),
+        ([["a", "b"]], [1.0], None, "X: holds a value that is not a number"),
+        (np.ones((1, 2)), ["a"], None, "y: holds a value that is not a number"),
+        (np.ones((1, 2)), [1.0], ["a"], "w: holds a value that is not a number"),
         (np.ones((2, 2)), [1.0, 2.0], [1.0, -1.0], "importance"),
         (np.ones((2, 2)), [1.0, 2.0], [1.0, np.inf], "importance"),
     ],
@@ -203,7 +203,7 @@ def test_arrays_of_events_are_checked(X, y, w, says):
 
 def test_what_is_no_specification_is_refused():
     """A bare word for the whole model, or a size that is no whole number, is refused."""
-    with pytest.raises(kaboost.ModelError, match="is no specification"):
+    with pytest.raises(kaboost.ModelError, match="is not a specification"):
         kaboost.build("sgb", 4)
     with pytest.raises(kaboost.ModelError, match=r"d: 4\.0 is not"):
         kaboost.build({**LINEAR, "loss": "squared"}, d=4.0)

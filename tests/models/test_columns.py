@@ -141,7 +141,7 @@ def test_million_values_take_no_more():
         encoder.learn_many(t, np.ones(20_000), np.ones(20_000))
 
     assert before == size_of(encoder) < 1_000_000
-    assert len(encoder._values[0]._memo) <= CACHE_SIZE
+    assert len(encoder._values[0]._cache) <= CACHE_SIZE
 
 
 @pytest.mark.parametrize("name", ["encoder.keys", "encoder.label"])

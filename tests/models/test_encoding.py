@@ -206,7 +206,7 @@ def test_memory_is_bounded():
     size = sum(array.nbytes for array in encoder.state)
     encoder.encode_many(categories(*(f"w{i}" for i in range(2 * CACHE_SIZE + 10))))
     encoder.encode_many(categories(*(f"{i}" * CACHED_LENGTH * 9 for i in range(1, 9))))
-    memo = encoder._values[0]._memo
+    memo = encoder._values[0]._cache
 
     assert len(memo) <= CACHE_SIZE
     assert max(len(value or "") for value in memo) <= CACHED_LENGTH

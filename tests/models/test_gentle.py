@@ -47,7 +47,9 @@ def test_the_loss_is_exponential():
     for task in (None, "binary"):
         full = kaboost.normalise_spec({"rule": "gentle"}, task)
         assert full["loss"]["kind"] == "exponential"
-    with pytest.raises(kaboost.ModelError, match="gentle fixes its own loss; take exponential"):
+    with pytest.raises(
+        kaboost.ModelError, match="gentle supports only certain losses; take exponential"
+    ):
         made("gentle", loss="logistic")
 
     predicted = kaboost.predictions(made("gentle"), np.array([[0.3]]))[0, 0]

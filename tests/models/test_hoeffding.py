@@ -140,7 +140,7 @@ def test_serving_arrays():
 
 def test_only_under_rules_that_learn_classes():
     """Rules that ask for numbers are refused with what to take; so is a state beyond two GiB."""
-    with pytest.raises(kaboost.ModelError, match=r"sgb asks for numbers; take bank trees, or one"):
+    with pytest.raises(kaboost.ModelError, match=r"sgb needs numbers; take bank trees, or one"):
         kaboost.build({"bank": "hoeffding", "rule": "sgb", "loss": "logistic"}, 4)
     context = {"rule": {"kind": "oza_bag"}, "d": 4, "m": 1}
     context |= {"loss": {"kind": "squared"}, "traits": kaboost.LOSSES["squared"].traits}

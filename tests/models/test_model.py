@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import kaboost
 from kaboost import Model, ModelError
-from kaboost.models import model as module
+from kaboost.models import table_model as module
 from kaboost.models.features.rows import tabulate
 from kaboost.models.state.format import FormatError, pack, unpack
 from tests.models import streams
@@ -262,12 +262,12 @@ def test_what_cannot_be_learned_leaves_no_trace(x, y, w, message):
         ([{"x": 1.0}, {"z": 1.0}], [1, 2], None, r"features.z in rows\[1\]: unknown feature"),
         ([{"x": 1.0}, {"x": 2.0}], [1, "b"], None, r"y\[1\]: label: 'b' is not a number"),
         ([{"x": 1.0}, {"x": 2.0}], [1, 2], [1, -1], r"w\[1\]: the importance -1 is negative"),
-        ([{"x": 1.0}], [1], ["x"], "w: holds what is no number"),
+        ([{"x": 1.0}], [1], ["x"], "w: holds a value that is not a number"),
         ([{"x": 1.0}], [1], [[1.0]], "w: has shape"),
-        ([{"x": 1.0}], 1, None, "y: a int is no list of labels"),
+        ([{"x": 1.0}], 1, None, "y: int is not a list of labels"),
         ([{"x": 1.0}] * 2, (each for each in (1, "b")), None, r"y\[1\]: label: 'b'"),
         (deque([{"x": 1.0}]), [1], None, "rows: a deque"),
-        ({"x": 1.0}, [1], None, "rows: one dict"),
+        ({"x": 1.0}, [1], None, "rows: is one dict"),
         ("text", [1], None, "rows: a str"),
         (({"x": 1.0} for _ in range(1)), [1], None, "rows: a generator"),
     ],
@@ -302,7 +302,7 @@ def test_a_level_that_is_none_is_refused(level):
 
 def test_numbers_of_rows_labels_and_weights_must_agree():
     """One label and one weight for each row."""
-    with pytest.raises(ModelError, match="y: 1 labels for 2 rows; pair them"):
+    with pytest.raises(ModelError, match="y: 1 labels for 2 rows; pass as many of each"):
         fresh().learn_many([{}, {}], [1])
     with pytest.raises(ModelError, match="y: 2 labels, 1 importances in w for 2 rows"):
         fresh().learn_many([{}, {}], [1, 0], [1.0])

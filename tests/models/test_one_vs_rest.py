@@ -155,9 +155,9 @@ def test_what_does_not_fit_moves_nothing(y, w):
     [
         ({"multiclass": "ovr"}, 3, None, "'ovr' is not known; write one_vs_rest"),
         ({"multiclass": "one_vs_rest"}, 1, None, "needs two classes or more, not 1"),
-        ({"multiclass": "one_vs_rest"}, 3, "binary", "does not answer a binary task"),
-        ({"multiclass": "one_vs_rest"}, 3, "regression", "does not answer a regression task"),
-        ({"multiclass": "one_vs_rest", "loss": "softmax"}, 3, None, "softmax does not answer"),
+        ({"multiclass": "one_vs_rest"}, 3, "binary", "does not support a binary task"),
+        ({"multiclass": "one_vs_rest"}, 3, "regression", "does not support a regression task"),
+        ({"multiclass": "one_vs_rest", "loss": "softmax"}, 3, None, "softmax does not support"),
         ({"multiclass": "one_vs_rest", "rule": "bbm", "loss": "hinge"}, 3, None, "bbm fixes its"),
         ({"multiclas": "one_vs_rest"}, 3, None, "did you mean 'multiclass'"),
     ],

@@ -159,7 +159,7 @@ def test_bagging_of_numbers():
 )  # fmt: skip
 def test_losses_that_do_not_fit(rule, loss):
     """Votes have their own loss; a mean of numbers has no other link than the identity."""
-    with pytest.raises(kaboost.ModelError, match=f"{rule} fixes its own loss"):
+    with pytest.raises(kaboost.ModelError, match=f"{rule} supports only certain losses"):
         made(rule, loss=loss)
 
 

@@ -98,13 +98,13 @@ def test_kinds_are_encoded_as_in_model() -> None:
     assert expected == pytest.approx(said, rel=1e-12, abs=1e-12)
 
 
-def slots(own: int, shared: int) -> NamedSlots:
-    return NamedSlots(Encoder({str(j): "number" for j in range(own + shared)}), own)
+def slots(assigned: int, shared: int) -> NamedSlots:
+    return NamedSlots(Encoder({str(j): "number" for j in range(assigned + shared)}), assigned)
 
 
 def test_columns_are_given_by_first_sight() -> None:
     """The first features get columns, of one event by name; a text's value after its event."""
-    columns = slots(own=3, shared=0)
+    columns = slots(assigned=3, shared=0)
 
     assert [[-1.0, 1.0, 0.0]] == columns.learn_one({"b": True, "a": False, "t": "x"}).tolist()
     assert [[0.0, -1.0, 1.0]] == columns.encode_one({"b": False, "t": "x", "new": True}).tolist()
@@ -115,7 +115,7 @@ def test_columns_are_given_by_first_sight() -> None:
 
 def test_later_features_share_columns() -> None:
     """Beyond the slots a fixed hash says which column, and memory stays as it is."""
-    columns = slots(own=1, shared=2)
+    columns = slots(assigned=1, shared=2)
     columns.learn_one({"a": True})
     marks = {name: columns.encode_one({name: True})[0].tolist() for name in ("p", "q", "r", "s")}
 
@@ -224,7 +224,7 @@ def test_goes_into_a_pipeline() -> None:
 
 def test_long_texts_are_kept_by_their_hash() -> None:
     """A megabyte of text is told from another, and not kept."""
-    columns = slots(own=2, shared=0)
+    columns = slots(assigned=2, shared=0)
     for text in ("x" * 10**6, "y" * 10**6):
         columns.learn_one({"t": text})
 

@@ -253,20 +253,24 @@ def test_diverged_model_says_no_number() -> None:
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "misspelt": ({"river": "forest.ARFClasifier"}, "binary", "mean forest.ARFClassifier?"),
     "no module": ({"river": "ARFClassifier"}, "binary", "did you mean forest.ARFClassifier?"),
-    "not River": ({"river": "os.system"}, "binary", "'os.system' is no part of River"),
-    "unlisted": ({"river": "compose.Pipeline"}, "binary", "no part of River"),
-    "abstract": ({"river": "base.Classifier"}, "binary", "no part of River"),
-    "dunder": ({"river": "tree.__builtins__"}, "binary", "no part of River"),
-    "no text": ({"river": 3}, "binary", "model.river: 3 is no part"),
+    "not River": ({"river": "os.system"}, "binary", "'os.system' is not a usable part of River"),
+    "unlisted": ({"river": "compose.Pipeline"}, "binary", "not a usable part of River"),
+    "abstract": ({"river": "base.Classifier"}, "binary", "not a usable part of River"),
+    "dunder": ({"river": "tree.__builtins__"}, "binary", "not a usable part of River"),
+    "no text": ({"river": 3}, "binary", "model.river: 3 is not a usable part"),
     "regressor": (
         {"river": "forest.ARFRegressor"},
         "binary",
-        "no classifier, which the task binary needs; did you mean forest.ARFClassifier?",
+        "not a classifier, which the task binary needs; did you mean forest.ARFClassifier?",
     ),
     "classifier": ({"river": "forest.ARFClassifier"}, "regression", "mean forest.ARFRegressor?"),
-    "scaler": ({"river": "preprocessing.StandardScaler"}, "binary", "no classifier"),
+    "scaler": ({"river": "preprocessing.StandardScaler"}, "binary", "not a classifier"),
     "two classes": (LINEAR, "multiclass", "river: multiclass.OneVsRestClassifier"),
-    "key": ({**TREE, "parms": {}}, "binary", "model.parms: unknown key beside river; did you mean"),
+    "key": (
+        {**TREE, "parms": {}},
+        "binary",
+        "model.parms: unknown key next to river; did you mean",
+    ),
     "parameter": (
         {"river": "forest.ARFClassifier", "params": {"n_model": 3}},
         "binary",
@@ -276,24 +280,24 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "nested": (
         {"river": "ensemble.BOLEClassifier", "params": {"model": {"river": "tree.Oak"}}},
         "binary",
-        "model.params.model.river: 'tree.Oak' is no part",
+        "model.params.model.river: 'tree.Oak' is not a usable part",
     ),
-    "params": ({**TREE, "params": [1]}, "binary", "model.params: [1] is no mapping"),
+    "params": ({**TREE, "params": [1]}, "binary", "model.params: [1] is not a mapping"),
     "value": ({**TREE, "params": {"delta": print}}, "binary", "model.params.delta: <built-in"),
     "constructor": (
         {"river": "forest.ARFClassifier", "params": {"n_models": "ten"}},
         "binary",
         "refuses {'n_models': 'ten'} (TypeError",
     ),
-    "scale": ({**TREE, "scale": 1}, "binary", "model.scale: 1 is neither true nor false"),
-    "steps": ({**TREE, "steps": ["scale"]}, "binary", "model.steps: ['scale'] is no list"),
-    "step": ({**TREE, "steps": [TREE]}, "binary", "transforms nothing"),
+    "scale": ({**TREE, "scale": 1}, "binary", "model.scale: 1 is not true or false"),
+    "steps": ({**TREE, "steps": ["scale"]}, "binary", "model.steps: ['scale'] is not a list"),
+    "step": ({**TREE, "steps": [TREE]}, "binary", "is not a transformer"),
     "on": (
         {**TREE, "steps": [{"river": "preprocessing.StandardScaler", "on": "a"}]},
         "binary",
         "model.steps[0].on: 'a' is not number or category",
     ),
-    "seed": ({**TREE, "seed": 1.5}, "binary", "model.seed: 1.5 is no whole number"),
+    "seed": ({**TREE, "seed": 1.5}, "binary", "model.seed: 1.5 is not a whole number"),
 }
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from kaboost import ModelError
 from kaboost.models.features import rows as module
-from kaboost.models.features.rows import find_new_features, tabulate
+from kaboost.models.features.new_features import find_new_features
+from kaboost.models.features.rows import tabulate
 from kaboost.models.features.schema import layout
 
 SCHEMA = {"c": "category", "n": "number", "b": "boolean", "m": "number"}
@@ -78,14 +79,14 @@ def test_a_column_that_stands_twice_is_refused():
     """Nobody can tell which of the two is meant."""
     frame = Frame(n=[1.0], m=[2.0])
     frame.columns = ["n", "m", "n"]
-    with pytest.raises(ModelError, match="rows: column 'n' stands twice; rename or drop one"):
+    with pytest.raises(ModelError, match="rows: column 'n' occurs twice; rename or drop one"):
         tabulate(SCHEMA, frame)
 
 
 @pytest.mark.parametrize("rows", [3, np.array(3), "ab", (x for x in ())])
 def test_what_are_no_rows_is_refused(rows):
     """The sentence says what belongs there."""
-    with pytest.raises(ModelError, match=r"rows: a \w+ is no list of dicts; pass a list"):
+    with pytest.raises(ModelError, match=r"rows: a \w+ is not a list of dicts; pass a list"):
         tabulate(SCHEMA, rows)
 
 

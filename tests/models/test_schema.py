@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kaboost import Model, ModelError
 from kaboost.models.build import check
 from kaboost.models.features.columns import Columns, reserved_width
-from kaboost.models.features.rows import find_new_features
+from kaboost.models.features.new_features import find_new_features
 from kaboost.models.features.schema import infer_kind, kind_hint, parse_schema
 from tests.models.test_rows import Frame
 
@@ -273,7 +273,7 @@ def test_a_row_of_weight_nothing_may_say_anything():
     single.learn_one({"a": 1.0}, 1, 1.0)
 
     assert state(batch) == state(single)
-    with pytest.raises(ModelError, match="name 3 is no text"):
+    with pytest.raises(ModelError, match="name 3 is not a text"):
         single.learn_one({3: 5}, 1)
 
 

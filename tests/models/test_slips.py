@@ -35,7 +35,7 @@ def test_what_is_no_amount_is_told_as_that():
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [(5, "5 is no text; rename it"), ("", "must not be empty")]
+    ("name", "says"), [(5, "5 is not a text; rename it"), ("", "must not be empty")]
 )
 def test_a_name_that_no_feature_can_have_is_refused(name, says):
     """Any text but none is a name, where a schema tells it."""
@@ -54,9 +54,9 @@ def test_of_many_names_a_hundred_are_looked_at():
 def test_weights_are_numbers():
     """A text is no importance, as it is no label."""
     model = Model("binary")
-    with pytest.raises(ModelError, match="w: holds what is no number"):
+    with pytest.raises(ModelError, match="w: holds a value that is not a number"):
         model.learn_many([{"amount": 1.0}] * 2, [0, 1], ["1", "3"])
-    with pytest.raises(ModelError, match="w: holds what is no number"):
+    with pytest.raises(ModelError, match="w: holds a value that is not a number"):
         model.learn_one({"amount": 1.0}, 0, "2")
 
 
@@ -66,6 +66,6 @@ def test_save_needs_a_place(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(ModelError, match="folder: is a folder; name a file in it"):
         model.save(tmp_path / "folder")
-    with pytest.raises(ModelError, match="there is no folder"):
+    with pytest.raises(ModelError, match="none does not exist"):
         model.save(tmp_path / "none" / "file")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]

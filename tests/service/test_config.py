@@ -192,7 +192,7 @@ REFUSALS: list[tuple[dict[str, Any], list[str]]] = [
     ({"features": {"schema": {"a": "auto"}}}, ["features.a", "to infer kinds write '*': auto"]),
     ({"features": {"schema": {1: "number"}}}, ["features.schema", "key 1", "quotes"]),
     ({"model": {"bank": "linaer"}}, ["model = ", "did you mean 'linear'?"]),
-    ({"model": {"loss": "squared"}}, ["model = ", "does not answer a binary task"]),
+    ({"model": {"loss": "squared"}}, ["model = ", "does not support a binary task"]),
     ({"model": {"bank": "conv"}}, ["model = ", "28 x 28", "; take"]),
     ({"model": {"rule": "gb"}}, ["model = ", "kaboost.fit", "or take sgb"]),
     ({"model": {"rule": {"kind": "sgb", "averaged": True}}}, ["model = ", "nag", "another step"]),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kaboost.models.evaluation.intervals import FIRST, LEVELS
+from kaboost.models.evaluation.intervals import LEVELS, WARMUP_EVENTS
 from kaboost.service.config.settings import Settings
 from tests.service.serving import (
     ROW,
@@ -120,7 +120,7 @@ def test_the_model_tells_what_its_intervals_held(numbers: tuple[Settings, Progra
     model = snapshot(program, found["version"])
     assert model.intervals is not None
 
-    assert FIRST < model.intervals.events
+    assert WARMUP_EVENTS < model.intervals.events
     assert [
         {"level": level, "coverage": share}
         for level, share in zip(LEVELS, model.intervals.coverage.tolist(), strict=True)

@@ -94,7 +94,7 @@ def test_settings_show_it_spelled_out(tmp_path: Path) -> None:
         ({"river": "forest.ARFClasifier"}, "did you mean forest.ARFClassifier?"),
         ({**TREE, "params": {"grace": 3}}, "model.params.grace"),
         ({"river": "linear_model.LogisticRegression"}, "one_hot: true"),
-        ({**TREE, "rule": "sgb"}, "model.rule: unknown key beside river"),
+        ({**TREE, "rule": "sgb"}, "model.rule: unknown key next to river"),
     ],
 )
 def test_settings_refuse_what_cannot_be(tmp_path: Path, model: dict[str, Any], words: str) -> None:
@@ -109,8 +109,8 @@ def test_settings_refuse_what_cannot_be(tmp_path: Path, model: dict[str, Any], w
 @pytest.mark.parametrize(
     ("command", "more", "words"),
     [
-        ("api", {}, "kaboost api has no use for it"),
-        ("learner", {}, "kaboost learner has no use for it"),
+        ("api", {}, "kaboost api does not support it"),
+        ("learner", {}, "kaboost learner does not support it"),
         ("serve", {"api": {"workers": 2}}, "api.workers = 2"),
     ],
 )

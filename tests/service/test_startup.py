@@ -66,7 +66,7 @@ def test_every_start_builds_one_booster(
     save(start(parts_for(tmp_path, model=model)))
     assert 1 == len(builds)
 
-    build._outline.cache_clear()
+    build._template.cache_clear()
     builds.clear()
     trainer = start(parts_for(tmp_path, model=model))
     assert 1 == len(builds)

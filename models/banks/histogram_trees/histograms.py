@@ -21,8 +21,8 @@ class Histograms(NamedTuple):
     """N learners that look at k of d features; K statistics a bin, P histograms a learner."""
 
     sums: NDArray[np.float64]  # (N, P, k, B+1, K); the root has the first of P places
-    features: Ints  # (N, k) features of each learner, ascending
-    warmup: Mat3  # (N, n0, K) what each learner will add for the warm-up events
+    features: Ints  # (N, k) features of the learners, ascending
+    warmup: Mat3  # (N, n0, K) what the learners will add for the warm-up events
     served: bool  # whether predictions read the sums
 
 
@@ -65,7 +65,7 @@ def reset_histograms(histograms: Histograms, i: int, d: int, state: Any) -> None
 def new_histograms(
     shape: tuple[int, int, int, int, int], d: int, warmup: int, seed: int, served: bool
 ) -> Histograms:
-    """Return empty histograms of shape (N, P, k, B+1, K), each learner with k features of d."""
+    """Return empty histograms of shape (N, P, k, B+1, K); every learner has k features of d."""
     N, _, k, _, K = shape
     features, state = np.zeros((N, k), np.int64), generator(seed)
     for i in range(N):
@@ -74,7 +74,7 @@ def new_histograms(
 
 
 def seen_features(share: str | float, d: int) -> int:
-    """Return how many features each tree sees: "all", "sqrt", or a fraction of d."""
+    """Return how many features a tree uses: "all", "sqrt", or a fraction of d."""
     if share == "all":
         return d
     return math.ceil(math.sqrt(d)) if share == "sqrt" else max(1, math.ceil(float(share) * d))

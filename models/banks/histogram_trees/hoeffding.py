@@ -86,7 +86,7 @@ def _reject_reason(context: Mapping[str, Any]) -> str | None:
     bank, d, m = context["bank"], context["d"], context["m"]
     if context["rule"]["kind"] not in RULES:
         return (
-            f"hoeffding trees learn classes, and {context['rule']['kind']} asks for numbers; take "
+            f"hoeffding trees learn classes, but {context['rule']['kind']} needs numbers; take "
             f"bank trees, or one of the rules {', '.join(RULES)}"
         )
     if context["traits"].task == "regression":
@@ -140,7 +140,7 @@ HOEFFDING = Component(
     (
         Param("n", 10, "weak learners", 1, 100_000, integer=True),
         Param("depth", 12, "cuts from the root to a leaf", 1, 30, integer=True),
-        Param("max_leaves", 64, "leaves of each tree", 1, 100_000, integer=True),
+        Param("max_leaves", 64, "leaves of a tree", 1, 100_000, integer=True),
         Param("bins", 32, "bins of a feature", 2, 255, integer=True),
         Param("warmup", 500, "events that the bins are made of", 1, 1_000_000, integer=True),
         Param("grace", 200.0, "weight a leaf learns between attempts to split", 1e-9, 1e15),
@@ -156,7 +156,7 @@ HOEFFDING = Component(
         Param(
             "features",
             "all",
-            "features each tree sees: all, sqrt, or a fraction",
+            "features that a tree uses: all, sqrt, or a fraction",
             1e-9,
             1.0,
             choices=("all", "sqrt"),

@@ -34,8 +34,8 @@ from kaboost.models.types import Mat, Vec
 def learn_classes(bank: Hoeffding, x: Vec, target: Mat, weight: Vec, bank_scratch: Mat) -> None:
     """Add the event to the leaf of every learner of positive weight.
 
-    A kernel of its own: numba takes writes to what `learner_view` returned for dead code where both
-    are inlined into one function.
+    A separate kernel: where numba inlines it together with `learner_view`, it takes the writes for
+    dead code.
     """
     warmup = bank.histograms.warmup
     for i in range(weight.shape[0]):
@@ -103,8 +103,9 @@ def grow(bank: Hoeffding, i: int, q: int, bank_scratch: Mat) -> None:
 
 @kernel
 def start_children(bank: Hoeffding, i: int, q: int, sums: SplitSums) -> None:
-    """Let two new children of node q of tree i go on from the class weights of their sides; the
-    left one takes its histogram's place.
+    """Start two children of node q of tree i with the class weights of their sides.
+
+    The left child takes over the histogram's place.
     """
     child, leaves = bank.nodes[i], (bank.nodes[i] + 1) // 2
     bank.left[i, q] = child

@@ -1,5 +1,5 @@
-"""What the leaf of a Hoeffding tree predicts: its majority, naive Bayes over the bins, or whichever
-did better there (specification, 7.6).
+"""Predictions of the leaf of a Hoeffding tree: majority, naive Bayes over the bins, or the better
+of the two at that leaf (specification, 7.6).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TINY = 1e-200  # smaller products are multiplied by its inverse
 
 @kernel
 def majority(bank: Hoeffding, i: int, q: int, p: Mat) -> None:
-    """Fill p (C, N) at i with the shares of the classes at leaf q; equal ones before any event."""
+    """Fill p (C, N) at i with the shares of the classes at leaf q; uniform before any event."""
     C = bank.counts.shape[2]
     for k in range(C):
         p[k, i] = bank.counts[i, q, k]
@@ -24,7 +24,7 @@ def majority(bank: Hoeffding, i: int, q: int, p: Mat) -> None:
 @kernel
 def bayes(bank: Hoeffding, i: int, q: int, x: Vec, p: Mat) -> None:
     """Fill p (C, N) at i with the prediction of naive Bayes for x (d,): the share of the class
-    times, for every feature, its share in the bin of x, each bin counted one event too many
+    times, for every feature, its share in the bin of x, with one event added to every bin
     (Laplace).
     """
     C, slot, H = bank.counts.shape[2], bank.slot[i, q], bank.histograms.sums
@@ -72,7 +72,7 @@ def predicted_class(p: Mat, i: int, C: int, m: int) -> int:
 
 @kernel
 def target_class(target: Mat, i: int) -> int:
-    """Return the class that a target (m, N) of +-1 stands for."""
+    """Return the class of targets (m, N) of +-1 for learner i."""
     if target.shape[0] == 1:
         return 1 if target[0, i] > 0.0 else 0
     best = 0

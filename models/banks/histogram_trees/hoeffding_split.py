@@ -12,7 +12,7 @@ from kaboost.models.types import Mat3, Vec
 
 GAIN, GINI = 0, 1
 PER_BIT = 1.0 / math.log(2.0)
-NO_CUT = 0.0  # gain of no cut at all, which a cut must beat
+NO_CUT = 0.0  # gain of not splitting, which a cut must exceed
 
 
 class ImpurityReduction(NamedTuple):
@@ -58,7 +58,7 @@ def best_reduction(measure: int, H: Mat3, f: int, cuts: int, sums: SplitSums) ->
     """Do what `best_bin` does; a cut is allowed where both sides have events."""
     total, left, right = sums.total, sums.left, sums.right
     before, n = impurity(total, measure), weight_of(total)
-    found, best = -1, -math.inf
+    best_cut, best = -1, -math.inf
     for k in range(left.shape[0]):
         left[k] = 0.0
     for b in range(cuts):
@@ -69,8 +69,8 @@ def best_reduction(measure: int, H: Mat3, f: int, cuts: int, sums: SplitSums) ->
         if low > 0.0 and high > 0.0:
             after = (low * impurity(left, measure) + high * impurity(right, measure)) / n
             if before - after > best:
-                found, best = b, before - after
-    return found, best
+                best_cut, best = b, before - after
+    return best_cut, best
 
 
 @kernel

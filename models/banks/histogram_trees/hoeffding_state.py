@@ -14,7 +14,7 @@ from kaboost.models.banks.histogram_trees.histograms import Histograms, reset_hi
 from kaboost.models.types import Ints, Mat, Mat3
 from kaboost.models.verbs import bank_scratch_rows, learner_view, learning_only, reset_learner
 
-# Rows of the bank's scratch: the leaf of each learner; then 2 C rows of class shares to predict, or
+# Rows of the bank's scratch: leaves of the learners; then 2 C rows of class shares to predict, or
 # the `SplitSums` of one learner (3 C rows, first column).
 LEAF, CLASSES = 0, 1
 MAJORITY, BAYES, ADAPTIVE = 0, 1, 2  # what a leaf predicts by
@@ -37,7 +37,7 @@ class Hoeffding(NamedTuple):
     feat: NDArray[np.int32]  # (N, M) feature of the node's cut, -1 for a leaf
     cut: Mat  # (N, M) x[feat] <= cut goes left
     left: NDArray[np.int32]  # (N, M)
-    counts: Mat3  # (N, M, C) class weights of the leaf, with those its parent handed on
+    counts: Mat3  # (N, M, C) class weights of the leaf, with those inherited from its parent
     right: Mat3  # (N, M, 2) weight that majority and naive Bayes predicted correctly there
     slot: NDArray[np.int32]  # (N, M) the leaf's place in the histograms
     binning: Binning

@@ -40,8 +40,9 @@ def slot_of(q: int, inner: int) -> int:
 
 @kernel
 def hold_statistics(bank: Trees, bank_scratch: Mat) -> None:
-    """Add the event's statistics of every learner to the warm-up buffer: a learner that rules teach
-    several times has several of one event.
+    """Add the event's statistics of every learner to the warm-up buffer.
+
+    A learner that learns an event several times adds them several times.
     """
     warmup = bank.histograms.warmup
     N, _, K = warmup.shape
@@ -108,7 +109,7 @@ def try_split(bank: Trees, i: int, q: int, mode: int, bank_scratch: Mat) -> None
 
 @kernel
 def start_children(bank: Trees, i: int, q: int, sums: SplitSums, mode: int) -> None:
-    """Let the children of node q of tree i go on from the statistics of their sides."""
+    """Start the children of node q of tree i with the statistics of their sides."""
     start_leaf(bank, i, 2 * q + 1, sums.left, mode)
     start_leaf(bank, i, 2 * q + 2, sums.right, mode)
 

@@ -17,14 +17,14 @@ from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import Mat3, Vec
 
 NORMAL, HOEFFDING = 0, 1
-NO_CUT = -math.inf  # gain of no cut at all: the tests compare with the parent themselves
+NO_CUT = -math.inf  # gain of not splitting: the tests compare with the parent
 
 
 class ErrorReduction(NamedTuple):
     """The criterion: |S_L|^2 / (n_L + lam) + |S_R|^2 / (n_R + lam)."""
 
     lam: float
-    n_min: float  # effective events on each side
+    n_min: float  # effective events on both sides
 
 
 @kernel
@@ -62,7 +62,7 @@ def best_reduction(
 ) -> tuple[int, float]:
     """Do what `best_bin` does; a cut is allowed where both sides have enough events."""
     total, left, n_min = sums.total, sums.left, criterion.n_min
-    best, found = -math.inf, -1
+    best, best_cut = -math.inf, -1
     for s in range(left.shape[0]):
         left[s] = 0.0
     for b in range(cuts):
@@ -73,8 +73,8 @@ def best_reduction(
         ):
             gain = score(total, left, criterion.lam)
             if gain > best:
-                best, found = gain, b
-    return found, best
+                best, best_cut = gain, b
+    return best_cut, best
 
 
 @kernel

@@ -14,7 +14,7 @@ from kaboost.models.banks.histogram_trees.histograms import Histograms, reset_hi
 from kaboost.models.types import Mat, Mat3
 from kaboost.models.verbs import bank_scratch_rows, learner_view, learning_only, reset_learner
 
-# Rows of the bank's scratch: the leaf of each learner, its statistics of the event (K rows), and
+# Rows of the bank's scratch: the leaf of every learner, its statistics of the event (K rows), and
 # the `SplitSums` of one learner (3 K rows, first column).
 LEAF, EVENT = 0, 1
 # Statistics of a leaf or bin: weight, sum of squared weights, sum of w |r|^2, then w r per output.
@@ -24,12 +24,12 @@ WEIGHT, WEIGHT_SQUARES, ENERGY, OUTPUTS = 0, 1, 2, 3
 class TreeParams(NamedTuple):
     """How leaves learn and when they split; all from the specification."""
 
-    rho: float  # what a leaf keeps of its past at each visit
+    rho: float  # what a leaf keeps of its past at every visit
     lam: float  # L2 of a leaf's value
     l1: float
     bound: float  # D of the linear mode: no leaf value is larger
     grace: float  # weight between attempts to split
-    n_min: float  # effective events on each side of a cut
+    n_min: float  # effective events on both sides of a cut
     test: int
     delta: float
     quantile: float  # of the normal test: delta shared by all candidates

@@ -1,4 +1,4 @@
-"""Adam for linear learners: two moments beside every weight, a step count per learner
+"""Adam for linear learners: two moments for every weight, a step count per learner
 (specification, 7.1).
 
 Kingma, Ba, Adam: A Method for Stochastic Optimization, 2015.

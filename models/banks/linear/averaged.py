@@ -27,7 +27,7 @@ from kaboost.models.verbs import (
 
 
 class Averaged(NamedTuple):
-    """A linear bank beside the average of its weights: it learns the one and serves the other."""
+    """A linear bank with the average of its weights, which it serves."""
 
     bank: Linear  # of a step that does not scale features
     mean: Mat3  # (m, rows, N) the average of bank.w before every event
@@ -36,7 +36,7 @@ class Averaged(NamedTuple):
 
 
 def averaged(bank: Linear, half_life: float | None) -> Averaged:
-    """Return the bank with an average beside it: of all hypotheses, or one that forgets."""
+    """Return the bank with the average of all its weights, or an exponential average."""
     share = 0.0 if half_life is None else float(1.0 - 2.0 ** (-1.0 / half_life))
     return Averaged(bank, np.zeros_like(bank.w), np.zeros(bank.w.shape[2]), share)
 

@@ -2,7 +2,7 @@
 
 Weights are w (m, rows, N), one row per feature and one more for the bias: learners lie along the
 vector lanes, so sums over features stay strictly left to right and still fill whole vectors
-(docs/adr/0009). A step is a NamedTuple of what it needs beside the weights. It registers the verbs
+(docs/adr/0009). A step is a NamedTuple of its state, without the weights. It registers the verbs
 below that differ from their defaults, and for its arrays `learner_view`, `reset_learner`,
 `learning_only` and `bank_scratch_rows`.
 """
@@ -62,7 +62,9 @@ def rescale(step: Any, w: Mat3, x: Vec) -> None:
 def move_weights(
     step: Any, bank: Linear, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat
 ) -> None:
-    """Do what the verb `learn` does: one verb and not several, for each costs compile time."""
+    """Update the weights by the step, as the verb `learn`; one verb, since every verb costs compile
+    time.
+    """
     raise unregistered("move_weights", step)
 
 
@@ -166,7 +168,7 @@ def move_each(bank: Linear, x: Vec, e: Mat) -> None:
 
 @kernel
 def multiply_rates(e: Mat, rate: Vec) -> None:
-    """Multiply e (m, N) by the rate (N,) of each learner."""
+    """Multiply e (m, N) by the rates (N,) of the learners."""
     for c in range(e.shape[0]):
         for i in range(e.shape[1]):
             e[c, i] *= rate[i]

@@ -28,7 +28,7 @@ from kaboost.models.verbs import learner_view, learning_only, reset_learner
 class Ftrl(NamedTuple):
     """w = -(z - sign(z) l1) / ((b + sqrt(n)) / lr + l2), and 0 while |z| <= l1.
 
-    l1 and l2 leave the bias alone. The bank's w is kept beside z and n so that predictions need no
+    l1 and l2 do not apply to the bias. The bank's w is stored with z and n, so predictions need no
     more.
     """
 

@@ -21,8 +21,8 @@ class Invariant(NamedTuple):
     """SGD with a weight W applied as infinitely many small steps:
     w -= x e (1 - exp(-W lr |x|^2)) / |x|^2.
 
-    That is the closed form of the square loss. A given slope is constant, so its small steps add up
-    to one of plain SGD; a logistic loss has no closed form and moves by plain SGD as well.
+    That is the closed form of the square loss. In mode LINEAR the gradient is constant, so small
+    steps add up to one step of SGD; a logistic loss has no closed form and uses SGD as well.
     """
 
     lr: float
@@ -59,7 +59,7 @@ def _(
 
 @kernel
 def integrate_steps(bank: Linear, x: Vec, weight: Vec) -> None:
-    """Overwrite weight (N,) with (1 - exp(-weight lr |x|^2)) / |x|^2, x as each learner sees it."""
+    """Overwrite weight (N,) with (1 - exp(-weight lr |x|^2)) / |x|^2; |x| differs by learner."""
     d = x.shape[0]
     shared = 1.0 if bank.w.shape[1] > d else 0.0
     if not bank.cyclic:

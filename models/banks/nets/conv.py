@@ -196,7 +196,7 @@ CONV = Component(
     "specification, 7.4; Hu, Sun, Venkatraman, Hebert, Bagnell 2017",
     (
         Param("n", 20, "weak learners", 1, 100_000, integer=True),
-        Param("channels", 5, "kernels of each net", 1, 1_000, integer=True),
+        Param("channels", 5, "kernels of a net", 1, 1_000, integer=True),
         Param("lr", 0.001, "learning rate of Adam", 1e-12, 1e6),
     ),
     _make,

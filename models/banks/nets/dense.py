@@ -1,8 +1,7 @@
 """Two-layer nets as weak learners: h = W2 act(W1 x + b1) + b2, learned by SGD or Adam
 (specification, 7.3).
 
-The biases are the last rows of the weights they belong to; learners lie along the vector lanes
-(docs/adr/0009).
+Biases are the last rows of the weights; learners are the last axis (docs/adr/0009).
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ ACTIVATIONS = {"sigmoid": SIGMOID, "leaky_relu": LEAKY, "tanh": TANH}
 LEAK = 0.01
 
 
-# Rows of the bank's scratch: H hidden units and a 1 for the bias, H slopes in the hidden units,
+# Rows of the bank's scratch: H hidden units and a 1 for the bias, H gradients in the hidden units,
 # then Adam's rates and roots.
 
 
 class SgdNets(NamedTuple):
-    """N nets of H hidden units moved by plain SGD."""
+    """N nets of H hidden units, learned by SGD."""
 
     W1: Mat3  # (H, d+1, N)
     W2: Mat3  # (m, H+1, N)
@@ -56,8 +55,8 @@ class SgdNets(NamedTuple):
 
 
 class AdamNets(NamedTuple):
-    """N nets of H hidden units moved by Adam: two moments beside every weight, a step count per
-    learner.
+    """N nets of H hidden units, learned by Adam: two moments for every weight, a step count for
+    every learner.
     """
 
     W1: Mat3  # (H, d+1, N)
@@ -116,7 +115,7 @@ def activate(a: float, activation: int) -> float:
 
 @kernel
 def derivative(z: float, activation: int) -> float:
-    """Return act'(a) from z = act(a); the leaky unit has LEAK at 0."""
+    """Return act'(a) from z = act(a); LEAK for the leaky unit at 0."""
     if activation == SIGMOID:
         return z * (1.0 - z)
     if activation == LEAKY:
@@ -131,14 +130,14 @@ def sum_units(total: Sum, w: Row, z: Row) -> Sum:
 
 
 @over_learners
-def carry_back(slope: NewLane, w: Lane, e: Lane) -> NewLane:
-    """Add the slope in a hidden unit that comes from one output."""
-    return slope + w * e
+def add_gradient(gradient: NewLane, w: Lane, e: Lane) -> NewLane:
+    """Add the gradient of one output in a hidden unit."""
+    return gradient + w * e
 
 
 @over_learners
 def descend(w: NewRow, z: Row, e: Lane, lr: Number) -> NewRow:
-    """Move weights of the second layer by SGD."""
+    """Update weights of the second layer by SGD."""
     return w - e * z * lr
 
 
@@ -161,12 +160,12 @@ def backward(W2: Mat3, activation: int, e: Mat, bank_scratch: Mat) -> None:
     m, rows, N = W2.shape
     H = rows - 1
     for k in range(H):
-        slope = bank_scratch[rows + k]
-        fill(slope, 0.0)
+        gradient = bank_scratch[rows + k]
+        fill(gradient, 0.0)
         for c in range(m):
-            carry_back(slope, W2[c, k], e[c])
+            add_gradient(gradient, W2[c, k], e[c])
         for i in range(N):
-            slope[i] *= derivative(bank_scratch[k, i], activation)
+            gradient[i] *= derivative(bank_scratch[k, i], activation)
 
 
 @predict.register
@@ -189,10 +188,10 @@ def _(
     for c in range(bank.W2.shape[0]):
         descend(bank.W2[c], bank_scratch, target[c], bank.lr)
     for k in range(H):
-        slope = bank_scratch[H + 1 + k]
+        gradient = bank_scratch[H + 1 + k]
         for i in range(N):
-            slope[i] *= bank.lr
-        retreat(bank.W1[k], x, slope)
+            gradient[i] *= bank.lr
+        retreat(bank.W1[k], x, gradient)
 
 
 @learn.register
@@ -247,9 +246,9 @@ NETS = Component(
     "specification, 7.3",
     (
         Param("n", 20, "weak learners", 1, 100_000, integer=True),
-        Param("hidden", 2, "hidden units of each net", 1, 10_000, integer=True),
+        Param("hidden", 2, "hidden units of a net", 1, 10_000, integer=True),
         Param("activation", "sigmoid", "of the hidden units", choices=tuple(ACTIVATIONS)),
-        Param("optimiser", "adam", "how weights move", choices=("adam", "sgd")),
+        Param("optimiser", "adam", "of the weights", choices=("adam", "sgd")),
         Param("lr", None, "learning rate; .001 for adam, .3 for sgd", 1e-12, 1e6),
     ),
     _make,

@@ -21,7 +21,7 @@ from kaboost.models.verbs import learn, learner_view, learning_only, predict, re
 
 
 class RefitTrees(NamedTuple):
-    """N trees of depth D, heaps of M = 2^(D+1) - 1 nodes, and the last Q pairs of each."""
+    """N trees of depth D, heaps of M = 2^(D+1) - 1 nodes, with the last Q pairs of every tree."""
 
     feat: NDArray[np.int32]  # (N, M) feature of the node's cut, -1 for a leaf
     cut: Mat  # (N, M) x[feat] <= cut goes left

@@ -73,7 +73,7 @@ def best_cut(rows: Ints, by_value: Ints, pairs: Pairs, sums: Mat) -> tuple[int, 
     """
     X, r, w = pairs.X, pairs.r, pairs.w
     total, left = sums[0], sums[1]
-    found, edge = -1, 0.0
+    feature, edge = -1, 0.0
     best = total_score(total)
     margin = MARGIN * energy(pairs, rows)
     for j in range(X.shape[1]):
@@ -90,8 +90,8 @@ def best_cut(rows: Ints, by_value: Ints, pairs: Pairs, sums: Mat) -> tuple[int, 
                 gain = score(total, left)
                 if gain > best + margin:
                     middle = 0.5 * value + 0.5 * after  # halves first: no overflow
-                    best, found, edge = gain, j, middle if middle < after else value
-    return found, edge
+                    best, feature, edge = gain, j, middle if middle < after else value
+    return feature, edge
 
 
 @kernel

@@ -1,0 +1,76 @@
+"""Values of features as callers pass them: checked against a kind, and read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kaboost.models.features.datetimes import is_datetime
+from kaboost.models.types import short_repr
+
+VALUE_LIMIT = 1e308  # of a number, here as in the service
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is an int or a float, and no boolean."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _number(value: Any) -> float:
+    if value is None:
+        return math.nan
+    if not is_number(value):
+        raise ValueError(
+            f"{short_repr(value)} is not a number; pass one, or None where it is missing"
+        )
+    if not abs(value) <= VALUE_LIMIT:  # nan as well
+        raise ValueError(
+            f"{short_repr(value)} is not finite; pass |v| <= 1e308, or None where it is missing"
+        )
+    return float(value)
+
+
+def _boolean(value: Any) -> float:
+    if value is None:
+        return math.nan
+    if not isinstance(value, bool):
+        raise ValueError(
+            f"{short_repr(value)} is not true or false; pass one, or None where it is missing"
+        )
+    return float(value)
+
+
+def _text(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ValueError(
+            f"{short_repr(value)} is not a text; pass one, or None where it is missing"
+        )
+    return value
+
+
+def _datetime(value: Any) -> str | None:
+    """Return a date and time as a text: of `datetime64`, or of anything with `isoformat`."""
+    text = value
+    if isinstance(value, np.datetime64):
+        text = str(value.astype("datetime64[s]"))
+    elif hasattr(value, "isoformat"):
+        text = value.isoformat()[:19]  # without the offset: features are of the local clock
+    if text is not None and not (isinstance(text, str) and is_datetime(text)):
+        raise ValueError(
+            f"{short_repr(value)} is not a date and time; pass a datetime, or a text such as "
+            "'2026-11-20T10:00:00+01:00' (seconds are needed) or '2026-11-20', or None where it is "
+            "missing"
+        )
+    return text
+
+
+READERS: dict[str, Callable[[Any], Any]] = {  # by kind; ValueError for a value of another kind
+    "number": _number,
+    "boolean": _boolean,
+    "category": _text,
+    "datetime": _datetime,
+    "text": _text,
+}

@@ -1,0 +1,364 @@
+"""TableModel: labels, encoder and booster in one, over tables of columns, as the service calls it.
+
+`Model` adds rows, labels as they are written, and files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kaboost.models.booster import (
+    add_features,
+    learn_many,
+    losses,
+    mark_categorical,
+    predictions,
+    score_many,
+)
+from kaboost.models.build import build, from_arrays, serving_arrays, to_arrays
+from kaboost.models.capacity import affordable_features, reserve_width
+from kaboost.models.evaluation.intervals import Intervals, bounds, intervals, update_many
+from kaboost.models.evaluation.outcome import Outcome
+from kaboost.models.explain.interface import REFUSAL, explain_many, gains
+from kaboost.models.explain.reasons import Reason, Share, reasons, shares
+from kaboost.models.features import labels as task_labels
+from kaboost.models.features.columns import Columns
+from kaboost.models.features.label_outliers import OUTLIER_SPREADS
+from kaboost.models.features.labels import Label
+from kaboost.models.features.onehot import Encoder, Table, slice_table
+from kaboost.models.features.schema import AUTO, Schema, describe_schema, from_description
+from kaboost.models.losses import LOSSES, has_probability
+from kaboost.models.parts import BANKS
+from kaboost.models.reboosted.component import rates
+from kaboost.models.spec import normalise_spec
+from kaboost.models.state import tree
+from kaboost.models.state.format import Arrays
+from kaboost.models.types import Ints, Mat, ModelError, Vec
+from kaboost.models.verbs import diagnostics, served_loss
+
+CHUNK_NUMBERS = 1 << 17  # encoded numbers predicted at once, so that they stay in the cache
+SMALLEST_PROBABILITY = 1e-6  # of a label in the log-loss, as for votes
+
+
+def encoder_of(spec: Mapping[str, Any]) -> type[Encoder]:
+    """Return the encoder class for the bank of a filled-in specification."""
+    return Columns if BANKS[spec["bank"]["kind"]].takes_raw_columns else Encoder
+
+
+class TableModel:
+    """A booster over named features that learns tables of labelled events, in order.
+
+    Parameters
+    ----------
+    task, spec, features, labels
+        As for `Model`.
+
+    Raises
+    ------
+    ModelError
+        For an invalid specification, schema or list of labels.
+    """
+
+    def __init__(
+        self,
+        task: str = "binary",
+        spec: Mapping[str, Any] | None = None,
+        features: Mapping[str, str] | Schema | str = AUTO,
+        labels: Sequence[Label] | None = None,
+    ) -> None:
+        self._describe(task, spec, features, labels)
+        if self.encoder.schema.auto:
+            self.encoder.reserved = self._reserve_width(len(self.encoder.columns))
+        self.booster = build(self.spec, self.encoder.width, self.labels.m, task=task)
+        mark_categorical(self.booster, self.encoder.categorical_columns)
+
+    def _describe(
+        self,
+        task: str,
+        spec: Mapping[str, Any] | None,
+        features: Mapping[str, str] | Schema | str,
+        labels: Sequence[Label] | None,
+    ) -> None:
+        """Set everything but the booster."""
+        self.task = task
+        self.labels = task_labels.labels(task, labels)
+        self.spec = normalise_spec(spec, task)
+        lowest = LOSSES[self.spec["loss"]["kind"]].traits.lowest_label
+        self.labels = self.labels._replace(least=max(self.labels.least, lowest))
+        self.encoder = encoder_of(self.spec)(features)
+        self.intervals: Intervals | None = intervals() if task == "regression" else None
+        self.serving_only = False
+
+    @property
+    def classes_(self) -> tuple[Label, ...]:
+        """The labels of a classification, in the order of its probabilities."""
+        return self.labels.classes
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The kind of every feature so far, declared or inferred."""
+        return dict(self.encoder.kinds)
+
+    def learn(self, table: Table, y: Vec, w: Vec) -> Outcome:
+        """Learn B events in order and return the predictions made before each was learned.
+
+        Parameters
+        ----------
+        table
+            Features of B events.
+        y
+            Encoded labels, as `labels.encode` returns them, (B,).
+        w
+            Importances >= 0, (B,); an event of weight 0 is predicted and not learned.
+
+        Raises
+        ------
+        ModelError
+            When the model came from a snapshot, which lacks the arrays that learning needs.
+        """
+        if self.serving_only:
+            raise ModelError(
+                "model: its arrays only serve; load a checkpoint or a saved model to learn"
+            )
+        far = OUTLIER_SPREADS if self.task == "regression" else math.inf
+        scores = learn_many(self.booster, self.encoder.learn_many(table, w, y, far), y, w)
+        outcome = self.outcome(scores, y)
+        if self.intervals is not None:
+            update_many(self.intervals, outcome.predictions, y, w)
+        return outcome
+
+    def predict(self, table: Table) -> Mat:
+        """Return the scores (B, m) of B events; the model does not change."""
+        B, rows = len(table.numbers), max(1, CHUNK_NUMBERS // max(self.encoder.width, 1))
+        if B <= rows:
+            return score_many(self.booster, self.encoder.encode_many(table))
+        parts = (slice_table(table, first, first + rows) for first in range(0, B, rows))
+        return np.concatenate(
+            [score_many(self.booster, self.encoder.encode_many(part)) for part in parts]
+        )
+
+    def predictions(self, scores: Mat) -> Mat:
+        """Return the predictions of scores (B, m): numbers (B,), or probabilities (B, C)."""
+        linked = predictions(self.booster, scores)
+        if self.task == "binary" and not self.has_probabilities:
+            linked = 0.5 + 0.5 * linked  # from [-1, 1] to [0, 1]: a score, not a probability
+        if self.task == "regression":
+            return linked[:, 0]
+        if self.task == "multiclass":
+            return linked
+        both = np.empty((len(linked), 2))
+        both[:, 1] = linked[:, 0]
+        both[:, 0] = 1.0 - both[:, 1]
+        return both
+
+    def classify(self, probabilities: Mat) -> Ints:
+        """Return the class index (B,) of probabilities (B, C): the most probable class.
+
+        Of equal probabilities the first class is returned; of two classes the positive one, from
+        1/2 on, as sign(0) = +1 everywhere (specification, section 0).
+        """
+        positive: Ints = (probabilities[:, 1] >= 0.5).astype(np.int64)
+        return positive if self.task == "binary" else probabilities.argmax(axis=1)
+
+    def intervals_around(self, predicted: Vec, level: float) -> Mat:
+        """Return low and high (B, 2) around predictions (B,), so that a part `level` of all labels
+        lies inside; infinite before 20 events.
+
+        Raises
+        ------
+        ModelError
+            For a classification, and for a level below 0.5 or above 0.99.
+        """
+        if self.intervals is None:
+            raise ModelError(
+                "interval: a classification has probabilities instead of intervals; leave it out"
+            )
+        ends = bounds(self.intervals, predicted, level)
+        if self.labels.least == 0.0:  # counts
+            np.maximum(ends, 0.0, out=ends)
+        return ends
+
+    @cached_property
+    def has_probabilities(self) -> bool:
+        """Whether the model predicts probabilities: classification with any loss but hinge."""
+        return self.task != "regression" and (
+            has_probability(self.booster.loss) or self._scores_are_votes()
+        )
+
+    def _scores_are_votes(self) -> bool:
+        """Return whether the rule's scores are votes, which have their own log-loss."""
+        return served_loss.dispatch(type(self.booster.rule)) is not served_loss.dispatch(object)
+
+    def outcome(self, scores: Mat, y: Vec) -> Outcome:
+        """Return predictions, losses and errors of scores (B, m) for labels y (B,).
+
+        The losses compare across models: half the squared difference for numbers, log-loss without
+        l2 for classes. A model without probabilities reports the loss that it learns.
+        """
+        predicted = self.predictions(scores)
+        losses, errors = self._losses_and_errors(scores, predicted, y)
+        return Outcome(scores, predicted, losses, errors, self._positive_probability(predicted))
+
+    def _losses_and_errors(self, scores: Mat, predicted: Mat, y: Vec) -> tuple[Vec, Vec]:
+        if self.task == "regression":
+            with np.errstate(over="ignore"):
+                return 0.5 * (predicted - y) * (predicted - y), abs(predicted - y)
+        errors = (self.classify(predicted) != y).astype(np.float64)
+        log_loss = LOSSES[self.spec["loss"]["kind"]].traits.log_loss
+        if log_loss or not self.has_probabilities or self._scores_are_votes():
+            bare = self.booster._replace(loss=self.booster.loss._replace(l2=0.0))
+            return losses(bare, scores, y), errors
+        of_label = predicted[np.arange(len(y)), y.astype(np.int64)]
+        return -np.log(np.clip(of_label, SMALLEST_PROBABILITY, 1.0)), errors
+
+    def _positive_probability(self, predicted: Mat) -> Vec | None:
+        if self.task != "binary" or not self.has_probabilities:
+            return None
+        return predicted[:, 1].copy()  # contiguous: kernels are compiled for one layout, not two
+
+    def add_features(self, new: Mapping[str, str]) -> None:
+        """Add features of inferred kinds to the schema and widen the booster for them.
+
+        Raises
+        ------
+        ModelError
+            When memory does not suffice; then nothing changed.
+        """
+        assert isinstance(self.encoder, Columns)  # the only encoder that infers kinds
+        encoder = self.encoder.extended(new)
+        encoder.reserved = self._reserve_width(len(encoder.columns))
+        if encoder.width > int(self.booster.shape[0]):
+            self.booster = add_features(self.booster, self.spec, encoder.width)
+        self.encoder = encoder
+        mark_categorical(self.booster, encoder.categorical_columns)
+
+    def affordable_features(self, new: Mapping[str, str]) -> dict[str, str]:
+        """Return the first of the new features, as many as memory suffices for."""
+        used, allocated = len(self.encoder.columns), int(self.booster.shape[0])
+        return affordable_features(self.spec, self.labels.m, used, allocated, new)
+
+    def _reserve_width(self, columns: int) -> int:
+        return reserve_width(self.spec, columns, self.labels.m)
+
+    @property
+    def explicable(self) -> bool:
+        """Whether scores can be explained: those of reboosted trees can."""
+        return isinstance(self.encoder, Columns)
+
+    def explain(self, table: Table) -> list[list[Reason]]:
+        """Return the explanation of every score (B, m); the model does not change.
+
+        Raises
+        ------
+        ModelError
+            For a bank whose scores cannot be explained; the message names one that can.
+        """
+        columns = self._columns()
+        explanation = explain_many(self.booster, columns.encode_many(table))
+        return reasons(columns, self._lag_rates(), explanation)
+
+    def importance(self) -> list[Share]:
+        """Return features and label lags in falling order of importance.
+
+        A share is the part of the variance that all cuts by a feature explain, over the events that
+        each tree was grown from, in what the trees add to the score now.
+
+        Raises
+        ------
+        ModelError
+            For a bank without trees; the message names one that has trees.
+        """
+        columns = self._columns()
+        return shares(columns, self._lag_rates(), gains(self.booster))
+
+    def _lag_rates(self) -> Sequence[float]:
+        return rates("label_lags", self.spec["bank"].get("label_lags"))
+
+    def _columns(self) -> Columns:
+        if not isinstance(self.encoder, Columns):
+            raise ModelError(REFUSAL)
+        return self.encoder
+
+    def to_arrays(self) -> Arrays:
+        """Return every array of the state by its dotted name; no copy."""
+        return {**to_arrays(self.booster), **self._other_arrays()}
+
+    def serving_arrays(self) -> Arrays:
+        """Return the arrays that predictions and the rule's diagnostics need; no copy."""
+        shown = {f"shown.{name}": values for name, values in diagnostics(self.booster.rule).items()}
+        return {**serving_arrays(self.booster), **self._other_arrays(), **shown}
+
+    def describe(self) -> dict[str, Any]:
+        """Return task, specification, schema and labels as plain JSON values."""
+        return {
+            "task": self.task,
+            "spec": self.spec,
+            **describe_schema(self.encoder.schema),
+            "labels": list(self.classes_),
+        }
+
+    @classmethod
+    def describe_new(
+        cls,
+        task: str = "binary",
+        spec: Mapping[str, Any] | None = None,
+        features: Mapping[str, str] | Schema | str = AUTO,
+        labels: Sequence[Label] | None = None,
+    ) -> dict[str, Any]:
+        """Return what `describe` returns of a new model, without building its booster.
+
+        Examples
+        --------
+        >>> TableModel.describe_new("regression", features={"x": "number"})["schema"]
+        [['x', 'number']]
+        """
+        model = cls.__new__(cls)
+        model._describe(task, spec, features, labels)
+        return model.describe()
+
+    @classmethod
+    def from_arrays(
+        cls, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    ) -> Self:
+        """Return the model over these arrays, not copies; read-only or serving ones cannot learn.
+
+        Parameters
+        ----------
+        description
+            What `describe` returned.
+        arrays
+            What `to_arrays` or `serving_arrays` returned, by name.
+
+        Raises
+        ------
+        ModelError
+            When the arrays do not match the description.
+        """
+        schema = from_description(description)
+        task, spec, labels = (description[key] for key in ("task", "spec", "labels"))
+        model = cls.__new__(cls)
+        model._describe(task, spec, schema, labels or None)
+        state = tree.from_arrays(model.encoder.state, arrays, "encoder")
+        model.encoder = type(model.encoder)(schema, state)
+        model.booster = from_arrays(model.spec, arrays)
+        model.encoder.reserved = int(model.booster.shape[0])
+        if model.intervals is not None and any(name.startswith("intervals.") for name in arrays):
+            model.intervals = tree.from_arrays(model.intervals, arrays, "intervals")
+        names = {**to_arrays(model.booster), **tree.to_arrays(state, "encoder")}
+        model.serving_only = not all(
+            name in arrays and arrays[name].flags.writeable for name in names
+        )
+        return model
+
+    def _other_arrays(self) -> Arrays:
+        """Return the arrays of encoder and intervals."""
+        arrays = tree.to_arrays(self.encoder.state, "encoder")
+        if self.intervals is not None:
+            arrays |= tree.to_arrays(self.intervals, "intervals")
+        return arrays
