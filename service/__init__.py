@@ -1,1 +1,3 @@
-"""The Kaboost service: four doors (Kafka, HTTP, files, commands) around one room, the learner."""
+"""The Kaboost service: takes settings and records from Kafka, trains a model of `kaboost.models`,
+serves it over HTTP and keeps it in files. Users start it by its commands; no library imports it.
+"""

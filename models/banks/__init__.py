@@ -1,4 +1,7 @@
-"""Banks: N weak learners of one kind as one struct of arrays."""
+"""Banks: N weak learners of one kind as one NamedTuple of arrays. A bank takes features and targets
+and gives one prediction per learner; `parts`, `build` and `batch` import it. A new bank is one file
+and one line in ALL.
+"""
 
 from kaboost.models.banks.coordinate_ftl import COORDINATE_FTL
 from kaboost.models.banks.hedge import HEDGE

@@ -1,5 +1,6 @@
-"""Rules: how weak predictions become a score, and the targets of the learners; one paper a
-file. A rule takes predictions and a label and gives targets and weights.
+"""Rules, one paper per file: how weak predictions become a score, and what each learner has to
+learn. A rule takes predictions and a label and gives targets and weights; `parts` and `batch`
+import it. A new rule is one file and one line in ALL.
 """
 
 from kaboost.models.rules.adaboost_ol import ADABOOST_OL, ADABOOST_OL_W

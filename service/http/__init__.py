@@ -1,1 +1,3 @@
-"""The HTTP API: serves predictions and reports from the newest snapshot. `processes` imports it."""
+"""The HTTP API: takes requests, gives predictions and reports from the newest snapshot. `processes`
+and `river` import it; a new route is one function in `routes.py`.
+"""

@@ -12,8 +12,8 @@ from kaboost.service.config.settings import Kafka, Settings
 from kaboost.service.events.json import JsonDecoder
 from kaboost.service.http.newest_version import WorkerVersions
 from kaboost.service.http.predict import PredictCodec, Stamp
-from kaboost.service.storage.snapshots import FolderSnapshotStore, Snapshot
-from kaboost.service.storage.stores import SnapshotStore
+from kaboost.service.storage.snapshots import Snapshot
+from kaboost.service.storage.stores import snapshot_store
 
 POLL_SECONDS = 0.1
 FAILING_SECONDS = 3.0  # of failed polls before predictions count as stale
@@ -65,7 +65,7 @@ class Follower:
         self._catching_up: asyncio.Future[None] | None = None
         self._failing_since: float | None = None
         self._settings = settings
-        self._snapshots: SnapshotStore = FolderSnapshotStore(settings.snapshots.directory)
+        self._snapshots = snapshot_store(settings.snapshots)
         self._unusable: set[int] = set()
 
     async def follow(self) -> None:

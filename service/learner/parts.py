@@ -8,7 +8,7 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.events.decoder import Decoder
 from kaboost.service.events.json import JsonDecoder
 from kaboost.service.metrics import LearnerMetrics
-from kaboost.service.storage.stores import Stores, folder_stores
+from kaboost.service.storage.stores import Stores, make_stores
 
 
 class Parts(NamedTuple):
@@ -21,8 +21,8 @@ class Parts(NamedTuple):
 
 
 def make_parts(settings: Settings, metrics: LearnerMetrics) -> Parts:
-    """Choose the implementation of every part: files in folders, events in JSON."""
-    stores = folder_stores(settings.checkpoints, settings.snapshots)
+    """Choose the implementation of every part: the stores of the settings, events in JSON."""
+    stores = make_stores(settings.checkpoints, settings.snapshots)
     return Parts(settings, metrics, stores, json_decoder)
 
 

@@ -16,7 +16,7 @@ from kaboost.service.http.newest_version import version_slots
 from kaboost.service.processes.settings_pipe import send_settings
 from kaboost.service.processes.status import RESTARTED_AFTER, write_status
 from kaboost.service.processes.supervisor import FINAL_EXIT_CODES, Report, Role
-from kaboost.service.storage.snapshots import FolderSnapshotStore
+from kaboost.service.storage.stores import snapshot_store
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the metrics library reads it when it is imported
 
@@ -79,14 +79,14 @@ class RoleFactory:
             multiprocess.mark_process_dead(report.pid, str(self._metrics))  # type: ignore[no-untyped-call]
 
     def _write_status(self, report: Report) -> None:
-        directory = self._settings.snapshots.directory
-        reason, status = report.reason, FolderSnapshotStore(directory).read_status()
+        store = snapshot_store(self._settings.snapshots)
+        reason, status = report.reason, store.read_status()
         if report.exit_code is not None:  # it ended; its status explains more than its exit code
             if status and status.exit_code == report.exit_code:
                 reason = f"{status.reason} ({report.reason})"
         elif status and status.state == "restarting":
             reason = RESTARTED_AFTER + status.reason
-        write_status(directory, report.state, report.exit_code, reason)
+        write_status(store, report.state, report.exit_code, reason)
 
     def _command(self, role: str, *arguments: str) -> list[str]:
         # -P: a folder named kaboost in the working directory is not the package.

@@ -30,6 +30,7 @@ from kaboost.service.processes.supervisor import FINAL_EXIT_CODES, backoff, supe
 from kaboost.service.river.follower import RiverFollower
 from kaboost.service.river.shared_model import SharedModel
 from kaboost.service.river.startup import ReplayFromTopic
+from kaboost.service.storage.stores import snapshot_store
 
 LEARNER_NICENESS = 10  # in a backlog requests and learning compete for cores: requests go first
 SWITCH_SECONDS = 0.001  # that learning may hold the interpreter while a request waits
@@ -82,16 +83,16 @@ def learn(
 ) -> int:
     """Run the learner's loop, and write its status at the start and at the end."""
     collect_garbage_rarely()
-    directory = settings.snapshots.directory
-    write_status(directory, "running", reason=previous_exit_reason(directory) if restarts else "")
+    snapshots = snapshot_store(settings.snapshots)
+    write_status(snapshots, "running", reason=previous_exit_reason(snapshots) if restarts else "")
     try:
         code = learner.run(
             settings, cold_start=cold_start, stop=shutdown.stop, restarts=restarts, startup=startup
         )
     except KaboostError as err:
-        write_status(directory, "stopped", err.exit_code, str(err))
+        write_status(snapshots, "stopped", err.exit_code, str(err))
         raise
-    write_status(directory, "stopped", code, "was stopped by a signal")
+    write_status(snapshots, "stopped", code, "was stopped by a signal")
     return code
 
 

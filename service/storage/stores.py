@@ -99,9 +99,12 @@ class Folder(Protocol):
         """How many files are kept."""
 
 
-def folder_stores(checkpoints: Folder, snapshots: Folder) -> Stores:
-    """Return stores in two folders, which may be the same one."""
-    return Stores(
-        FolderCheckpointStore(checkpoints.directory, checkpoints.keep),
-        FolderSnapshotStore(snapshots.directory, snapshots.keep),
-    )
+def snapshot_store(snapshots: Folder) -> SnapshotStore:
+    """Choose the transport of snapshots, for the learner, the API and the supervisor alike."""
+    return FolderSnapshotStore(snapshots.directory, snapshots.keep)
+
+
+def make_stores(checkpoints: Folder, snapshots: Folder) -> Stores:
+    """Make the two stores of one learner; both may be in one folder."""
+    store = FolderCheckpointStore(checkpoints.directory, checkpoints.keep)
+    return Stores(store, snapshot_store(snapshots))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import kaboost
 from tests.contracts import checks, subjects
 
 PRODUCT = Path(__file__).with_name("product.py")
@@ -36,6 +37,15 @@ def plainly(*arguments, **environment):
         [sys.executable, *arguments], stdout=subprocess.PIPE, text=True,
         env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": ".", **environment},
     )  # fmt: skip
+
+
+def test_every_part_is_listed():
+    """A new rule, bank or loss is in `subjects`; what is not there has tests of its own."""
+    banks = {bank["kind"] for bank in (*subjects.BANKS, subjects.REBOOSTED)}
+
+    assert set(kaboost.RULES) == {rule["kind"] for rule in subjects.RULES} | {"gb", "ogb_batch"}
+    assert set(kaboost.BANKS) == banks | {"conv"}
+    assert set(kaboost.LOSSES) == {loss["kind"] for loss, _ in subjects.LOSSES}
 
 
 def test_product():

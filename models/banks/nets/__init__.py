@@ -1,4 +1,3 @@
-"""Nets as weak learners: the banks `nets` and `conv`, and the random weights that both start from.
-
-The list of banks imports both.
+"""Nets as weak learners, the banks `nets` and `conv`: take features (`conv`: pictures) and targets,
+give one prediction per learner. The list of banks imports both.
 """
