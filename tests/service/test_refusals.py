@@ -117,14 +117,17 @@ def test_refusals_name_every_fault(
         (b"17", "17 where an object belongs: send either"),
         (b'{"features": {"age": -1e309}}', "-1e309 is beyond 1e+308; send null"),
         (b'{"features": {"age": ' + b"9" * 9_000 + b"}}", f"{'9' * 60}... is beyond 1e+308"),
-        (b'{"features": {"age": "x"}, "features": {}}', "a key comes twice, and one of its values"),
+        (
+            b'{"features": {"age": "x"}, "features": {}}',
+            "a key occurs twice, and one of its values",
+        ),
         (
             b'{"features": {"agee": 3}}',
             "not in features.schema; did you mean age? Else leave it out",
         ),
         (b'{"features": {"zzz": 3}}', "not in features.schema; leave it out, or set features.unkn"),
-        (b'{"feature": {"age": 3}}', f"{ONE_OF_BOTH}; what came is feature"),
-        (b'{"features": {}, "instances": []}', f"{ONE_OF_BOTH}; what came is features, instances"),
+        (b'{"feature": {"age": 3}}', f"{ONE_OF_BOTH}; received feature"),
+        (b'{"features": {}, "instances": []}', f"{ONE_OF_BOTH}; received features, instances"),
         (b"{}", ONE_OF_BOTH),
         (b'{"instances": [{}], "id": 5}', "5 where a string or null belongs; quote it"),
     ],
@@ -307,7 +310,7 @@ def test_allow_names_what_works(api: Program, method: str, path: str, allowed: s
     answer = api.client.request(method, path)
 
     assert 405 == answer.status_code
-    told = f"the path does not take {method}, but {' and '.join(sorted(allowed))}"
+    told = f"the path does not allow {method}, but {' and '.join(sorted(allowed))}"
     assert method == "HEAD" or told == refusal(answer).detail
     assert sorted(allowed) == sorted(answer.headers["allow"].split(", "))
 
