@@ -8,6 +8,7 @@ from river.drift import ADWIN
 
 import kaboost
 from kaboost.models.rules.adwin import adwin, reset, update, window_mean
+from kaboost.models.state.tree import to_arrays
 from tests.naive.adwin_bag import Adwin as Naive
 
 
@@ -131,14 +132,14 @@ def test_reset_learners_are_new(bank):
     """Every array of a reset learner is that of a new one, random weights within their bounds."""
     spec = {"rule": "adwin_bag", "bank": {**bank, "n": 5}}
     booster, fresh = kaboost.build(spec, d=3), kaboost.build(spec, d=3)
-    for array in booster.bank:
-        if isinstance(array, np.ndarray):
-            array[...] = 7  # as no new learner has it
-    before = {field: np.copy(a) for field, a in booster.bank._asdict().items()}
+    arrays, initial = to_arrays(booster.bank), to_arrays(fresh.bank)
+    for array in arrays.values():
+        array[...] = 7  # as no new learner has it
+    before = {field: np.copy(array) for field, array in arrays.items()}
     kaboost.models.verbs.reset_learner(booster.bank, 2, booster.rule.feed.state)
 
     for field, was in before.items():
-        now, new = getattr(booster.bank, field), getattr(fresh.bank, field)
+        now, new = arrays[field], initial[field]
         if np.ndim(was) == 0 or was.shape[-1] != 5:
             np.testing.assert_array_equal(now, was)
             continue

@@ -155,7 +155,7 @@ def test_no_single_events(kind):
     """Event by event they are refused, with the way to fit them."""
     X, y, _ = sample()
     booster = kaboost.build(spec_of(kind, SGD), d=3)
-    with pytest.raises(kaboost.ModelError, match=r"models\.fit"):
+    with pytest.raises(kaboost.ModelError, match=r"kaboost\.fit"):
         kaboost.learn_many(booster, X, y)
 
 
@@ -167,10 +167,10 @@ def test_no_single_events(kind):
         ("ogb_batch", "softmax", {}, "one_vs_rest"),
         ("gb", "squared", {"X": np.ones(5)}, "X: has shape"),
         ("gb", "squared", {"X": np.ones((0, 3)), "y": []}, "X: has shape"),
-        ("gb", "squared", {"y": [1.0]}, "one of each"),
-        ("gb", "squared", {"w": [1.0]}, "one of each"),
-        ("gb", "squared", {"w": np.full(50, -1.0)}, "one of each"),
-        ("gb", "squared", {"w": np.full(50, np.nan)}, "one of each"),
+        ("gb", "squared", {"y": [1.0]}, "give as many of each"),
+        ("gb", "squared", {"w": [1.0]}, "give as many of each"),
+        ("gb", "squared", {"w": np.full(50, -1.0)}, "give as many of each"),
+        ("gb", "squared", {"w": np.full(50, np.nan)}, "give as many of each"),
     ],
 )
 def test_refusals(rule, loss, change, says):
