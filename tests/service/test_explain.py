@@ -128,6 +128,6 @@ def test_the_document_knows_them(api: Program) -> None:
     assert "boolean" == schemas["PredictRequest"]["properties"]["explain"]["type"]
     assert "boolean" == schemas["BatchPredictRequest"]["properties"]["explain"]["type"]
     assert "explain" not in schemas["Row"]["properties"]
-    assert {"explanation", "explanations"} <= set(schemas["Answer"]["properties"])
+    assert {"explanation", "explanations"} <= set(schemas["PredictResponse"]["properties"])
     assert {"base", "mixing", "label_lags"} <= set(schemas["Explanation"]["properties"])
     assert {"200", "422", "503"} <= set(document["paths"]["/model/importance"]["get"]["responses"])
