@@ -190,7 +190,7 @@ def test_forged_index_is_refused(change, message):
         ({"w": np.array(["text"])}, {}, "w: dtype <U4"),
         ({"w": np.ones(2, ">f8")}, {}, "w: dtype >f8"),
         ({"__metadata__": np.ones(2)}, {}, "__metadata__"),
-        ({'"sha256":': np.ones(2)}, {}, "no name of an array"),
+        ({'"sha256":': np.ones(2)}, {}, "not a name of an array"),
         ({}, {"loss": float("nan")}, "header: "),
         ({}, {"loss": np.ones(2)}, "header: "),
     ],

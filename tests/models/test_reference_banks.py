@@ -87,7 +87,7 @@ def test_oracle_edge(gamma, expected, bound):
     rule = {"kind": "sgb", "eta": "edge", "gamma": gamma, "y0": 0.0}
     booster = kaboost.build({"rule": rule, "bank": linear(8, "sgd", 0.1), "loss": "squared"}, d=1)
     z, h, F, yhat = 1.7, np.zeros((1, 8)), np.empty((1, 9)), np.empty(1)
-    desk = np.empty(kaboost.models.verbs.desks(booster.rule))
+    desk = np.empty(kaboost.models.verbs.rule_scratch_size(booster.rule))
     for i in range(8):  # learner i answers once the prefix before it is known
         combine(booster.rule, h, F, yhat, desk)
         h[0, i] = (1.0 - math.sqrt(1.0 - gamma)) * (F[0, i] - z)

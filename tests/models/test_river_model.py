@@ -177,7 +177,7 @@ def test_river_counts_words(spec: dict[str, Any]) -> None:
 def test_what_takes_no_texts_is_told_what_counts_them() -> None:
     """The refusal names the transformer."""
     model = make(LINEAR, features={"note": "text"})
-    with pytest.raises(ModelError, match=r"begin steps with feature_extraction\.BagOfWords"):
+    with pytest.raises(ModelError, match=r"start the steps with feature_extraction\.BagOfWords"):
         model.rehearse()
 
 
