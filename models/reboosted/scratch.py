@@ -149,5 +149,5 @@ def _slice_inputs(d0: int, floats: Vec, longs: Ints) -> InputRow:
     places = longs[3 : 3 + P + d0 + 4].view(UINT)
     return InputRow(
         places[P:], floats[:d0], floats[d0 : 2 * d0], longs[:3], floats[2 * d0 :], places[:P],
-        floats[:0],
+        floats[d0:d0],  # numba takes [:0] for the whole array
     )  # fmt: skip

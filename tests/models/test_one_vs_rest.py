@@ -158,7 +158,12 @@ def test_what_does_not_fit_moves_nothing(y, w):
         ({"multiclass": "one_vs_rest"}, 3, "binary", "does not support a binary task"),
         ({"multiclass": "one_vs_rest"}, 3, "regression", "does not support a regression task"),
         ({"multiclass": "one_vs_rest", "loss": "softmax"}, 3, None, "softmax does not support"),
-        ({"multiclass": "one_vs_rest", "rule": "bbm", "loss": "hinge"}, 3, None, "bbm supports only certain"),
+        (
+            {"multiclass": "one_vs_rest", "rule": "bbm", "loss": "hinge"},
+            3,
+            None,
+            "bbm supports only certain",
+        ),
         ({"multiclas": "one_vs_rest"}, 3, None, "did you mean 'multiclass'"),
     ],
 )

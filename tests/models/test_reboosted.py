@@ -306,7 +306,7 @@ def test_a_structure_out_of_range_is_refused(told, says):
 def test_what_the_rule_cannot_be_told_is_refused(told):
     """The structures have steps and starts of their own: nothing is silently ignored."""
     spec = {"rule": {"kind": "sgb", **told}, "bank": "reboosted_trees", "loss": "squared"}
-    says = f"rule.{next(iter(told))}: reboosted_trees has a step"
+    says = f"rule.{next(iter(told))}: reboosted_trees sets its step"
     with pytest.raises(kaboost.ModelError, match=says):
         kaboost.build(spec, 2)
     full = kaboost.normalise_spec({"bank": "reboosted_trees", "loss": "squared"})

@@ -67,8 +67,8 @@ def test_words_for_inferring():
         ({"a": "bolean"}, "did you mean 'boolean'"),
         ({"a": "Auto"}, r"write '\*': auto"),
         ("Auto", "'Auto' is not 'auto'"),
-        ({"*": "float"}, "'float' is not 'auto'.*name each feature"),
-        ({"*": "number"}, "'number' is not 'auto'.*name each feature"),
+        ({"*": "float"}, "'float' is not 'auto'.*name every feature"),
+        ({"*": "number"}, "'number' is not 'auto'.*name every feature"),
         ({"a": "cat"}, "did you mean 'category'"),
     ],
 )
@@ -107,7 +107,7 @@ def test_a_model_shows_what_it_is():
 
 def test_other_banks_say_what_to_do():
     """Columns of a fixed number cannot grow."""
-    with pytest.raises(ModelError, match=r"reboosted_trees alone.*name every feature"):
+    with pytest.raises(ModelError, match=r"reboosted_trees only.*name every feature"):
         Model("binary", {"bank": "linear"}, "auto")
 
 

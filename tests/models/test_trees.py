@@ -82,9 +82,11 @@ def test_learned_twice():
     drive(twice, X, targets, weights, SQUARE, in_turn=2)
 
     np.testing.assert_allclose(twice.v, heavy.v)
-    np.testing.assert_allclose(twice.H[..., [0, 2, 3]], heavy.H[..., [0, 2, 3]])
-    np.testing.assert_allclose(2 * twice.H[..., 1], heavy.H[..., 1])
-    assert heavy.H.any()
+    np.testing.assert_allclose(
+        twice.histograms.sums[..., [0, 2, 3]], heavy.histograms.sums[..., [0, 2, 3]]
+    )
+    np.testing.assert_allclose(2 * twice.histograms.sums[..., 1], heavy.histograms.sums[..., 1])
+    assert heavy.histograms.sums.any()
 
 
 def test_a_learner_of_weight_zero_is_untouched():
