@@ -134,20 +134,15 @@ def slice_scratch(
     experts = scores + n
     weights = experts + S
     filters = weights + max(n, S)
+    row, P = floats[inputs:scores], 3 * d0 + 1
+    places = longs[3 : 3 + P + d0 + 4].view(UINT)
+    # Predictions attribute nothing, so `contributions` is empty.
+    input_row = InputRow(
+        places[P:], row[:d0], row[d0 : 2 * d0], longs[:3], row[2 * d0 :], places[:P], row[:0]
+    )
     return PredictScratch(
         ints[:wide], ints[wide:].reshape(K, N), floats[:leaf_scores].reshape(K, N + 1),
-        floats[leaf_scores:inputs], _slice_inputs(d0, floats[inputs:scores], longs),
+        floats[leaf_scores:inputs], input_row,
         floats[scores:experts], floats[experts:weights], floats[weights:filters],
         floats[filters:], counts,
-    )  # fmt: skip
-
-
-@kernel
-def _slice_inputs(d0: int, floats: Vec, longs: Ints) -> InputRow:
-    """Slice an input row; predictions attribute nothing, so `contributions` is empty."""
-    P = 3 * d0 + 1
-    places = longs[3 : 3 + P + d0 + 4].view(UINT)
-    return InputRow(
-        places[P:], floats[:d0], floats[d0 : 2 * d0], longs[:3], floats[2 * d0 :], places[:P],
-        floats[d0:d0],  # numba takes [:0] for the whole array
     )  # fmt: skip
