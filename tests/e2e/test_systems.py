@@ -8,6 +8,8 @@ import pytest
 
 from tests.e2e.systems import PLAIN, lives_through
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("name", sorted(PLAIN))
 def test_system(name, topic, broker, send, tmp_path):

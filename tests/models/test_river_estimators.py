@@ -29,7 +29,7 @@ SUBJECTS: dict[str, Any] = {
 }
 
 
-LONG = ("classifier-many", "regressor-nets", "regressor-trees")
+LONG = ("classifier-many", "classifier-rest", "regressor-nets", "regressor-trees")
 
 
 @pytest.mark.parametrize(
