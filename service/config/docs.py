@@ -80,6 +80,8 @@ def _type(field: Mapping[str, Any]) -> str:
     if "anyOf" in field:
         parts = [_type(part) for part in field["anyOf"] if part.get("type") != "null"]
         return " or ".join(dict.fromkeys(parts))
+    if "const" in field:
+        return f"`{field['const']}`"
     below = field.get("additionalProperties")
     if isinstance(below, dict):
         return f"mapping to {_type(below)}"

@@ -2,16 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PrivateAttr,
     SecretStr,
@@ -30,12 +26,11 @@ from kaboost.models.features.schema import AUTO, KINDS, WILDCARD, kind_hint, par
 from kaboost.models.spec import normalise_spec
 from kaboost.models.table_model import encoder_of
 from kaboost.service.config.messages import describe_errors
+from kaboost.service.config.records import Events, Labels, Predictions
+from kaboost.service.config.section import Folder, Seconds, Section, TopicName, is_secret
 from kaboost.service.config.sources import PREFIX, Leaf, flatten, read
 from kaboost.service.errors import ConfigError
 
-SECRET = re.compile(
-    r"password|passphrase|secret|credential|token(?!\.endpoint)|key\.pem$|ssl\.key$|oauthbearer\.config"
-)
 # Keys that the learner sets itself, so that each event counts exactly once.
 RESERVED = {
     "bootstrap.servers": "set kafka.bootstrap_servers",
@@ -46,7 +41,6 @@ RESERVED = {
     "enable.auto.offset.store": "leave it out: offsets are stored in the checkpoint",
     "enable.partition.eof": "leave it out",
 }
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Port = Annotated[int, Field(ge=1, le=65_535)]
 
 
@@ -64,23 +58,6 @@ BROKER = re.compile(
     r"((PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?(\[[\w:.%]+\]|[^\s:/\[\]]+)(:(?P<port>\d{1,5}))?",
     re.I,
 )
-
-
-def _folder(path: Path) -> Path:
-    with suppress(OSError):  # missing permissions are reported at the first write
-        if path.exists() and not path.is_dir():
-            raise ValueError("is not a folder; name a folder, or a path where one can be created")
-    return path
-
-
-Folder = Annotated[Path, AfterValidator(_folder)]
-TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
-
-
-class Section(BaseModel):
-    """A section of the settings: frozen, without unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Kafka(Section):
@@ -312,6 +289,13 @@ class Api(Section):
         default=30.0,
         description="Seconds without a heartbeat of the learner until predictions are `stale`.",
     )
+    max_rejected_ratio: float = Field(
+        default=0.99,
+        gt=0.0,
+        le=1.0,
+        description="Share of rejected records, of the last 1,000, from which the service is not "
+        "ready, unless it serves a model that has learned.",
+    )
 
 
 class Metrics(Section):
@@ -329,6 +313,9 @@ class Log(Section):
     )
     format: Literal["json", "text"] = Field(
         default="json", description="JSON objects, one a line, or text."
+    )
+    progress_seconds: Seconds = Field(
+        default=30.0, description="Seconds between two lines that report the learner's progress."
     )
 
 
@@ -352,6 +339,9 @@ class Settings(BaseSettings):
     kafka: Kafka = Field(default_factory=Kafka)
     task: Task
     features: Features = Field(default_factory=Features)
+    events: Events = Field(default_factory=Events)
+    labels: Labels = Field(default_factory=Labels)
+    predictions: Predictions = Field(default_factory=Predictions)
     model: dict[str, Any] | None = Field(
         default=None,
         validate_default=True,
@@ -433,11 +423,6 @@ def specify(model: Mapping[str, Any] | None, task: str) -> dict[str, Any]:
     if river_spec.is_river(model):
         return river_spec.normalise_spec(model or {}, task)
     return normalise_spec(model, task)
-
-
-def is_secret(key: str) -> bool:
-    """Whether a librdkafka key holds a secret."""
-    return SECRET.search(key.lower()) is not None
 
 
 def is_hidden(path: Leaf) -> bool:
