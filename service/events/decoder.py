@@ -1,6 +1,6 @@
 """What every event format provides: records in; typed columns, faults and new features out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -9,14 +9,20 @@ from kaboost.models.types import Vec
 from kaboost.service.errors import EventError
 
 Faults = list[tuple[int, EventError]]
+Headers = Sequence[tuple[str, bytes | str | None]]  # of one record
+
+
+def no_headers(index: int) -> Headers:
+    """Return the headers of records that have none."""
+    return ()
 
 
 class Metadata(Protocol):
     """Identify and date one event."""
 
     @property
-    def id(self) -> str | None:
-        """The producer's own name of the event."""
+    def id(self) -> str | int | None:
+        """The producer's name of the event."""
 
     @property
     def timestamp(self) -> datetime | float | None:
@@ -34,15 +40,33 @@ class Decoded(NamedTuple):
     new_features: dict[str, str]  # features to add before the next record, with their kinds
     consumed: int  # below the number of records only if there are new features
     ignored: int  # values of unknown features that were skipped
+    skipped: Sequence[
+        tuple[int, str]
+    ] = ()  # the index of every record that teaches nothing, and why
 
 
 class Decoder(Protocol):
     """Decode one event format for one schema; `add_features` extends that schema."""
 
-    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+    def decode(
+        self,
+        values: Sequence[bytes | None],
+        headers: Callable[[int], Headers] = no_headers,
+        is_new: Callable[[str], bool] | None = None,
+    ) -> Decoded:
         """Decode records in order, up to one that brings new features.
 
         To continue, call `add_features` or `freeze`, then pass the records from `consumed` on.
+
+        Parameters
+        ----------
+        values
+            The values of the records.
+        headers
+            Returns the headers of one of them, for the formats that read them.
+        is_new
+            Returns whether an id comes for the first time, and notes it; events whose id does not
+            are skipped.
         """
 
     def tabulate(self, features: Sequence[Any]) -> Table:

@@ -1,12 +1,12 @@
 """Infer features that nobody declared from a record: which names, and which kinds."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from kaboost.models.features.datetimes import is_datetime
 from kaboost.models.features.schema import check_name, infer_kind
 from kaboost.service.errors import EventError
-from kaboost.service.events.diagnosis import CODES, LIMIT, Fault, parse, shorten, show
+from kaboost.service.events.diagnosis import CODES, LIMIT, Fault, shorten, show
 
 DATE_REMEDY = (
     "declare it as datetime in features.schema and start again, for hour, weekday and month"
@@ -15,15 +15,15 @@ DATE_REMEDY = (
 log = logging.getLogger(__name__)
 
 
-def infer_new_features(value: bytes, known: Mapping[str, str]) -> dict[str, str]:
+def infer_new_features(
+    features: Iterable[tuple[str, object]], known: Mapping[str, str]
+) -> dict[str, str]:
     """Return the kinds of an event's features that the schema lacks; null has no kind.
 
-    The event is valid but for these features. Raises an EventError for a name or a value that no
-    feature can have, of several faults the first by `CODES`.
+    The event is valid but for these features, which may be repeated. Raises an EventError for a
+    name or a value that no feature can have, of several faults the first by `CODES`.
     """
-    event: object = parse(value)
-    assert isinstance(event, tuple)  # an object, with repeated keys kept: the last one counts
-    new = [(name, cell) for name, cell in dict(event)["features"] if name not in known]
+    new = [(name, cell) for name, cell in features if name not in known]
     kinds: dict[str, str] = {}
     faults: list[Fault] = []
     for name, cell in new:
