@@ -84,6 +84,8 @@ class LearnerMetrics(NamedTuple):
     learned: Counter
     rejected: Counter  # {reason}
     dead_letters: Counter  # {reason}
+    duplicates: Counter
+    skipped: Counter  # {reason}
     ignored: Counter
     weights_ignored: Counter
     validation: Validation
@@ -156,6 +158,15 @@ _LEARNER = {
     ),
     "dead_letters": _Spec(
         Counter, "kaboost_dlq_records", "Dead letters that the broker confirmed.", ("reason",)
+    ),
+    "duplicates": _Spec(
+        Counter, "kaboost_duplicates", "Events skipped because their id was learned before."
+    ),
+    "skipped": _Spec(
+        Counter,
+        "kaboost_records_skipped",
+        "Records that are no event and no fault, such as deletes of a table.",
+        ("reason",),
     ),
     "ignored": _Spec(Counter, "kaboost_features_ignored", "Unknown features that were ignored."),
     "weights_ignored": _Spec(

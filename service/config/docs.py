@@ -40,14 +40,17 @@ def page() -> str:
             parts.append(_entry((name,), section, name in schema["required"]))
             continue
         parts.append(f"## {name}\n\n{section['description']}\n")
-        parts += _entries(schema, section, name)
+        parts += _entries(schema, section, (name,))
     return "\n".join(parts)
 
 
-def _entries(schema: Mapping[str, Any], section: Mapping[str, Any], name: str) -> Iterator[str]:
+def _entries(schema: Mapping[str, Any], section: Mapping[str, Any], path: Leaf) -> Iterator[str]:
     for key, field in section["properties"].items():
-        required = key in section.get("required", ())
-        yield _entry((name, key), _resolve(schema, field), required)
+        required, below = key in section.get("required", ()), _resolve(schema, field)
+        if "properties" in below:
+            yield from _entries(schema, below, (*path, key))
+        else:
+            yield _entry((*path, key), below, required)
 
 
 def _entry(path: Leaf, field: Mapping[str, Any], required: bool) -> str:

@@ -8,6 +8,8 @@ from kaboost.models.features.onehot import Table
 from kaboost.models.types import Vec
 from kaboost.service.errors import EventError
 
+DUPLICATE = "duplicate"  # reason of a skipped event: its id was learned before
+
 Faults = list[tuple[int, EventError]]
 Headers = Sequence[tuple[str, bytes | str | None]]  # of one record
 

@@ -59,6 +59,7 @@ class Rules(NamedTuple):
     ignore_unknown: bool
     max_bytes: int
     inferred: Collection[str] = ()  # features whose kinds were not declared
+    labelled: bool = True  # false where the label comes in another record
 
 
 class HugeNumber(float):
@@ -79,12 +80,30 @@ class _Object(tuple[tuple[str, object], ...]):
 
 def diagnose(value: bytes | None, rules: Rules) -> EventError:
     """Return the error of a value's first fault, in the order of `CODES`."""
-    all_faults = list(faults(value, rules))
-    if not all_faults:
+    return _first(faults(value, rules), rules, {})
+
+
+def diagnose_event(
+    event: Mapping[str, object], rules: Rules, names: Mapping[str, str]
+) -> EventError:
+    """Return the error of the first fault of an event that was read from a record; `names` maps
+    its keys to the paths in the record.
+    """
+    features = event["features"]
+    assert isinstance(features, Mapping)
+    whole = _Object({**event, "features": _Object(features.items())}.items())
+    return _first(_event_faults(whole, rules), rules, names)
+
+
+def _first(all_faults: Iterable[Fault], rules: Rules, names: Mapping[str, str]) -> EventError:
+    first = min(all_faults, key=lambda fault: CODES.index(fault.code), default=None)
+    if first is None:
         return EventError("json", "cannot be decoded, and breaks no rule of an event")
-    code, where, detail = min(all_faults, key=lambda fault: CODES.index(fault.code))
+    code, where, detail = first
     if code == "feature_unknown":
         detail = unknown(where, tuple(rules.schema))
+    elif code not in ("feature_type", "not_finite"):
+        where = names.get(where or code, where)
     return EventError(code, shorten(f"{where}: {detail}" if where else detail, MESSAGE))
 
 
@@ -190,13 +209,15 @@ def _event_faults(event: object, rules: Rules) -> Iterator[Fault]:
         yield Fault("schema", "", f"{show(event)} is not a JSON object")
         return
     keys = {key for key, _ in event}
-    for key in ("features", "label"):
+    for key in ("features", "label") if rules.labelled else ("features",):
         if key not in keys:
             yield Fault("schema", key, "is missing")
     for key, value in event:
-        if key in _CHECKS:
+        if key in _CHECKS and (key != "label" or rules.labelled):
             yield from _CHECKS[key](value, rules)
-    if "label" in keys:  # of a repeated key the last counts, as in the typed decoder
+    if (
+        "label" in keys and rules.labelled
+    ):  # of a repeated key the last counts, as in the typed decoder
         yield from _class_faults(dict(event)["label"], rules)
 
 

@@ -57,7 +57,7 @@ def feature_type(
     try:
         return msgspec.defstruct(
             "Features",
-            [(f"f{i}", kind | None, _missing(kind)) for i, kind in enumerate(kinds)],
+            [(f"f{i}", kind | None, missing(kind)) for i, kind in enumerate(kinds)],
             rename={f"f{i}": name for i, name in enumerate(names)},
             forbid_unknown_fields=forbid_unknown,
             gc=False,
@@ -66,12 +66,9 @@ def feature_type(
         raise ConfigError(f"features.schema has a name that cannot be used: {err}") from err
 
 
-def event_decoder(
-    features: type, labels: Labels, label: Any = bool | int | float | str
-) -> EventDecoder:
+def event_decoder(features: type, labels: Labels, label: Any = None) -> EventDecoder:
     """Build a decoder of events; labels of classes are still to be checked."""
-    if labels.kind == "regression":
-        label = Annotated[float, msgspec.Meta(ge=labels.least, le=LIMIT)]
+    label = label or label_type(labels)
     return msgspec.json.Decoder(Event[features, label])  # type: ignore[valid-type]
 
 
@@ -79,18 +76,31 @@ def exact_decoder(features: type, labels: Labels) -> EventDecoder | None:
     """Build a decoder that accepts only the usual spelling of labels, which needs no other check;
     None where msgspec has no type for the labels.
     """
+    label = exact_label(labels)
+    return None if label is None else event_decoder(features, labels, label)
+
+
+def label_type(labels: Labels) -> Any:
+    """Return the type of all labels; those of classes are still to be checked."""
+    if labels.kind == "regression":
+        return Annotated[float, msgspec.Meta(ge=labels.least, le=LIMIT)]
+    return bool | int | float | str
+
+
+def exact_label(labels: Labels) -> Any:
+    """Return the type of the usual spelling of the labels; None where msgspec has none."""
     classes: Any = labels.classes
     types = set(map(type, classes))
     if labels.kind == "regression":
-        return event_decoder(features, labels)
+        return label_type(labels)
     if types == {bool}:
-        return event_decoder(features, labels, bool)
+        return bool
     if types == {str} or (types == {int} and max(map(abs, classes)) < MAX_LITERAL):
         exact = Literal[classes]  # type: ignore[valid-type] # made at run time
-        return event_decoder(features, labels, bool | exact if classes == (0, 1) else exact)
+        return bool | exact if classes == (0, 1) else exact
     return None
 
 
-def _missing(kind: Any) -> float | None:
+def missing(kind: Any) -> float | None:
     """Return what stands for an absent feature: what its column is made of, if it can."""
     return math.nan if kind in (Number, bool) else None

@@ -19,7 +19,7 @@ from kaboost.models.features.onehot import EMPTY, Table
 from kaboost.models.features.schema import Schema, parse_schema
 from kaboost.models.types import Mat, Vec
 from kaboost.service.errors import EventError
-from kaboost.service.events.decoder import Decoded, Faults, Headers, no_headers
+from kaboost.service.events.decoder import DUPLICATE, Decoded, Faults, Headers, no_headers
 from kaboost.service.events.diagnosis import Rules, feature_faults, show
 from kaboost.service.events.inference import infer_new_features
 from kaboost.service.events.json_types import FEATURE_TYPES, Event, feature_type
@@ -118,7 +118,7 @@ class TypedDecoder(ABC):
         gone = {index for index, _ in chain(faults, self._skipped)}
         total = len(events) + len(gone)
         places = [index for index in range(total) if index not in gone]
-        self._skipped += [(places[k], "duplicate") for k in repeated]
+        self._skipped += [(places[k], DUPLICATE) for k in repeated]
         self._skipped.sort()
         dropped = frozenset(repeated)
         return [event for k, event in enumerate(events) if k not in dropped]

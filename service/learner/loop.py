@@ -160,7 +160,7 @@ class LearnerLoop:
         if culprit is not None:
             return _name(culprit)
         for message in messages:
-            self.trainer.state.offsets[message.partition() or 0] = message.offset() or 0
+            self.trainer.rewind(message)
             try:
                 self.trainer.learn([message])
             except Exception:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
 from kaboost.service.events.decoder import Decoder
-from kaboost.service.events.json import JsonDecoder
+from kaboost.service.events.decoders import make_decoder
 from kaboost.service.metrics import LearnerMetrics
 from kaboost.service.storage.stores import Stores, make_stores
 
@@ -21,12 +21,11 @@ class Parts(NamedTuple):
 
 
 def make_parts(settings: Settings, metrics: LearnerMetrics) -> Parts:
-    """Choose the implementation of every part: the stores of the settings, events in JSON."""
+    """Choose the implementation of every part: the stores and the event format of the settings."""
     stores = make_stores(settings.checkpoints, settings.snapshots)
-    return Parts(settings, metrics, stores, json_decoder)
+    return Parts(settings, metrics, stores, decoder_of)
 
 
-def json_decoder(model: Model, settings: Settings) -> JsonDecoder:
-    """Make the decoder of JSON events for a model's features and labels."""
-    unknown, limit = settings.features.unknown, settings.kafka.max_event_bytes
-    return JsonDecoder(model.encoder.schema, model.labels, unknown, limit)
+def decoder_of(model: Model, settings: Settings) -> Decoder:
+    """Make the decoder of events for a model's features and labels."""
+    return make_decoder(model.encoder.schema, model.labels, settings)

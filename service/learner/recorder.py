@@ -1,11 +1,12 @@
 """Record what a trainer does in the learner's metrics."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
 from kaboost.service.errors import EventError, NotWritten
+from kaboost.service.events.decoder import DUPLICATE
 from kaboost.service.events.diagnosis import CODES
 from kaboost.service.metrics import LearnerMetrics
 from kaboost.service.storage.checkpoints import Written
@@ -47,6 +48,14 @@ class Recorder:
         for error in errors:
             self._metrics.rejected.labels(error.code).inc()
 
+    def skipped(self, reasons: Iterable[str]) -> None:
+        """Count records that are valid and teach nothing."""
+        for reason in reasons:
+            if reason == DUPLICATE:
+                self._metrics.duplicates.inc()
+            else:
+                self._metrics.skipped.labels(reason).inc()
+
     def learning(self, events: int, seconds: float) -> None:
         """Observe one call of the model."""
         self._metrics.learn_duration.observe(seconds)
@@ -54,7 +63,7 @@ class Recorder:
 
     def validation(self, state: State) -> None:
         """Show losses, prefixes and intervals."""
-        model, validation, _ = state
+        model, validation = state.model, state.validation
         self._metrics.validation.record(validation, model.booster.progress, model.intervals)
 
     def memory(self, state: State) -> None:

@@ -5,6 +5,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
 from operator import methodcaller
 from typing import Any
 
@@ -12,7 +14,7 @@ from confluent_kafka import Message
 
 from kaboost.models.evaluation.baselines import record
 from kaboost.service.errors import EventError, NotWritten
-from kaboost.service.events.decoder import Decoded, Metadata
+from kaboost.service.events.decoder import Decoded, Headers, Metadata
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recorder import Recorder
 from kaboost.service.learner.schedule import WriteSchedule
@@ -31,7 +33,9 @@ class Trainer:
 
     def __init__(self, parts: Parts, state: State, *, restored: bool) -> None:
         settings = parts.settings
-        self.state = state
+        window = settings.events.duplicates.window
+        self.state = state._replace(ids=state.ids.resized(window))
+        self._is_new = self.state.ids.is_new if window else None
         self.batch_events = settings.kafka.batch_events  # records in one call of `learn` at most
         self._settings = settings
         self._recorder = Recorder(parts.metrics)
@@ -43,6 +47,9 @@ class Trainer:
         self._snapshots, self._checkpoints = (
             WriteSchedule(s.every_events, s.every_seconds)
             for s in (settings.snapshots, settings.checkpoints)
+        )
+        self._learning: tuple[Sequence[Message], Decoded] | None = (
+            None  # records, and what is learned
         )
         self._oldest: float | None = None  # time of the first learned event that no snapshot holds
         self._recorder.start(settings.name, self._kinds(), state)
@@ -88,10 +95,13 @@ class Trainer:
         added: dict[str, str] = {}
         unread = self._unread(messages)
         while unread:
-            decoded = self._decoder.decode(list(map(_VALUE, unread)))
+            values, headers = list(map(_VALUE, unread)), partial(_headers, unread)
+            decoded = self._decoder.decode(values, headers, self._is_new)
             rejected += [(unread[index], error) for index, error in decoded.faults]
             ignored += decoded.ignored
+            self._recorder.skipped(reason for _, reason in decoded.skipped)
             if decoded.meta:
+                self._learning = unread, decoded
                 self._learn(decoded)
                 self._track_oldest(unread, decoded)
             if decoded.new_features:
@@ -125,6 +135,11 @@ class Trainer:
             written = self._stores.checkpoints.write(self._header(), self.state)
         self._note_checkpoint(written)
         return written
+
+    def rewind(self, message: Message) -> None:
+        """Go back to a record to find where learning fails; the state is given up."""
+        self.state.offsets[message.partition() or 0] = message.offset() or 0
+        self._is_new = None  # the ids of the batch are known by now
 
     def find_culprit(self, messages: Sequence[Message]) -> Message | None:
         """Return the record that learning failed at, where that is known without another try."""
@@ -176,9 +191,9 @@ class Trainer:
     def _track_oldest(self, messages: Sequence[Message], decoded: Decoded) -> None:
         """Note the time of the first learned event that waits for a snapshot."""
         if self._oldest is None:
-            faulty = {index for index, _ in decoded.faults}
-            usable = (message for index, message in enumerate(messages) if index not in faulty)
-            learned = zip(usable, decoded.meta, decoded.w.tolist(), strict=False)
+            learned = zip(
+                events_of(messages, decoded), decoded.meta, decoded.w.tolist(), strict=False
+            )
             times = (_seconds(message, meta) for message, meta, weight in learned if weight)
             self._oldest = next(times, None)
 
@@ -222,6 +237,17 @@ class Trainer:
             "events_learned": self.events_learned,
             "offsets": {str(p): offset for p, offset in self.state.offsets.items()},
         }
+
+
+def events_of(messages: Sequence[Message], decoded: Decoded) -> Iterator[Message]:
+    """Yield the records of the decoded events, in order."""
+    others = {index for index, _ in chain(decoded.faults, decoded.skipped)}
+    return (message for index, message in enumerate(messages) if index not in others)
+
+
+def _headers(messages: Sequence[Message], index: int) -> Headers:
+    headers = messages[index].headers() or ()
+    return list(headers.items()) if isinstance(headers, dict) else headers
 
 
 def _seconds(message: Message, meta: Metadata) -> float:

@@ -9,7 +9,7 @@ from confluent_kafka import Message
 from kaboost.models.adapters.from_river import RiverModel
 from kaboost.models.evaluation.baselines import copied
 from kaboost.service.learner.parts import Parts
-from kaboost.service.learner.trainer import Rejected, Trainer
+from kaboost.service.learner.trainer import Rejected, Trainer, events_of
 from kaboost.service.river.progress import RiverProgress
 from kaboost.service.river.replay import Replay
 from kaboost.service.river.shared_model import SharedModel
@@ -114,9 +114,9 @@ class RiverTrainer(Trainer):
 
     def find_culprit(self, messages: Sequence[Message]) -> Message | None:
         """Return the record whose event was being learned."""
-        decoded = self._decoder.decode([message.value() for message in messages])
-        faulty = {index for index, _ in decoded.faults}
-        usable = [message for index, message in enumerate(messages) if index not in faulty]
+        if self._learning is None:
+            return None
+        usable = list(events_of(*self._learning))
         failed = self._model.failed_at
         return usable[failed] if failed < len(usable) else None
 

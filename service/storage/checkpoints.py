@@ -11,6 +11,7 @@ from kaboost.models.types import ModelError
 from kaboost.service.errors import CheckpointError, Damaged, Incompatible
 from kaboost.service.storage import files
 from kaboost.service.storage.comparison import require_equal
+from kaboost.service.storage.recent_ids import RecentIds
 from kaboost.service.storage.state import State, read_validation
 
 KIND = "checkpoint"
@@ -150,7 +151,8 @@ def load(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
             f"{path} was written by another Kaboost: {err}; use that one, or --cold-start"
         ) from err
     offsets = {int(partition): offset for partition, offset in header["offsets"].items()}
-    return Checkpoint(header, State(model, validation, offsets))
+    ids = RecentIds.from_arrays(arrays)
+    return Checkpoint(header, State(model, validation, offsets, ids))
 
 
 def _written(path: Path) -> Written:

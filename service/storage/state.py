@@ -10,16 +10,18 @@ from kaboost.models.features.labels import Labels
 from kaboost.models.model import Model
 from kaboost.models.state.format import Arrays
 from kaboost.models.state.tree import from_arrays, to_arrays
+from kaboost.service.storage.recent_ids import RecentIds
 
 VALIDATION = "validation"  # prefix of its arrays
 
 
 class State(NamedTuple):
-    """A model, its progressive validation, and the position up to which both have learned."""
+    """A model, its progressive validation, and how far in the topic both have learned."""
 
     model: Model
     validation: ProgressiveValidation
     offsets: dict[int, int]  # partition → next offset
+    ids: RecentIds = RecentIds()  # of the last learned events
 
     @classmethod
     def initial(cls, model: Model, offsets: dict[int, int]) -> "State":
@@ -32,8 +34,8 @@ class State(NamedTuple):
         return int(self.model.booster.progress.events)
 
     def to_arrays(self) -> Arrays:
-        """Return every array of model and validation by its name; no copy."""
-        return {**self.model.to_arrays(), **self.validation_arrays()}
+        """Return every array by its name; no copy of those of model and validation."""
+        return {**self.model.to_arrays(), **self.validation_arrays(), **self.ids.to_arrays()}
 
     def serving_arrays(self) -> Arrays:
         """Return the arrays that a prediction and a report need; no copy."""

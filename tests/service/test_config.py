@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -422,19 +422,25 @@ def test_page_of_settings() -> None:
     assert (ROOT / "docs" / "settings.md").read_text() == page()
 
 
+def fields_of(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """List the settings below the sections, by name."""
+    for name, part in section.model_fields.items():
+        key = f"{prefix}{part.alias or name}"
+        if hasattr(part.annotation, "model_fields"):
+            yield from fields_of(part.annotation, f"{key}.")
+        elif prefix:
+            yield key, part
+
+
 def test_page_has_every_setting(write: Write) -> None:
     """Every setting has a heading, its environment name and a description."""
     text = page()
-    fields = [
-        (section, part.alias or name, part)
-        for section, field in Settings.model_fields.items()
-        for name, part in getattr(field.annotation, "model_fields", {}).items()
-    ]
+    fields = list(fields_of(Settings))
     missing = [
-        f"{section}.{name}"
-        for section, name, part in fields
-        if f"### {section}.{name}\n\n{part.description}\n" not in text
-        or f"`KABOOST_{section}__{name}`".upper() not in text.upper()
+        name
+        for name, part in fields
+        if f"### {name}\n\n{part.description}\n" not in text
+        or f"`KABOOST_{name.replace('.', '__')}`".upper() not in text.upper()
     ]
 
     assert len(fields) > 30

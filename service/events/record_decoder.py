@@ -1,0 +1,138 @@
+"""Decode events from records of any format: a reader gives plain values, a mapping the event."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from kaboost.models.features.labels import Labels
+from kaboost.models.features.schema import Schema
+from kaboost.service.errors import EventError
+from kaboost.service.events.decoder import Headers
+from kaboost.service.events.diagnosis import diagnose_event
+from kaboost.service.events.flat import FlatTypes, flat_types
+from kaboost.service.events.json import is_sound
+from kaboost.service.events.json_types import Event, label_type
+from kaboost.service.events.mapping import RecordMapping
+from kaboost.service.events.typed import Events, Fast, TypedDecoder
+from kaboost.service.events.values import coerce
+
+
+class Reader(Protocol):
+    """Read the bytes of one format as plain Python values."""
+
+    def prepare(self, values: Sequence[bytes | None]) -> None:
+        """Fetch what reading these takes; raise RegistryAway if that is not there now."""
+
+    def read(self, value: bytes | None, headers: Headers) -> object:
+        """Return the record, or raise an EventError or Skipped."""
+
+
+class RecordDecoder(TypedDecoder):
+    """Decode what a reader reads, with the fields that a mapping names.
+
+    Parameters
+    ----------
+    reader, mapping
+        Bytes to a record, a record to an event.
+    plain_json
+        Whether records are JSON without an envelope: usual ones are then decoded by their types.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        mapping: RecordMapping,
+        schema: Mapping[str, str] | Schema | str,
+        labels: Labels,
+        unknown: Literal["refuse", "ignore"] = "refuse",
+        max_bytes: int = 1_000_000,
+        *,
+        plain_json: bool = False,
+    ) -> None:
+        self._reader = reader
+        self.mapping = mapping
+        self._plain_json = plain_json
+        super().__init__(schema, labels, unknown, max_bytes)
+        self._rules = self._rules._replace(labelled=mapping.paths.label is not None)
+
+    def prepare(self, values: Sequence[bytes | None]) -> None:
+        """Fetch what decoding these takes; raise RegistryAway if that is not there now."""
+        self._reader.prepare(values)
+
+    def read_row(self, record: object) -> dict[str, Any]:
+        """Return the features of a record that needs no label, as `diagnose` takes them."""
+        return self.mapping.features_of(record, self._rules.schema)
+
+    def _build_types(self) -> None:
+        super()._build_types()
+        label: Any = label_type(self._rules.labels) if self.mapping.paths.label else Any
+        self._strict, self._lenient = (
+            Event[kind, label]  # type: ignore[valid-type] # made at run time
+            for kind in (self._strict_type, self._lenient_type)
+        )
+        self._flat: FlatTypes | None = None
+        if self._plain_json:
+            names, kinds = self.feature_names, self._schema.kinds
+            self._flat = flat_types(self.mapping, names, kinds, self._rules.labels)
+
+    def _fast_path(self, values: Sequence[bytes | None]) -> Fast | None:
+        if self._flat is None or not is_sound(values, self._rules.max_bytes):
+            return None
+        return self._flat.decode
+
+    def _read(self, value: bytes | None, index: int) -> dict[str, Any]:
+        if value is not None and len(value) > self._rules.max_bytes:
+            raise EventError("too_large", too_large(len(value), self._rules.max_bytes))
+        record = self._reader.read(value, self._headers(index))
+        event = self.mapping.envelope(record, self._rules.schema)
+        if self.mapping.coerces and "label" in event:
+            event["label"] = self._coerce_label(event["label"])
+        return event
+
+    def _coerce_label(self, label: Any) -> Any:
+        """Return a label in text as the number or boolean that the task knows."""
+        if self._regression:
+            return coerce(label, "number")
+        if label.__class__ is str and label not in self._rules.labels.classes:
+            for kind in ("number", "boolean"):
+                converted = coerce(label, kind)
+                if converted in self._rules.labels.classes:
+                    return converted
+        return label
+
+    def _decode_strictly(self, raw: dict[str, Any]) -> Event[Any, Any]:
+        event: Event[Any, Any] = msgspec.convert(raw, self._strict)
+        return event
+
+    def _decode_known(self, raw: dict[str, Any]) -> Event[Any, Any]:
+        event: Event[Any, Any] = msgspec.convert(raw, self._lenient)
+        return event
+
+    def _feature_items(self, raw: dict[str, Any]) -> Iterable[tuple[str, object]]:
+        features: dict[str, object] = raw["features"]
+        return features.items()
+
+    def _diagnose(self, raw: dict[str, Any]) -> EventError:
+        return diagnose_event(raw, self._rules, self.mapping.names)
+
+    def _features(self, events: Events) -> list[Any]:
+        flat = self._flat
+        if flat is None:
+            return super()._features(events)
+        return [event if event.__class__ is flat.record else event.features for event in events]
+
+    def _rows(self, features: Sequence[Any]) -> Iterable[tuple[Any, ...]]:
+        flat, to_tuple = self._flat, msgspec.structs.astuple
+        if flat is None:
+            return map(to_tuple, features)
+        if all(row.__class__ is flat.record for row in features):
+            return map(flat.row, features)
+        return [
+            flat.row(row) if row.__class__ is flat.record else to_tuple(row) for row in features
+        ]
+
+
+def too_large(size: int, limit: int) -> str:
+    """Word the fault of a record that is too large."""
+    return f"{size:,} bytes, kafka.max_event_bytes is {limit:,}; send less, or raise it"
