@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as At
+from confluent_kafka.admin import AdminClient
 
 from kaboost.service.config.settings import Kafka
 from kaboost.service.errors import BrokerError, ConfigError, Refused
@@ -20,7 +21,7 @@ REQUEST_SECONDS = 10.0  # for one request to the broker
 MIN_SILENCE_SECONDS = 3.0  # without statistics, which come every second, before contact is lost
 CLOSE_SECONDS = 5.0  # for the last commit
 POLL_SECONDS = 0.1  # for the first record of a batch
-REFRESH_SECONDS = 30.0  # between two listings of the partitions
+REFRESH_SECONDS = 10.0  # between two listings of the partitions
 
 # `kafka.extra` may override these: they make reading fast and keep memory small.
 DEFAULT_CONFIG = {
@@ -58,6 +59,8 @@ class KafkaConsumer:
         self._last_contact = self._last_refresh = time.monotonic()
         self._missing_since: float | None = None  # of the topic
         self._paused = False
+        self._admin = AdminClient({"log_level": 2, **kafka.client()})
+        self.topic_id: str | None = None  # None where the broker does not have it
         self._logged_errors: set[int] = set()  # codes logged since the last contact
         required = {
             **REQUIRED_CONFIG,
@@ -131,24 +134,37 @@ class KafkaConsumer:
         return records
 
     def refresh_partitions(self) -> None:
-        """List the partitions again every 30 s; read new ones from offset 0."""
+        """List the partitions again every 10 s; read new ones from offset 0."""
         if time.monotonic() - self._last_refresh > REFRESH_SECONDS:
             self._last_refresh = time.monotonic()
             self.add_partitions()
 
     def add_partitions(self) -> None:
-        """List the partitions; read new ones from offset 0, and notice a missing topic."""
+        """List the partitions; read new ones from offset 0; notice another topic."""
         try:
             partitions = topics.find(self._consumer, self._kafka.topic)
         except KafkaException as err:
             self._note_missing(err.args[0])
             return
         self._missing_since = None
+        self.check_identity()
         new = dict.fromkeys(set(partitions) - self._offsets.keys(), 0)
         if new:
             self._offsets.update(new)
             self.assign(self._offsets)
             log.info("new partitions", extra={"partitions": sorted(new)})
+
+    def check_identity(self, known: str | None = None) -> None:
+        """Read the topic's id; refuse one that differs from that of the state or of the start."""
+        now = topics.describe_id(self._admin, self._kafka.topic)
+        known = known or self.topic_id
+        if known and now and known != now:
+            raise Refused(
+                f"topic {self._kafka.topic} was deleted and created again (its id was {known} and "
+                f"is {now}), so the offsets of the state mean other events: start a new model with "
+                "--cold-start, or restore the topic"
+            )
+        self.topic_id = now or known
 
     def pause(self) -> None:
         """Stop reading; `poll` still serves the broker."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeout
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # it does export them
     AdminClient,
     ConfigResource,
@@ -60,6 +60,17 @@ def wait(consumer: Consumer, kafka: Kafka, tick: Callable[[], bool]) -> list[int
             log.warning("waiting for the topic", extra={"topic": kafka.topic, "reason": logged})
         time.sleep(0.2)
     return []
+
+
+def describe_id(admin: AdminClient, topic: str) -> str | None:
+    """Return the topic's id, which changes when it is created again; None where the broker has no
+    such ids or does not answer.
+    """
+    try:
+        described = admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_SECONDS)
+        return str(described[topic].result(2 * REQUEST_SECONDS).topic_id)
+    except (KafkaException, FutureTimeout):
+        return None
 
 
 def create_dead_letter_topic(kafka: Kafka) -> None:

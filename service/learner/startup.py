@@ -59,13 +59,16 @@ class RestoreFromCheckpoint:
     def open(self, consumer: KafkaConsumer, partitions: list[int]) -> Trainer:
         """Return a trainer of the restored state, or of a new model."""
         if self._checkpoint is None:
+            consumer.check_identity()
             self._refuse_lost_state(consumer, partitions)
             state = self._new_state(consumer, partitions)
-            return Trainer(self._parts, state, restored=False)
+            return Trainer(self._parts, state, restored=False, topic_id=consumer.topic_id)
         state = self._checkpoint.state
         self._refuse_lost_partitions(state, partitions)
+        consumer.check_identity(self._checkpoint.header.get("topic_id"))
         offsets = dict.fromkeys(partitions, 0) | state.offsets
-        return Trainer(self._parts, state._replace(offsets=offsets), restored=True)
+        state = state._replace(offsets=offsets)
+        return Trainer(self._parts, state, restored=True, topic_id=consumer.topic_id)
 
     def _new_state(self, consumer: KafkaConsumer, partitions: list[int]) -> State:
         settings = self._parts.settings

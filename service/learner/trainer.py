@@ -31,13 +31,16 @@ _OFFSET, _VALUE = methodcaller("offset"), methodcaller("value")  # called for ev
 class Trainer:
     """Own one state and write its files; one thread calls."""
 
-    def __init__(self, parts: Parts, state: State, *, restored: bool) -> None:
+    def __init__(
+        self, parts: Parts, state: State, *, restored: bool, topic_id: str | None = None
+    ) -> None:
         settings = parts.settings
         window = settings.events.duplicates.window
         self.state = state._replace(ids=state.ids.resized(window))
         self._is_new = self.state.ids.is_new if window else None
         self.batch_events = settings.kafka.batch_events  # records in one call of `learn` at most
         self._settings = settings
+        self._topic_id = topic_id
         self._recorder = Recorder(parts.metrics)
         self._stores = parts.stores
         self._decoder = parts.make_decoder(state.model, settings)
@@ -232,6 +235,7 @@ class Trainer:
         return {
             "name": self._settings.name,
             "topic": self._settings.kafka.topic,
+            "topic_id": self._topic_id,
             "run": self._run,
             "created": _now(),
             "events_learned": self.events_learned,
