@@ -59,7 +59,6 @@ class KafkaConsumer:
         self._last_contact = self._last_refresh = time.monotonic()
         self._missing_since: float | None = None  # of the topic
         self._paused = False
-        self._admin = AdminClient({"log_level": 2, **kafka.client()})
         self.topic_id: str | None = None  # None where the broker does not have it
         self._logged_errors: set[int] = set()  # codes logged since the last contact
         required = {
@@ -71,6 +70,7 @@ class KafkaConsumer:
         }
         try:
             self._consumer = Consumer({**DEFAULT_CONFIG, **kafka.client(), **required})
+            self._admin = AdminClient({"log_level": 2, **kafka.client()})
         except KafkaException as err:
             raise ConfigError(f"kafka.extra does not fit: {err.args[0].str()}") from err
 
