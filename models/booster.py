@@ -110,6 +110,42 @@ def learn_many(booster: Any, X: ArrayLike, y: ArrayLike, w: ArrayLike | None = N
     return scores
 
 
+@singledispatch
+def capture_many(booster: Any, X: Mat) -> tuple[Mat, Mat]:
+    """Predict events whose labels come later: return scores (B, m) and what `learn_captured` needs,
+    (B, S); the booster does not change.
+    """
+    scores: Mat = score_many(booster, X)
+    return scores, np.empty((len(scores), 0))
+
+
+@singledispatch
+def learn_captured(booster: Any, X: ArrayLike, captured: Mat, y: ArrayLike, w: ArrayLike) -> Mat:
+    """Learn events that were predicted by `capture_many`, in the order of their labels.
+
+    A booster that stacks its learners weighs them by their scores of that time, and a booster with
+    label means uses those of that time: what is learned of a late label is how good a prediction
+    was without the labels that came meanwhile.
+
+    Parameters
+    ----------
+    booster
+        What `build` returned; its arrays change in place.
+    X
+        The features as they were predicted, (B, d).
+    captured
+        What `capture_many` returned, (B, S).
+    y, w
+        As for `learn_many`.
+
+    Returns
+    -------
+    Mat
+        Scores (B, m): those made at the prediction if the booster captures them.
+    """
+    return learn_many(booster, X, y, w)
+
+
 def predict_many(booster: Any, X: ArrayLike) -> Mat:
     """Return the scores (B, m) of X (B, d); the booster does not change, and may be read-only.
 

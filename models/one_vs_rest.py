@@ -12,7 +12,9 @@ from numpy.typing import ArrayLike
 
 from kaboost.models.booster import (
     add_features,
+    capture_many,
     features,
+    learn_captured,
     learn_many,
     losses,
     mark_categorical,
@@ -122,6 +124,28 @@ def _(booster: OneVsRest, X: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
 @score_many.register
 def _(booster: OneVsRest, X: Mat) -> Mat:
     return np.concatenate([score_many(binary, X) for binary in booster.classes], axis=1)
+
+
+@capture_many.register
+def _(booster: OneVsRest, X: Mat) -> tuple[Mat, Mat]:
+    parts = [capture_many(binary, X) for binary in booster.classes]
+    scores, captured = zip(*parts, strict=True)
+    return np.concatenate(scores, axis=1), np.concatenate(captured, axis=1)
+
+
+@learn_captured.register
+def _(booster: OneVsRest, X: ArrayLike, captured: Mat, y: ArrayLike, w: ArrayLike) -> Mat:
+    rows, labels, C = features(booster, X), _labels(booster, y), booster.outputs
+    parts = np.split(captured, C, axis=1)  # as wide for every class
+    return np.concatenate(
+        [
+            learn_captured(
+                binary, rows, np.ascontiguousarray(parts[k]), (labels == k).astype(np.float64), w
+            )
+            for k, binary in enumerate(booster.classes)
+        ],
+        axis=1,
+    )
 
 
 @prefixes_many.register

@@ -8,13 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kaboost.models.booster import (
     add_features,
+    capture_many,
+    learn_captured,
     learn_many,
     losses,
     mark_categorical,
@@ -28,6 +30,7 @@ from kaboost.models.evaluation.outcome import Outcome
 from kaboost.models.explain.interface import REFUSAL, explain_many, gains
 from kaboost.models.explain.reasons import Reason, Share, reasons, shares
 from kaboost.models.features import labels as task_labels
+from kaboost.models.features.categories import MISSING
 from kaboost.models.features.columns import Columns
 from kaboost.models.features.label_outliers import OUTLIER_SPREADS
 from kaboost.models.features.labels import Label
@@ -49,6 +52,15 @@ SMALLEST_PROBABILITY = 1e-6  # of a label in the log-loss, as for votes
 def encoder_of(spec: Mapping[str, Any]) -> type[Encoder]:
     """Return the encoder class for the bank of a filled-in specification."""
     return Columns if BANKS[spec["bank"]["kind"]].takes_raw_columns else Encoder
+
+
+class Captured(NamedTuple):
+    """B events as they were predicted, until their labels come."""
+
+    X: Mat  # (B, d) encoded features
+    codes: Ints  # (B, c) slots of category values
+    parts: Mat  # (B, S) what the booster captures
+    scores: Mat  # (B, m) that were predicted
 
 
 class TableModel:
@@ -122,16 +134,64 @@ class TableModel:
         ModelError
             When the model came from a snapshot, which lacks the arrays that learning needs.
         """
-        if self.serving_only:
-            raise ModelError(
-                "model: its arrays only serve; load a checkpoint or a saved model to learn"
-            )
-        far = OUTLIER_SPREADS if self.task == "regression" else math.inf
-        scores = learn_many(self.booster, self.encoder.learn_many(table, w, y, far), y, w)
+        self._require_learning()
+        scores = learn_many(self.booster, self.encoder.learn_many(table, w, y, self._far), y, w)
+        return self._assess(scores, y, w)
+
+    def capture(self, table: Table) -> Captured:
+        """Predict B events whose labels come later, and return what `learn_captured` needs then.
+
+        What the encoder learns without labels is learned now; nothing else changes.
+
+        Raises
+        ------
+        ModelError
+            When the model came from a snapshot, which lacks the arrays that learning needs.
+        """
+        self._require_learning()
+        X, codes = self.encoder.capture(table)
+        scores, parts = capture_many(self.booster, X)
+        width = len(self.encoder.columns)
+        return Captured(X[:, :width], codes, parts, scores)
+
+    def learn_captured(self, captured: Captured, y: Vec, w: Vec) -> Outcome:
+        """Learn B events in the order of their labels, and return their predictions of `capture`.
+
+        Parameters
+        ----------
+        captured
+            What `capture` returned for them; features that were added since are missing.
+        y, w
+            As for `learn`.
+
+        Raises
+        ------
+        ModelError
+            When the model came from a snapshot, which lacks the arrays that learning needs.
+        """
+        self._require_learning()
+        X = _padded(captured.X, self.encoder.width, math.nan)
+        codes = _padded(captured.codes, len(self.encoder.categories), MISSING)
+        learn_captured(self.booster, X, np.ascontiguousarray(captured.parts), y, w)
+        self.encoder.learn_labels(codes, w, y, self._far)
+        return self._assess(np.ascontiguousarray(captured.scores), y, w)
+
+    def _assess(self, scores: Mat, y: Vec, w: Vec) -> Outcome:
+        """Return the outcome of scores that were made before the labels, and learn intervals."""
         outcome = self.outcome(scores, y)
         if self.intervals is not None:
             update_many(self.intervals, outcome.predictions, y, w)
         return outcome
+
+    @property
+    def _far(self) -> float:
+        return OUTLIER_SPREADS if self.task == "regression" else math.inf
+
+    def _require_learning(self) -> None:
+        if self.serving_only:
+            raise ModelError(
+                "model: its arrays only serve; load a checkpoint or a saved model to learn"
+            )
 
     def predict(self, table: Table) -> Mat:
         """Return the scores (B, m) of B events; the model does not change."""
@@ -362,3 +422,12 @@ class TableModel:
         if self.intervals is not None:
             arrays |= tree.to_arrays(self.intervals, "intervals")
         return arrays
+
+
+def _padded(values: Any, width: int, missing: float) -> Any:
+    """Return values (B, n) with as many columns as `width`, those of later features missing."""
+    if values.shape[1] == width:
+        return np.ascontiguousarray(values)
+    wide = np.full((len(values), width), missing, values.dtype)
+    wide[:, : values.shape[1]] = values[:, :width]
+    return wide

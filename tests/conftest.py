@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,20 @@ collect_ignore = [] if "PRODUCT_HALF" in os.environ else ["contracts/product.py"
 # The same examples on every machine, and no verdict about how fast it is.
 hypothesis.settings.register_profile("kaboost", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("kaboost")
+
+
+LONG = [
+    line.rsplit(maxsplit=1)[0]
+    for line in Path(__file__).with_name("long.txt").read_text().splitlines()
+    if not line.startswith("#")
+]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of long.txt, which has what each costs."""
+    for item in items:
+        if any(fnmatchcase(item.nodeid, pattern) for pattern in LONG):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

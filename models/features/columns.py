@@ -148,13 +148,32 @@ class Columns(Encoder):
             _encode(self.state, codes, X, self._categories)
         else:
             labels = np.zeros(len(X)) if y is None else y
-            events, early = (codes, labels, w, X, self._categories), 0
-            if far < math.inf and math.isnan(self.state.first[-1]):
-                early = self._keep_first_labels(labels, w)
-                _learn(self.state, events, math.inf, (0, early))
-                self._replace_first_outliers()
-            _learn(self.state, events, far, (early, len(X)))
+            self._learn((codes, labels, w, X, self._categories), far)
         return X
+
+    def fill_captured(self, table: Table, codes: Ints) -> Mat:
+        """Return X (B, d) of events whose labels come later."""
+        return self.fill(table, codes)
+
+    def learn_labels(self, codes: Ints, w: Vec, y: Vec, far: float = math.inf) -> None:
+        """Learn the labels of events that were captured; y and far are as for `learn_many`.
+
+        `codes` (B, c) are the slots of their category values.
+        """
+        # The columns that the kernel fills are those of now; the captured ones are learned.
+        known, c = np.where(codes <= NEW, NEW - codes, codes), len(self._categories)
+        X, places = np.empty((len(codes), 2 * c)), 2 * np.arange(c)
+        self._learn((np.ascontiguousarray(known.T), y, w, X, places), far)
+
+    def _learn(self, events: Any, far: float) -> None:
+        """Update the means by codes (c, B), labels, weights, and fill the columns of X (B, d)."""
+        _, labels, w, X, _ = events
+        early = 0
+        if far < math.inf and math.isnan(self.state.first[-1]):
+            early = self._keep_first_labels(labels, w)
+            _learn(self.state, events, math.inf, (0, early))
+            self._replace_first_outliers()
+        _learn(self.state, events, far, (early, len(X)))
 
     def _keep_first_labels(self, labels: Vec, w: Vec) -> int:
         """Keep those of labels (B,) that are among the first of positive weight; return the number

@@ -169,7 +169,33 @@ class Encoder:
             known.learn(values, w, out)
         return self.fill(table, codes, w, y, far)
 
+    def capture(self, table: Table) -> tuple[Mat, Ints]:
+        """Encode events whose labels come later, and learn what needs no label.
+
+        Returns
+        -------
+        tuple
+            X (B, d), and the slots of their category values (B, c) for `learn_labels`.
+        """
+        codes, w = (
+            np.empty((len(self._values), len(table.numbers)), np.int64),
+            np.ones(len(table.numbers)),
+        )
+        for known, values, out in zip(self._values, table.categories, codes, strict=True):
+            known.learn(values, w, out)
+        return self.fill_captured(table, codes), np.ascontiguousarray(codes.T)
+
     # What subclasses override.
+
+    def fill_captured(self, table: Table, codes: Ints) -> Mat:
+        """Return X (B, d) of events whose labels come later, and learn what needs no label."""
+        return self.fill(table, codes, np.ones(len(table.numbers)))
+
+    def learn_labels(self, codes: Ints, w: Vec, y: Vec, far: float = math.inf) -> None:
+        """Learn the labels of events that were captured; y and far are as for `learn_many`.
+
+        `codes` (B, c) are the slots of their category values.
+        """
 
     @staticmethod
     def initial_state(schema: Schema) -> Any:

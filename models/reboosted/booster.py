@@ -15,7 +15,9 @@ from numpy.typing import ArrayLike
 from kaboost.models.batch_loops import link_many
 from kaboost.models.booster import (
     add_features,
+    capture_many,
     features,
+    learn_captured,
     learn_many,
     losses,
     mark_categorical,
@@ -32,16 +34,18 @@ from kaboost.models.reboosted.ensemble import ReboostedTrees as ReboostedTrees
 from kaboost.models.reboosted.ensemble import reboosted_trees as reboosted_trees
 from kaboost.models.reboosted.ensemble import served_model, served_trees
 from kaboost.models.reboosted.first_labels import first_label_count, restart_from_first_labels
+from kaboost.models.reboosted.late_mixture import learn_late, score_late
 from kaboost.models.reboosted.learn import grow_in_background, learn_batch, learn_scratch
 from kaboost.models.reboosted.linear import with_features as with_more_columns
 from kaboost.models.reboosted.lookahead import Batch
 from kaboost.models.reboosted.memory import affordable_window
 from kaboost.models.reboosted.predict import predict_rows, prefix_rows
-from kaboost.models.reboosted.scratch import allocate_predict
+from kaboost.models.reboosted.scratch import allocate_predict, score_count
 from kaboost.models.reboosted.state import (
     BACKGROUND,
     GROWN,
     IDLE,
+    LOG_ODDS,
     READY,
     UNASSIGNED,
     Keys,
@@ -79,7 +83,10 @@ def _(booster: ReboostedTrees, X: ArrayLike) -> Mat:
 def _(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> Mat:
     if not booster.progress.events.flags.writeable:
         raise ModelError("booster: its arrays are read-only (a snapshot); load a checkpoint")
-    batch = _batch(booster, X, y, w)
+    return _learn(booster, _batch(booster, X, y, w))
+
+
+def _learn(booster: ReboostedTrees, batch: Batch) -> Mat:
     scores = np.empty((len(batch.keys), 1))
     first = first_label_count(booster.trees, batch.weights)
     if first:
@@ -99,11 +106,13 @@ def _batch(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | N
         )
     if not (W >= 0.0).all() or not (math.inf > W).all():
         raise ModelError("w: an importance is negative or not finite; give numbers >= 0")
-    return Batch(rows, Y, np.minimum(W, WEIGHT_LIMIT))
+    return Batch(rows, Y, np.minimum(W, WEIGHT_LIMIT), np.empty((len(rows), 0)))
 
 
 def _slice(batch: Batch, first: int, last: int) -> Batch:
-    return Batch(batch.keys[first:last], batch.labels[first:last], batch.weights[first:last])
+    keys, labels, weights, captured = batch
+    part = slice(first, last)
+    return Batch(keys[part], labels[part], weights[part], captured[part])
 
 
 @quiesce.register
@@ -134,10 +143,38 @@ def _(booster: ReboostedTrees, columns: Ints) -> None:
 
 @score_many.register
 def _(booster: ReboostedTrees, X: Mat) -> Mat:
+    late = bool(booster.late.events > 0.0)
+    return _score(booster, X, np.empty((len(X), _captured_width(booster) if late else 0)))
+
+
+def _captured_width(booster: ReboostedTrees) -> int:
+    return booster.trees.label_means.size + score_count(booster.trees) + 2
+
+
+def _score(booster: ReboostedTrees, X: Mat, captured: Mat) -> Mat:
     scores = np.empty((len(X), 1))
     arrays = allocate_predict(booster.trees, booster.stack, int(booster.shape[0]))
-    predict_rows(served_model(booster), to_rows(booster, X), arrays, scores)
+    predict_rows(served_model(booster), to_rows(booster, X), arrays, scores, captured)
+    late, first = booster.late, booster.trees.label_means.size
+    if late.events > 0.0:
+        score_late(late, captured, first, np.empty_like(late.losses), scores)
+        captured[:, -1] = scores[:, 0]
     return scores
+
+
+@capture_many.register
+def _(booster: ReboostedTrees, X: Mat) -> tuple[Mat, Mat]:
+    captured = np.empty((len(X), _captured_width(booster)))
+    return _score(booster, X, captured), captured
+
+
+@learn_captured.register
+def _(booster: ReboostedTrees, X: ArrayLike, captured: Mat, y: ArrayLike, w: ArrayLike) -> Mat:
+    batch = _batch(booster, X, y, w)._replace(captured=captured)
+    if int(booster.trees.params.link) == LOG_ODDS:
+        means = booster.trees.label_means.size
+        learn_late(booster.late, captured, means, batch.labels[:, 0].copy(), batch.weights)
+    return _learn(booster, batch)
 
 
 @prefixes_many.register

@@ -12,6 +12,7 @@ from kaboost.models.reboosted.calibration import Calibration, calibration
 from kaboost.models.reboosted.component import sizes_of
 from kaboost.models.reboosted.initial import bank, tree_builds
 from kaboost.models.reboosted.label_scale import LabelScale, label_scale
+from kaboost.models.reboosted.late_mixture import LateMixture, late_mixture
 from kaboost.models.reboosted.linear import LINEAR_LEARNERS, LinearFilters, linear_filters
 from kaboost.models.reboosted.stacking import Stack, stack
 from kaboost.models.reboosted.state import Reboosted, TreeBuild, Trees
@@ -35,6 +36,7 @@ class ReboostedTrees(NamedTuple):
     progress: Progress  # (K, N+1) prefixes and (K, N) edges; N trees of the longest structure
     shape: Ints  # (2,) d and 1
     calibrated: Ints  # () 1 where log-odds are calibrated
+    late: LateMixture  # of the scores, served instead while labels come late
 
     @property
     def outputs(self) -> int:
@@ -110,6 +112,7 @@ def reboosted_trees(full: Mapping[str, Any], loss: Any, d: int) -> ReboostedTree
         progress=_progress(trees),
         shape=np.array([d, 1], np.int64),
         calibrated=np.array(int(full["bank"]["calibrate"])),
+        late=late_mixture(len(trees.structures) * len(trees.params.leaf_rates) + LINEAR_SCORES),
     )
 
 

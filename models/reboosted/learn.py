@@ -84,7 +84,7 @@ from kaboost.models.reboosted.trees.cost import WORKER_SLICE_NS
 from kaboost.models.reboosted.trees.leaves import learn_leaves, update_adagrad
 from kaboost.models.reboosted.trees.rebuild import rebuild_tree
 from kaboost.models.reboosted.trees.sample import observe_row, thin_sample
-from kaboost.models.types import Ints, Mat
+from kaboost.models.types import Ints, Mat, Vec
 from kaboost.models.verbs import newton_curvature
 
 ADAGRAD_EVERY = 4  # events between two updates of AdaGrad's sums
@@ -126,7 +126,8 @@ def learn_batch(booster: ReboostedTrees, batch: Batch, scores: Mat) -> None:
 def grow_in_background(booster: ReboostedTrees, a: LearnScratch, k: int, stop: Ints) -> None:
     """Grow the background tree of structure k until it is done or `stop` () is not 0."""
     none = np.empty((0, 1))
-    batch = Batch(np.empty((0, int(booster.shape[0])), np.int32), none, np.empty(0))
+    keys = np.empty((0, int(booster.shape[0])), np.int32)
+    batch = Batch(keys, none, np.empty(0), np.empty((0, 0)))
     learn_events(booster, batch, a, BatchRun(none, np.zeros((), np.int64), True, k, stop))
 
 
@@ -148,19 +149,22 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
     means, link, calibrated = bank.label_means, int(params.link[()]), bool(b.calibrated[()] > 0)
     trees = ServedTrees(params.leaf_rates, params.depth, bank.structures, bank.base_score, means)
     scores, done, has_worker, tree = run.scores, run.done, run.has_worker, run.tree
+    late = batch.captured.shape[1] > 0
     while tree >= 0 and run.stop[()] == 0 and builds[tree].cursor[0].step != GROWN:
         rebuild_tree(bank, builds[tree], loss, tree, WORKER_SLICE_NS)
     until = next_commit(schedule) if has_worker else NO_EVENT
     first, last = 0, 0  # of the events whose leaves were found
     for k in range(int(done[()]), batch.keys.shape[0]):
         done[()], offset = k + 1, float(scale.offset[()])
+        read_means(means, batch.captured, k, a.event_means)
         if k >= last:
             first, last = k, find_leaves(bank, batch, k, offset, a)
         w, t, leaves = float(batch.weights[k]), int(schedule.time[()]), a.leaves[k - first]
         leaf_scores(trees, leaves, a)
-        linear_scores(filters, batch.keys[k], means, link, scale, a)
+        linear_scores(filters, batch.keys[k], a.event_means, link, scale, a)
         mixed = stacked_score(link, stack, scale, a)
-        scores[k, 0] = calibrated_score(link, calibration, mixed, calibrated) + offset
+        served = calibrated_score(link, calibration, mixed, calibrated) + offset
+        scores[k, 0] = batch.captured[k, batch.captured.shape[1] - 1] if late else served
         if w > 0.0:
             label = batch.labels[k, 0] - offset
             observe_served(seen, loss, w, scores[k], batch.labels[k])
@@ -176,12 +180,14 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
                 until = next_commit(schedule)
             learn_trees(params, schedule, bank.structures, leaves, w, float(scale.curvature[()]), a)
             learn_lines(filters, loss, y, w, link, scale, a)
+            if late:
+                mixed = assess_captured(loss, y, link, (stack, scale), batch.captured[k], offset, a)
             target, factor = _target(scale, link, y, w), w * sharpness(loss, scale, link)
             learn_stack(stack, loss, target, factor, a)
             if link == LOG_ODDS:
                 calibrate(calibration, mixed, 0.5 + 0.5 * y, w)
             update_label_scale(scale, loss, y, link, t, float(a.expert_scores[0]))
-            fill_row(means, batch.keys[k], a.row)
+            fill_row(a.event_means, batch.keys[k], a.row)
             insert_event(window, bins, schedule, a, t, y, w)
             update_label_means(means, params.label_mean_rates, y, link)
             schedule.time[()], started = t + 1, False
@@ -190,6 +196,29 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
                 refresh_leaves(bank, a, k + 1 - first, last - first)
             if has_worker and (started or t + 2 >= until):
                 return
+
+
+@inlined
+def read_means(means: Vec, captured: Mat, k: int, out: Vec) -> None:
+    """Fill out (5,) with the label means that event k was predicted with."""
+    for j in range(out.shape[0]):
+        out[j] = captured[k, j] if captured.shape[1] > 0 else means[j]
+
+
+@kernel
+def assess_captured(
+    loss: Any, y: float, link: int, parts: tuple[Stack, LabelScale], captured: Vec, offset: float,
+    a: LearnScratch,
+) -> float:  # fmt: skip
+    """Do what precedes `learn_stack` with the scores as they were when the event was predicted:
+    the stack weighs them by how good they were then. Return their mixture.
+    """
+    stack, scale = parts
+    for i in range(a.scores.shape[0]):
+        a.scores[i] = captured[a.event_means.shape[0] + i] - offset
+    mixed = stacked_score(link, stack, scale, a)
+    assess_scores(loss, y, scale, link, a)
+    return mixed
 
 
 @inlined

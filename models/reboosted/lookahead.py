@@ -25,6 +25,7 @@ class Batch(NamedTuple):
     keys: Keys  # (n, d0) of features
     labels: Mat  # (n, 1)
     weights: Vec  # (n,) importances; one of 0 is predicted and not learned
+    captured: Mat  # (n, 5 + S + 2) what `capture_rows` filled; (n, 0) if labels come at once
 
 
 @kernel
@@ -36,16 +37,19 @@ def find_leaves(bank: Reboosted, batch: Batch, first: int, offset: float, a: Lea
     last = min(int(first) + int(a.leaves.shape[0]), int(keys.shape[0]))
     link = int(bank.params.link[()])
     if a.leaves.shape[0] == 1:
-        fill_row(bank.label_means, keys[first], a.row)
+        fill_row(a.event_means, keys[first], a.row)
         for s in range(a.tree_counts.shape[0]):
             traverse(bank.structures[s].nodes, bank.params.depth[s], a.row, a.leaves[0, s])
         return last
     means, rates = a.label_means, bank.params.label_mean_rates
     for j in range(means.shape[0]):
         means[j] = bank.label_means[j]
+    late = batch.captured.shape[1] > 0
     for k in range(first, last):
+        for j in range(means.shape[0] if late else 0):
+            means[j] = batch.captured[k, j]
         _fill_column(a, keys[k], k - first)
-        if weights[k] > 0.0:
+        if weights[k] > 0.0 and not late:
             update_label_means(means, rates, labels[k, 0] - offset, link)
     for s in range(a.tree_counts.shape[0]):
         nodes, depth = bank.structures[s].nodes, int(bank.params.depth[s])

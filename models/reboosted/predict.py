@@ -39,8 +39,13 @@ MAX_LOGARITHM = 60.0  # experts' scores beyond this count as this, where they ar
 
 
 @kernel
-def predict_rows(model: ServedModel, keys: Keys, arrays: PredictArrays, scores: Mat) -> None:
-    """Fill scores (n, 1) for the keys (n, d0) of events."""
+def predict_rows(
+    model: ServedModel, keys: Keys, arrays: PredictArrays, scores: Mat, captured: Mat
+) -> None:
+    """Fill scores (n, 1) for the keys (n, d0) of events, and captured (n, 5 + S + 2), if it has
+    columns, with what learning needs later: label means, scores of the S learners, and twice the
+    score to serve, of which `score_late` may replace the last.
+    """
     trees, filters, stack, scale = model.trees, model.linear, model.stack, model.labels
     link = model.link
     a = slice_scratch(trees, stack, keys.shape[1], arrays)
@@ -50,6 +55,18 @@ def predict_rows(model: ServedModel, keys: Keys, arrays: PredictArrays, scores: 
         mixed = stacked_score(link, stack, scale, a)
         mixed = calibrated_score(link, model.calibration, mixed, model.calibrated)
         scores[k, 0] = mixed + scale.offset[()]
+        if captured.shape[1] > 0:
+            _capture(trees.label_means, a.scores, float(scale.offset[()]), captured[k])
+            captured[k, captured.shape[1] - 2] = scores[k, 0]
+            captured[k, captured.shape[1] - 1] = scores[k, 0]
+
+
+@inlined
+def _capture(label_means: Vec, scores: Vec, offset: float, out: Vec) -> None:
+    for j in range(label_means.shape[0]):
+        out[j] = label_means[j]
+    for i in range(scores.shape[0]):
+        out[label_means.shape[0] + i] = scores[i] + offset
 
 
 @kernel

@@ -26,6 +26,7 @@ class LearnScratch(NamedTuple):
     columns: Keys  # (2^i B,) the same of a block of events, column by column
     leaves: NDArray[np.int32]  # (B, K, N) of the events of a block
     label_means: Vec  # (5,) as they will be after the events of the block so far
+    event_means: Vec  # (5,) label means as they were when the event was predicted
     grown: Ints  # (K,) trees grown when the leaves were found
     F: Mat  # (K, N+1) scores of prefixes
     tree_outputs: Vec  # (N+1,) of one structure: differences of its prefixes' scores ...
@@ -76,14 +77,15 @@ def allocate(trees: Reboosted, stack: Stack, d0: int, events: int = 1) -> LearnS
     """Return scratch to learn a batch of so many events of d0 features."""
     d = d0 + trees.label_means.size
     counts = np.array([one.nodes.shape[0] for one in trees.structures], np.int64)
-    K, N, n = len(counts), int(counts.max()), _score_count(trees)
+    K, N, n = len(counts), int(counts.max()), score_count(trees)
     R, S = stack.weights.shape[1], len(stack.mixture_losses)
     wide = 1 << (2 * d - 1).bit_length()
     B = BLOCK if events >= MIN_BLOCK_EVENTS and wide <= MAX_BLOCK_COLUMNS else 1
     return LearnScratch(
         row=np.zeros(_row_length(trees, d), np.int32), leaves=np.zeros((B, K, N), np.int32),
         columns=np.zeros(wide * B if B > 1 else 0, np.int32),
-        label_means=np.zeros(trees.label_means.size), grown=np.zeros(K, np.int64),
+        label_means=np.zeros(trees.label_means.size),
+        event_means=np.zeros(trees.label_means.size), grown=np.zeros(K, np.int64),
         F=np.zeros((K, N + 1)), tree_outputs=np.zeros(N + 1), prefix_losses=np.zeros(N + 1),
         prefix_gradients=np.zeros(N + 1), prefix_hessians=np.zeros(N + 1),
         leaf_scores=np.zeros(LANES), inputs=blank_row(d0),
@@ -94,7 +96,8 @@ def allocate(trees: Reboosted, stack: Stack, d0: int, events: int = 1) -> LearnS
     )  # fmt: skip
 
 
-def _score_count(trees: Reboosted) -> int:
+def score_count(trees: Reboosted) -> int:
+    """Return how many scores are stacked, n."""
     return len(trees.structures) * len(trees.params.leaf_rates) + LINEAR_SCORES
 
 
@@ -106,7 +109,7 @@ def _row_length(trees: Reboosted, d: int) -> int:
 
 def allocate_predict(trees: Reboosted, stack: Stack, d0: int) -> PredictArrays:
     """Return the memory to predict events of d0 features, for `slice_scratch`."""
-    K, n = len(trees.structures), _score_count(trees)
+    K, n = len(trees.structures), score_count(trees)
     N = max(one.nodes.shape[0] for one in trees.structures)
     R, S = stack.weights.shape[1], len(stack.mixture_losses)
     floats = K * (N + 1) + LANES + 4 * d0 + 1 + n + S + max(n, S) + R

@@ -1,0 +1,158 @@
+"""Labels that come later: events are learned as they were predicted, and what is served is as sure
+as it was right.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kaboost.models.features.columns import Columns
+from kaboost.models.features.onehot import Encoder, Table
+from kaboost.models.model import Model
+from kaboost.models.table_model import Captured
+from kaboost.models.types import Mat, Vec
+from tests.specs import LINEAR
+
+SCHEMA = {"x": "number", "y": "number", "colour": "category"}
+COLOURS = ["red", "green", "blue", None]
+
+
+def table(n: int, seed: int = 0) -> Table:
+    draw = np.random.default_rng(seed)
+    colours = [COLOURS[k] for k in draw.integers(0, 4, n)]
+    return Table(draw.normal(size=(n, 2)), np.empty((n, 0)), [colours])
+
+
+def part(whole: Table, k: int) -> Table:
+    numbers, booleans, (colours,), _, _ = whole
+    return Table(numbers[k : k + 1], booleans[k : k + 1], [colours[k : k + 1]])
+
+
+def joined(parts: list[Captured]) -> Captured:
+    return Captured(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+
+
+def test_a_linear_model_learns_the_same_whenever_the_label_comes() -> None:
+    """Without categories nothing depends on when the label came: the bytes are the same."""
+    whole = Table(table(50).numbers, np.empty((50, 0)), [])
+    y, w = np.arange(50) % 2.0, np.ones(50)
+    schema = {"x": "number", "y": "number"}
+    at_once, late = Model("binary", LINEAR, schema), Model("binary", LINEAR, schema)
+
+    at_once.learn(whole, y, w)
+    late.learn_captured(late.capture(whole), y, w)
+
+    for name, array in at_once.to_arrays().items():
+        assert array.tobytes() == late.to_arrays()[name].tobytes(), name
+
+
+@pytest.mark.parametrize("kind", [Columns, Encoder])
+def test_an_encoder_learns_the_same_in_two_steps(kind: type[Encoder]) -> None:
+    """What needs no label is learned with the features, the rest with the label."""
+    whole, y, one = table(60), np.arange(60) % 2.0, np.ones(1)
+    at_once, late = kind(SCHEMA), kind(SCHEMA)
+    for k in range(60):
+        expected = at_once.learn_many(part(whole, k), one, y[k : k + 1])
+        X, codes = late.capture(part(whole, k))
+        late.learn_labels(codes, one, y[k : k + 1])
+        if kind is Columns:  # a one-hot column of a new value is set from the next event on
+            np.testing.assert_array_equal(X, expected)
+
+    for ours, theirs in zip(late.state, at_once.state, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def regimes(n: int, seed: int) -> tuple[Mat, Vec]:
+    """Draw labels that agree with a hidden state, which changes every 150 events on average: a
+    model that learned the last labels is right, one that waits for them is often wrong.
+    """
+    draw = np.random.default_rng(seed)
+    state = np.cumsum(draw.random(n) < 1 / 150) % 2
+    x = draw.normal(size=(n, 3))
+    log_odds = 4.0 * (2 * state - 1) + 1.5 * x[:, 0]
+    return x, (draw.random(n) < 1 / (1 + np.exp(-log_odds))).astype(np.float64)
+
+
+def prequential(x: Mat, y: Vec, delay: int, *, capture: bool, step: int = 25) -> Vec:
+    """Return the probability of every label as it was served, with labels `delay` events late."""
+    model = Model("binary", features=dict.fromkeys("abc", "number"))
+    served, waiting = np.empty(len(y)), []
+    for first in range(0, len(y), step):
+        rows = Table(x[first : first + step], np.empty((step, 0)), [])
+        due = first - delay - step
+        if due >= 0 and capture:
+            model.learn_captured(waiting.pop(0), y[due : due + step], np.ones(step))
+        elif due >= 0:
+            before = Table(x[due : due + step], np.empty((step, 0)), [])
+            model.learn(before, y[due : due + step], np.ones(step))
+        if capture:
+            waiting.append(model.capture(rows))
+        scores = waiting[-1].scores if capture else model.predict(rows)
+        served[first : first + step] = model.predictions(scores)[:, 1]
+    return np.where(y == 1.0, served, 1.0 - served)
+
+
+@pytest.fixture(scope="module")
+def streams() -> Any:
+    return regimes(6000, seed=3)
+
+
+def test_late_labels_make_nothing_overconfident(streams: tuple[Mat, Vec]) -> None:
+    """Late events lose hardly more than the prior; learned as if at once they lose far more."""
+    x, y = streams
+
+    ours = prequential(x, y, 300, capture=True)[1500:]
+    naive = prequential(x, y, 300, capture=False)[1500:]
+
+    prior = -np.log(np.clip(y.mean(), 0.01, 0.99)) * y.mean() - np.log(1 - y.mean()) * (
+        1 - y.mean()
+    )
+    assert -np.log(ours).mean() < 1.07 * prior
+    assert -np.log(naive).mean() > 1.3 * prior  # the fault that is mended
+    sure = np.maximum(ours, 1.0 - ours) > 0.98
+    assert (ours[sure] < 0.5).sum() <= 0.03 * max(sure.sum(), 100)
+
+
+def test_labels_at_once_are_learned_as_before(streams: tuple[Mat, Vec]) -> None:
+    """With a delay of one batch capturing is hardly worse than learning at once."""
+    x, y = streams
+
+    ours = -np.log(prequential(x, y, 0, capture=True)[1500:]).mean()
+    usual = -np.log(prequential(x, y, 0, capture=False)[1500:]).mean()
+
+    assert ours < usual + 0.03
+
+
+@pytest.mark.parametrize("task", ["multiclass", "regression"])
+def test_every_task_learns_late_labels(task: str) -> None:
+    """Several classes and numbers are learned from captured events, features added meanwhile."""
+    labels = ["a", "b", "c"] if task == "multiclass" else None
+    model = Model(task, LINEAR if task == "multiclass" else None, SCHEMA, labels)
+    whole, w = table(300), np.ones(300)
+    target = np.digitize(whole.numbers[:, 0], [-0.5, 0.5]).astype(np.float64)
+
+    losses = []
+    for k in range(0, 300, 50):
+        rows = Table(
+            whole.numbers[k : k + 50], np.empty((50, 0)), [list(whole.categories[0][k : k + 50])]
+        )
+        outcome = model.learn_captured(model.capture(rows), target[k : k + 50], w[:50])
+        losses.append(outcome.losses.mean())
+
+    assert losses[-1] < losses[0]
+    assert int(model.booster.progress.events) == 300
+
+
+def test_features_that_were_added_meanwhile_are_missing() -> None:
+    """A captured row is learned with the columns that it had."""
+    model = Model("binary", features="auto")
+    model.learn_many([{"x": 1.0, "c": "a"}], [1])
+    names = len(model.encoder.columns)
+    captured = model.capture(Table(np.ones((1, 1)), np.empty((1, 0)), [["a"]]))
+    model.learn_many([{"x": 1.0, "c": "b", "z": 3.0, "d": "u"}], [0])
+
+    outcome = model.learn_captured(captured, np.ones(1), np.ones(1))
+
+    assert names == captured.X.shape[1] < len(model.encoder.columns)
+    assert outcome.scores.tobytes() == captured.scores.tobytes()
