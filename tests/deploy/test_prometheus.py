@@ -235,12 +235,12 @@ def test_alerts_are_those_of_the_contract() -> None:
 def test_alert_tells_what_to_do(name: str) -> None:
     """Severity, summary and description are there, and the link leads to its own section."""
     whole = ALERTS[name].whole
-    told = whole["annotations"]
+    annotations = whole["annotations"]
 
     assert whole["labels"]["severity"] in ("critical", "warning")
-    assert {"summary", "description", "runbook_url"} == set(told)
-    assert f"docs/runbook.md#{name.lower()}" == told["runbook_url"]
-    assert leads(ROOT / "README.md", told["runbook_url"])
+    assert {"summary", "description", "runbook_url"} == set(annotations)
+    assert f"docs/runbook.md#{name.lower()}" == annotations["runbook_url"]
+    assert leads(ROOT / "README.md", annotations["runbook_url"])
 
 
 def test_shortened_rules_differ_in_time_alone() -> None:

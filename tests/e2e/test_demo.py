@@ -89,12 +89,12 @@ def test_demo_leaves_nothing_running(tmp_path: Path, way: signal.Signals, code: 
             assert line, "the demo ended early"
         begun = len(left(tmp_path))
         running.send_signal(way)
-        said = running.stdout.read()
+        output = running.stdout.read()
 
     deadline = time.monotonic() + 40
     while any("service" in each for each in left(tmp_path)) and time.monotonic() < deadline:
         time.sleep(0.2)
 
-    assert code == running.returncode, said
+    assert code == running.returncode, output
     assert begun >= 6  # demo, broker, serve, learner, API, producer
     assert [] == [each for each in left(tmp_path) if "service" in each]

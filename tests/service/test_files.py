@@ -65,10 +65,10 @@ def test_order_of_the_durable_write(path: Path) -> None:
     seen: list[str] = []
 
     def watch(frame: FrameType, event: str, call: Any) -> None:
-        told = {"write", "fsync", "replace"}
+        recorded = {"write", "fsync", "replace"}
         if (
             event == "c_call"
-            and call.__name__ in told
+            and call.__name__ in recorded
             and frame.f_code.co_filename == files.__file__
         ):
             seen.append(f"{frame.f_code.co_name}: {call.__name__}")
@@ -254,9 +254,9 @@ def test_lock_ends_with_its_process(
         holder.stdin.close()  # type: ignore[union-attr]
     holder.wait(10)
     with files.lock(tmp_path):
-        told = (tmp_path / ".lock").read_text().strip()
+        recorded = (tmp_path / ".lock").read_text().strip()
 
-    assert told == str(os.getpid())
+    assert recorded == str(os.getpid())
     assert not litter.exists()
     assert (tmp_path / ".lock").read_text() == ""
 
