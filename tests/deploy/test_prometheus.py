@@ -137,7 +137,7 @@ def hurt(prometheus: Prometheus, feed: Feed, program: Program) -> tuple[list[str
 
 
 def stop_learner(program: Program) -> None:
-    """Take its checkpoints away and kill it: it refuses to begin anew, and stays down."""
+    """Take its checkpoints away and kill it: it refuses a cold start, and stays down."""
     learner = program.child("learner")
     learner.suspend()  # it must not write another one meanwhile
     (program.folder / "checkpoints").rename(program.folder / "lost")

@@ -87,7 +87,7 @@ def test_demo_leaves_nothing_running(tmp_path: Path, way: signal.Signals, code: 
         assert running.stdout is not None
         while "2 of 5" not in (line := running.stdout.readline()):
             assert line, "the demo ended early"
-        begun = len(left(tmp_path))
+        started = len(left(tmp_path))
         running.send_signal(way)
         output = running.stdout.read()
 
@@ -96,5 +96,5 @@ def test_demo_leaves_nothing_running(tmp_path: Path, way: signal.Signals, code: 
         time.sleep(0.2)
 
     assert code == running.returncode, output
-    assert begun >= 6  # demo, broker, serve, learner, API, producer
+    assert started >= 6  # demo, broker, serve, learner, API, producer
     assert [] == [each for each in left(tmp_path) if "service" in each]

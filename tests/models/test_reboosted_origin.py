@@ -39,7 +39,7 @@ def errors(booster: Any, X: np.ndarray, y: np.ndarray, batch: int) -> np.ndarray
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 @pytest.mark.parametrize("level", [100.0, -1e6, 1.7e9])
 def test_the_level_of_labels_does_not_matter(loss: Any, level: float) -> None:
-    """From the first labels on, behind which learning begins anew; the mean has an error of 2.9."""
+    """From the first labels on, after which learning starts again; the mean has an error of 2.9."""
     X, y = stream(3000)
     near = errors(build(loss), X, y, 50)
     far = errors(build(loss), X, y + level, 50)

@@ -107,7 +107,7 @@ def test_a_learner_of_weight_zero_is_untouched():
 
 @pytest.mark.parametrize("events", [10, 60])
 def test_renew(events):
-    """A renewed learner is a fresh one, and sees features drawn anew; the others stay."""
+    """A reset learner equals a new one and samples its features again; the others do not change."""
     own = {**SMALL, "features": 0.5, "n": 4}
     bank = make(own, 4, 1)
     drive(bank, *steps(events, 1, 4), SQUARE)

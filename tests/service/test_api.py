@@ -1,4 +1,4 @@
-"""The HTTP door: right answers, and which snapshot they come from."""
+"""The HTTP API: predictions, and the snapshot that they come from."""
 
 import json
 import subprocess

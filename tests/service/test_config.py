@@ -222,7 +222,7 @@ def test_addresses_of_brokers(write: Write, given: str) -> None:
 
 
 def test_one_port_of_two_hosts(write: Write) -> None:
-    """Both doors may have one port where they are of different addresses."""
+    """Both listeners may use the same port on different addresses."""
     path = write(api={"port": 9464, "host": "10.0.0.1"})
 
     assert 9464 == load(path).metrics.port

@@ -1,4 +1,4 @@
-"""Reasons at the HTTP door: what is asked for, what adds up, what is refused."""
+"""Explanations over HTTP: requests, sums of contributions, refusals."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Datetimes and texts at the HTTP door, in its document and in GET /model."""
+"""Datetimes and texts over HTTP, in its document and in GET /model."""
 
 from collections.abc import Callable
 from typing import Any
