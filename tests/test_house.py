@@ -1,4 +1,4 @@
-"""The house is as docs/architecture.md says: imports, sizes, docstrings, kernels, doors."""
+"""The house is as docs/architecture.md says: imports, sizes, docstrings, kernels, boundaries."""
 
 import ast
 import re
@@ -253,7 +253,7 @@ def jitted(node: ast.Call | ast.Attribute) -> bool:
 
 def test_broad_handlers_stand_at_doors() -> None:
     """`except Exception` swallows bugs: it stands only in the files the architecture page names."""
-    doors = listed("Where everything is caught")
+    boundaries = listed("Where everything is caught")
     broad = {
         module.name
         for module in SOURCES.values()
@@ -261,7 +261,7 @@ def test_broad_handlers_stand_at_doors() -> None:
         if isinstance(node, ast.ExceptHandler) and catches_all(node)
     }
 
-    assert set(doors) == broad
+    assert set(boundaries) == broad
 
 
 def catches_all(handler: ast.ExceptHandler) -> bool:

@@ -80,9 +80,9 @@ class DeadLetters:
             or time.monotonic() - oldest.since > self._timeout
         )
 
-    def send(self, message: Message, error: EventError) -> None:
+    def send(self, message: Message, error: EventError, decoder: type) -> None:
         """Send one record with the reason; `outstanding` counts it until it is confirmed."""
-        letter = write(message, error)
+        letter = write(message, error, decoder)
         self._sent += 1
         self._pending[self._sent] = letter
         self._pending_bytes += letter.size
@@ -140,8 +140,8 @@ class DeadLetters:
             log.error("dead letters cannot be written, they are tried again", extra=fields)
 
 
-def write(message: Message, error: EventError) -> Letter:
-    """Make the dead letter of a record: its content unchanged, plus origin and reason."""
+def write(message: Message, error: EventError, decoder: type) -> Letter:
+    """Make the dead letter of a record: its content unchanged, plus origin, decoder and reason."""
     now = datetime.now(UTC)
     where = f"{message.topic()}[{message.partition()}]@{message.offset()}"
     origin = {
@@ -149,7 +149,7 @@ def write(message: Message, error: EventError) -> Letter:
         "__connect.errors.partition": message.partition(),
         "__connect.errors.offset": message.offset(),
         "__connect.errors.stage": "VALUE_CONVERTER",
-        "__connect.errors.class.name": "kaboost.service.events.json.JsonDecoder",
+        "__connect.errors.class.name": f"{decoder.__module__}.{decoder.__qualname__}",
         "__connect.errors.exception.class.name": "kaboost.service.errors.EventError",
         "__connect.errors.exception.message": f"{where}: {error.message}",
         "kaboost.error.code": error.code,

@@ -82,7 +82,7 @@ class LearnerLoop:
             # While paused, the consumer returns nothing but still serves the broker.
             messages = self._consumer.poll(self.trainer.batch_events)
             for message, error in self._train(messages):
-                self._letters.send(message, error)
+                self._letters.send(message, error, self.trainer.decoder_class)
             if self.trainer.publish_due:
                 self._attempt("snapshot", self._publish)
             if self.trainer.checkpoint_due and not self._letters.outstanding:

@@ -14,7 +14,7 @@ from confluent_kafka import Message
 
 from kaboost.models.evaluation.baselines import record
 from kaboost.service.errors import EventError, NotWritten
-from kaboost.service.events.decoder import Decoded, Headers, Metadata
+from kaboost.service.events.decoder import Decoded, Decoder, Headers, Metadata
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recorder import Recorder
 from kaboost.service.learner.schedule import WriteSchedule
@@ -82,6 +82,11 @@ class Trainer:
     def checkpoint_due(self) -> bool:
         """Whether a checkpoint should be written now."""
         return self._checkpoints.due
+
+    @property
+    def decoder_class(self) -> type[Decoder]:
+        """The class that decodes the records, for the headers of dead letters."""
+        return type(self._decoder)
 
     def warm(self) -> None:
         """Compile the kernels before the first event waits for them."""

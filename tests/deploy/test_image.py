@@ -24,9 +24,9 @@ SMALLEST = "task: {kind: binary}\nfeatures: {schema: {x: number}}\n"
 def test_linter_has_nothing_to_say() -> None:
     """hadolint finds no fault of any weight."""
     linter = Path(sys.executable).with_name("hadolint")
-    said = subprocess.run([linter, "--failure-threshold", "style", FILE], capture_output=True)
+    result = subprocess.run([linter, "--failure-threshold", "style", FILE], capture_output=True)
 
-    assert (0, b"") == (said.returncode, said.stdout)
+    assert (0, b"") == (result.returncode, result.stdout)
 
 
 def test_base_is_one_argument() -> None:

@@ -68,7 +68,7 @@ def container(pod: Pod, name: str) -> Manifest:
     return next(each for each in pod["containers"] if each["name"] == name)
 
 
-def doors(pod: Pod) -> dict[str, int]:
+def ports(pod: Pod) -> dict[str, int]:
     """The ports of all containers by name."""
     return {p["name"]: p["containerPort"] for c in pod["containers"] for p in c["ports"]}
 
@@ -176,11 +176,11 @@ def test_names_are_found(manifests: Manifests, pod: Pod) -> None:
 
     assert manifests["StatefulSet"]["spec"]["serviceName"] == service["metadata"]["name"]
     assert manifests["ConfigMap"]["metadata"]["name"] == config_map
-    assert set(doors(pod)) == {port["targetPort"] for port in service["spec"]["ports"]}
+    assert set(ports(pod)) == {port["targetPort"] for port in service["spec"]["ports"]}
     assert {port["name"] for port in service["spec"]["ports"]} == {
         endpoint["port"] for endpoint in monitor["endpoints"]
     }
-    assert set(doors(pod)) == admitted
+    assert set(ports(pod)) == admitted
     assert volumes == {name for each in pod["containers"] for name in mounts(each)}
 
 
@@ -195,7 +195,7 @@ def test_configuration(manifests: Manifests, pod: Pod, settings: Settings) -> No
 
         assert settings.snapshots.directory.parent == data
         assert settings.checkpoints.directory.parent == data
-    assert {"http": settings.api.port, "metrics": settings.metrics.port} == doors(pod)
+    assert {"http": settings.api.port, "metrics": settings.metrics.port} == ports(pod)
     assert "0.0.0.0" == settings.api.host == settings.metrics.host
     assert [53, 53, int(broker)] == egress
 
@@ -293,7 +293,7 @@ def test_resources(pod: Pod) -> None:
 
 
 def test_probes_are_routes(pod: Pod, settings: Settings) -> None:
-    """What the kubelet asks for is there, at the door that has it."""
+    """What the kubelet asks for is there, on the port that serves it."""
     paths = {getattr(route, "path", "") for route in create_api(settings).routes}
     asked = {name: each["httpGet"] for name, each in probes(container(pod, "api")).items()}
 

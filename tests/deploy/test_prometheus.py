@@ -137,7 +137,7 @@ def hurt(prometheus: Prometheus, feed: Feed, program: Program) -> tuple[list[str
 
 
 def stop_learner(program: Program) -> None:
-    """Take its checkpoints away and kill it: it refuses to begin anew, and stays down."""
+    """Take its checkpoints away and kill it: it refuses a cold start, and stays down."""
     learner = program.child("learner")
     learner.suspend()  # it must not write another one meanwhile
     (program.folder / "checkpoints").rename(program.folder / "lost")
@@ -235,12 +235,12 @@ def test_alerts_are_those_of_the_contract() -> None:
 def test_alert_tells_what_to_do(name: str) -> None:
     """Severity, summary and description are there, and the link leads to its own section."""
     whole = ALERTS[name].whole
-    told = whole["annotations"]
+    annotations = whole["annotations"]
 
     assert whole["labels"]["severity"] in ("critical", "warning")
-    assert {"summary", "description", "runbook_url"} == set(told)
-    assert f"docs/runbook.md#{name.lower()}" == told["runbook_url"]
-    assert leads(ROOT / "README.md", told["runbook_url"])
+    assert {"summary", "description", "runbook_url"} == set(annotations)
+    assert f"docs/runbook.md#{name.lower()}" == annotations["runbook_url"]
+    assert leads(ROOT / "README.md", annotations["runbook_url"])
 
 
 def test_shortened_rules_differ_in_time_alone() -> None:

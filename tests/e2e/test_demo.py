@@ -87,14 +87,14 @@ def test_demo_leaves_nothing_running(tmp_path: Path, way: signal.Signals, code: 
         assert running.stdout is not None
         while "2 of 5" not in (line := running.stdout.readline()):
             assert line, "the demo ended early"
-        begun = len(left(tmp_path))
+        started = len(left(tmp_path))
         running.send_signal(way)
-        said = running.stdout.read()
+        output = running.stdout.read()
 
     deadline = time.monotonic() + 40
     while any("service" in each for each in left(tmp_path)) and time.monotonic() < deadline:
         time.sleep(0.2)
 
-    assert code == running.returncode, said
-    assert begun >= 6  # demo, broker, serve, learner, API, producer
+    assert code == running.returncode, output
+    assert started >= 6  # demo, broker, serve, learner, API, producer
     assert [] == [each for each in left(tmp_path) if "service" in each]

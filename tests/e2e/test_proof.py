@@ -116,19 +116,19 @@ def test_poison_is_kept_whole(run):
     """
     letters = {}
     for letter in run.dead_letters():
-        told = proof.headers(letter)
-        assert told["__connect.errors.topic"] == run.topic
-        letters[int(told["__connect.errors.offset"])] = letter
+        letter_headers = proof.headers(letter)
+        assert letter_headers["__connect.errors.topic"] == run.topic
+        letters[int(letter_headers["__connect.errors.offset"])] = letter
     expected = {k: one for k, one in enumerate(run.plan) if one[1] != b"good"}
 
     assert letters.keys() == expected.keys()
     assert len(letters) == proof.POISON
     for k, (value, key) in expected.items():
-        told = proof.headers(letters[k])
+        letter_headers = proof.headers(letters[k])
         assert letters[k].value() == value
         assert letters[k].key() == key
-        assert told["trace"] == key.decode()
-        assert told["kaboost.error.code"] == key.decode().rpartition("-")[0], value
+        assert letter_headers["trace"] == key.decode()
+        assert letter_headers["kaboost.error.code"] == key.decode().rpartition("-")[0], value
 
 
 def test_predictions_never_failed(run):

@@ -44,8 +44,8 @@ def serve(wanted: Settings) -> Iterator[Program]:
 
 def answers(program: Program) -> list[float]:
     """Ask for the probabilities of some rows."""
-    said = program.client.post("/predict", json={"instances": ASKED}).json()
-    return [each["probability"] for each in said["predictions"]]
+    served = program.client.post("/predict", json={"instances": ASKED}).json()
+    return [each["probability"] for each in served["predictions"]]
 
 
 def learned(program: Program) -> int:

@@ -53,31 +53,31 @@ def drive(bank, X, targets, weights, mode, in_turn=0):
 
     With `in_turn`, learner after learner, each event so many times.
     """
-    said = np.empty_like(targets)
+    predicted = np.empty_like(targets)
     _, m, N = targets.shape
     rows = bank_scratch_rows(bank)
     bank_scratch = np.empty((rows, N))
     single = SingleScratch(np.empty((m, 1)), np.empty((m, 1)), np.empty(1), np.empty((rows, 1)))
-    for x, h, target, weight in zip(X, said, targets.copy(), weights.copy(), strict=True):
+    for x, h, target, weight in zip(X, predicted, targets.copy(), weights.copy(), strict=True):
         if in_turn:
             say(bank, x, h, bank_scratch)
             teach_in_turn(bank, x, (target, weight), mode, in_turn, single)
         else:
             teach(bank, x, h, (target, weight), mode, bank_scratch)
-    return said
+    return predicted
 
 
 def drive_twin(twin, X, targets, weights, mode):
     """The same of the naive bank."""
-    said = np.empty_like(targets)
-    for x, h, target, weight in zip(X, said, targets, weights, strict=True):
+    predicted = np.empty_like(targets)
+    for x, h, target, weight in zip(X, predicted, targets, weights, strict=True):
         x = list(x)
         for i, one in enumerate(twin.learners):
             h[:, i] = one.predict(x)
         twin.see(x)
         for i, one in enumerate(twin.learners):
             one.learn(x, list(target[:, i]), weight[i], mode)
-    return said
+    return predicted
 
 
 def bytes_of(bank):

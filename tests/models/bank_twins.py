@@ -69,10 +69,10 @@ def agree(mode, m, **params):
     twin = BANKS[params["kind"]](full, FEATURES, m, 7)
     for x, target, weight in tasks(60, m, full["n"]):
         before = resting(bank, weight)
-        said = teach(bank, x, target, weight, mode)
+        predicted = teach(bank, x, target, weight, mode)
         assert before == resting(bank, weight)
         expected = np.transpose([one.predict(list(x)) for one in twin.learners])
-        np.testing.assert_allclose(said, expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(predicted, expected, rtol=1e-9, atol=1e-12)
         twin.see(list(x))
         for i, one in enumerate(twin.learners):
             one.learn(list(x), list(target[:, i]), weight[i], mode)

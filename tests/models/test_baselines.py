@@ -54,9 +54,9 @@ def naive_differences(y, w):
     for value, weight in zip(y, w, strict=True):
         if weight > 0:
             mean = weighted_mean(past)
-            for p, said in enumerate([mean, past[-1][0] if past else 0.0]):
-                sums[0, p] += weight * (value - said) ** 2 / 2
-                sums[1, p] += weight * abs(value - said)
+            for p, predicted in enumerate([mean, past[-1][0] if past else 0.0]):
+                sums[0, p] += weight * (value - predicted) ** 2 / 2
+                sums[1, p] += weight * abs(value - predicted)
             past.append((value, weight))
     return sums
 
@@ -71,8 +71,8 @@ def compared(task, y, w, cuts=()):
     seen = progressive_validation(TASKS[task])
     for begin, end in pairwise([0, *sorted(cuts), len(y)]):
         part = slice(begin, end)
-        said = (0.1 + 0.7 * y[part]) if task == "binary" else None
-        record(seen, outcome(0.25 * y[part], 0.5 * y[part], said), y[part], w[part])
+        predicted = (0.1 + 0.7 * y[part]) if task == "binary" else None
+        record(seen, outcome(0.25 * y[part], 0.5 * y[part], predicted), y[part], w[part])
     return seen
 
 
@@ -157,8 +157,8 @@ def test_arrays_go_on_where_they_stopped(task):
     y, w = streams.targets(task, 100), streams.weights(100)
     seen = compared(task, y[:40], w[:40])
     again = restored(task, {k: v.copy() for k, v in arrays_of(seen).items()})
-    said = (0.1 + 0.7 * y[40:]) if task == "binary" else None
-    record(again, outcome(0.25 * y[40:], 0.5 * y[40:], said), y[40:], w[40:])
+    predicted = (0.1 + 0.7 * y[40:]) if task == "binary" else None
+    record(again, outcome(0.25 * y[40:], 0.5 * y[40:], predicted), y[40:], w[40:])
 
     assert streams.digest(arrays_of(compared(task, y, w))) == streams.digest(arrays_of(again))
 

@@ -65,7 +65,7 @@ def size_of(encoder):
 def twin(events):
     """What is said of every event, and of all of them after the last: plain dictionaries."""
     known = [{}, {}]
-    label, total, said = 0.0, 0.0, []
+    label, total, encoded = 0.0, 0.0, []
 
     def show(i, value):
         if value is None:
@@ -77,7 +77,7 @@ def twin(events):
         return [label + share * (mean - label), order]
 
     for *values, w, y in events:
-        said.append([7.0, math.nan, *show(0, values[0]), *show(1, values[1])])
+        encoded.append([7.0, math.nan, *show(0, values[0]), *show(1, values[1])])
         if w == 0.0:
             continue
         for i, value in enumerate(values):
@@ -88,20 +88,20 @@ def twin(events):
         total = min(total + w, MEMORY_EVENTS)
         label += min(w / total, 1.0) * (y - label)
     after = [[7.0, math.nan, *show(0, a), *show(1, b)] for a, b, *_ in events]
-    return said, after
+    return encoded, after
 
 
 @given(EVENTS, st.integers(1, 30))
 def test_is_its_twin_however_it_is_cut(events, size):
     """Every event is shown what those before it left, whatever the batches; then all is."""
-    encoder, said = Columns(SCHEMA), []
+    encoder, encoded = Columns(SCHEMA), []
     for first in range(0, len(events), size):
         cities, jobs, w, y = zip(*events[first : first + size], strict=True)
-        said += encoder.learn_many(table(cities, jobs), np.array(w), np.array(y)).tolist()
+        encoded += encoder.learn_many(table(cities, jobs), np.array(w), np.array(y)).tolist()
     expected, after = twin(events)
     again = restored(SCHEMA, to_arrays(encoder.state, "encoder"))
 
-    np.testing.assert_allclose(np.reshape(said, (-1, 6)), np.reshape(expected, (-1, 6)))
+    np.testing.assert_allclose(np.reshape(encoded, (-1, 6)), np.reshape(expected, (-1, 6)))
     for one in (encoder, again):
         shown = one.encode_many(table(*([e[i] for e in events] for i in range(2))))
         np.testing.assert_allclose(shown, np.reshape(after, (-1, 6)))

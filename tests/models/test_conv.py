@@ -19,8 +19,8 @@ from tests.naive.conv import ConvBank
 PIXELS = 784
 
 
-def conv(**told):
-    return {"kind": "conv", "n": 2, "channels": 1, "lr": 0.01, **told}
+def conv(**options):
+    return {"kind": "conv", "n": 2, "channels": 1, "lr": 0.01, **options}
 
 
 def pictures(count, seed=6):
@@ -82,12 +82,12 @@ def test_gradients_are_difference_quotients():
     for weights, moments in ((bank.K, first.MK), (bank.V, first.MV)):
         places = r.integers((0, 0, 0), weights.shape, (25, 3)).tolist()
         for place in (*places, [0, weights.shape[1] - 1, 1]):
-            center, said = weights[tuple(place)], []
+            center, predicted = weights[tuple(place)], []
             for shift in (1e-5, -1e-5):
                 weights[tuple(place)] = center + shift
-                said.append((g * say(bank, x)[0]).sum())
+                predicted.append((g * say(bank, x)[0]).sum())
             weights[tuple(place)] = center
-            quotient = (said[0] - said[1]) / 2e-5
+            quotient = (predicted[0] - predicted[1]) / 2e-5
             assert moments[tuple(place)] == pytest.approx(0.1 * quotient, rel=1e-6, abs=1e-9)
 
 
@@ -96,9 +96,9 @@ def test_outputs_are_the_twin_s():
     bank, full = made(m=3, d=PIXELS, **conv(n=2, channels=3))
     twin = ConvBank(full, PIXELS, 3, 7)
     for x in pictures(4)[0]:
-        said = teach(bank, x, np.array([[1.0], [0.0], [-1.0]]), np.array([1.0, 0.0]))
+        predicted = teach(bank, x, np.array([[1.0], [0.0], [-1.0]]), np.array([1.0, 0.0]))
         expected = np.transpose([one.predict(x) for one in twin.learners])
-        np.testing.assert_allclose(said, expected, rtol=1e-9)
+        np.testing.assert_allclose(predicted, expected, rtol=1e-9)
         twin.learners[0].learn(x, [1.0, 0.0, -1.0], 1.0, 0)
 
 

@@ -36,8 +36,8 @@ def converge(bank, i, X, w, tasks, mode, bound):
         for x, weight, task in zip(X, w, tasks, strict=True):
             if weight == 0:
                 continue
-            said = project(bank.learners[i].predict(x), bound)
-            pairs = list(zip(said, task, strict=True))
+            predicted = project(bank.learners[i].predict(x), bound)
+            pairs = list(zip(predicted, task, strict=True))
             fitted = sum((a - b) ** 2 for a, b in pairs) / 2
             lost += weight * (fitted if mode == SQUARE else sum(a * b for a, b in pairs))
             bank.learners[i].learn(x, task, weight, mode)

@@ -44,11 +44,11 @@ def test_twin(words, m, mode):
     """Every answer is the naive tree's, before, while and after it splits."""
     own = {**SMALL, **words}
     bank, task = make(own, 4, m), classes(150, m, 3)
-    said = drive(bank, *task, mode)
+    predicted = drive(bank, *task, mode)
 
-    np.testing.assert_allclose(said, drive_twin(twin_of(own, 4, m), *task, mode), 1e-9, 1e-11)
+    np.testing.assert_allclose(predicted, drive_twin(twin_of(own, 4, m), *task, mode), 1e-9, 1e-11)
     assert splits(bank) >= 3
-    assert (abs(said) <= 1.0).all()
+    assert (abs(predicted) <= 1.0).all()
 
 
 def test_limits():
@@ -71,12 +71,12 @@ def test_adaptive_leaf_follows_the_better_way():
     bank = make(own, 4, 1)
     noise = make(own, 4, 1)
     weights = np.ones((300, 1))
-    said = drive(bank, X, targets, weights, LOGISTIC)
+    predicted = drive(bank, X, targets, weights, LOGISTIC)
     drive(noise, X, np.where(np.arange(300)[:, None, None] % 5, 1.0, -1.0), weights, LOGISTIC)
 
     assert bank.right[0, 0, 1] > bank.right[0, 0, 0]
     assert noise.right[0, 0, 1] <= noise.right[0, 0, 0]
-    wrong = np.sign(said[200:]) != targets[200:]
+    wrong = np.sign(predicted[200:]) != targets[200:]
     assert wrong.mean() < 0.2
 
 
@@ -86,10 +86,10 @@ def test_many_features_do_not_underflow():
     own = {**SMALL, "n": 1, "leaf": "bayes", "max_leaves": 1}
     bank, u = make(own, 1000, 1), np.where(np.arange(60) % 2, 1.0, -1.0)
     X = r.normal(size=(60, 1000)) + u[:, None]
-    said = drive(bank, X, u[:, None, None], np.ones((60, 1)), LOGISTIC)
+    predicted = drive(bank, X, u[:, None, None], np.ones((60, 1)), LOGISTIC)
 
-    assert np.isfinite(said).all()
-    assert (np.sign(said[30:, 0, 0]) == u[30:]).all()
+    assert np.isfinite(predicted).all()
+    assert (np.sign(predicted[30:, 0, 0]) == u[30:]).all()
 
 
 @pytest.mark.parametrize("events", [7, 20, 21, 90])
@@ -97,9 +97,9 @@ def test_taught_in_turn(events):
     """The sequential pair leaves every byte as the whole bank does, in the warm-up and after."""
     task = classes(events, 1, 3)
     whole, pair = make(SMALL, 4, 1), make(SMALL, 4, 1)
-    said = drive(whole, *task, LOGISTIC)
+    predicted = drive(whole, *task, LOGISTIC)
 
-    assert said.tobytes() == drive(pair, *task, LOGISTIC, in_turn=1).tobytes()
+    assert predicted.tobytes() == drive(pair, *task, LOGISTIC, in_turn=1).tobytes()
     assert bytes_of(whole) == bytes_of(pair)
 
 

@@ -55,12 +55,12 @@ EVENT = st.tuples(WILD, st.floats(-1e308, 1e308), st.sampled_from([0.0, 1e-9, 0.
 
 
 def followed(
-    said: np.ndarray, y: np.ndarray, level: float = 0.9, every: int = 10
+    predicted: np.ndarray, y: np.ndarray, level: float = 0.9, every: int = 10
 ) -> tuple[Intervals, np.ndarray]:
     """Ask, then learn, `every` events at a time; which labels lay inside."""
     seen, inside = intervals(), np.zeros(len(y), bool)
     for k in range(0, len(y), every):
-        p, label = said[k : k + every], y[k : k + every]
+        p, label = predicted[k : k + every], y[k : k + every]
         low, high = bounds(seen, p, level).T
         inside[k : k + every] = (low <= label) & (label <= high)
         update_many(seen, p, label, np.ones(len(p)))
@@ -70,15 +70,19 @@ def followed(
 def drawn(events: int = 400, seed: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw predictions, labels and weights, louder where the prediction is high."""
     r = np.random.default_rng(seed)
-    said = r.normal(size=events)
-    return said, said + np.exp(said) * r.standard_t(3, events), r.choice([0.0, 1.0, 2.5], events)
+    predicted = r.normal(size=events)
+    return (
+        predicted,
+        predicted + np.exp(predicted) * r.standard_t(3, events),
+        r.choice([0.0, 1.0, 2.5], events),
+    )
 
 
-def watched(said: np.ndarray, y: np.ndarray, w: np.ndarray, parts: int = 1) -> Intervals:
+def watched(predicted: np.ndarray, y: np.ndarray, w: np.ndarray, parts: int = 1) -> Intervals:
     """Learn these events in so many batches."""
     seen = intervals()
     for k in np.array_split(np.arange(len(y)), parts):
-        update_many(seen, said[k], y[k], w[k])
+        update_many(seen, predicted[k], y[k], w[k])
     return seen
 
 
@@ -128,10 +132,10 @@ def test_a_snapshot_holds_for_long() -> None:
 def test_intervals_grow_with_the_prediction_where_errors_do() -> None:
     """Noise that is e times as loud a deviation higher: each quarter of predictions is held."""
     r = np.random.default_rng(11)
-    said = r.normal(size=T)
-    y = said + np.exp(0.5 * said) * r.normal(size=T)
-    seen, inside = followed(said, y)
-    quarters = np.digitize(said[-10_000:], np.quantile(said, [0.25, 0.5, 0.75]))
+    predicted = r.normal(size=T)
+    y = predicted + np.exp(0.5 * predicted) * r.normal(size=T)
+    seen, inside = followed(predicted, y)
+    quarters = np.digitize(predicted[-10_000:], np.quantile(predicted, [0.25, 0.5, 0.75]))
 
     assert 0.4 < seen.tilt < 0.6
     for quarter in range(4):
@@ -160,26 +164,26 @@ def test_a_model_keeps_it_through_drifts(bank: str) -> None:
 
 def test_the_kernel_is_the_naive_twin() -> None:
     """Ends of all levels, event by event."""
-    said, y, w = drawn(900)
-    y[300:400] = said[300:400] + 30.0
+    predicted, y, w = drawn(900)
+    y[300:400] = predicted[300:400] + 30.0
     naive, seen = Naive(), intervals()
     for k in range(len(y)):
-        lows, highs = naive.say(said[k])
+        lows, highs = naive.say(predicted[k])
         for level, low, high in zip(LEVELS, lows, highs, strict=True):
-            found = bounds(seen, said[k : k + 1], level)[0]
+            found = bounds(seen, predicted[k : k + 1], level)[0]
             np.testing.assert_allclose(found, [low, high], rtol=1e-7, atol=1e-7)
-        update_many(seen, said[k : k + 1], y[k : k + 1], w[k : k + 1])
+        update_many(seen, predicted[k : k + 1], y[k : k + 1], w[k : k + 1])
         if w[k]:
-            naive.learn(said[k], y[k], w[k])
+            naive.learn(predicted[k], y[k], w[k])
 
 
 @effort(max_examples=60)
-@given(events=st.lists(EVENT, min_size=25, max_size=60), said=st.floats(-1e150, 1e150))
-def test_wider_levels_hold_narrower_ones(events: list[Any], said: float) -> None:
+@given(events=st.lists(EVENT, min_size=25, max_size=60), predicted=st.floats(-1e150, 1e150))
+def test_wider_levels_hold_narrower_ones(events: list[Any], predicted: float) -> None:
     """Whatever came before, predictions that are no numbers among it; and nothing is nan."""
     with np.errstate(all="ignore"):  # plain Python warns where a kernel does not
         seen = watched(*np.array(events).T)
-    ends = np.array([bounds(seen, np.array([said]), q)[0] for q in np.linspace(0.5, 0.99, 30)])
+    ends = np.array([bounds(seen, np.array([predicted]), q)[0] for q in np.linspace(0.5, 0.99, 30)])
 
     assert (ends[1:, 0] <= ends[:-1, 0]).all()
     assert (ends[1:, 1] >= ends[:-1, 1]).all()
@@ -203,21 +207,21 @@ def test_units_are_the_streams_own(seed: int, power: int, heavier: int) -> None:
     """Labels and predictions in other units: intervals in those units, to the last bit; so with
     other units of weight, of which only ratios count.
     """
-    said, y, w = drawn(seed=seed)
+    predicted, y, w = drawn(seed=seed)
     unit = 2.0**power
-    ours = bounds(watched(said, y, w), said, 0.9)
-    theirs = bounds(watched(said * unit, y * unit, w * 2.0**heavier), said * unit, 0.9)
+    ours = bounds(watched(predicted, y, w), predicted, 0.9)
+    theirs = bounds(watched(predicted * unit, y * unit, w * 2.0**heavier), predicted * unit, 0.9)
 
     np.testing.assert_array_equal(ours * unit, theirs)
 
 
 def test_weight_0_moves_nothing() -> None:
     """Not even a count."""
-    said, y, _ = drawn()
+    predicted, y, _ = drawn()
     w = np.ones(len(y))
-    seen = watched(said, y, w)
+    seen = watched(predicted, y, w)
     before = {name: array.tobytes() for name, array in to_arrays(seen).items()}
-    update_many(seen, said, y + 50.0, 0.0 * w)
+    update_many(seen, predicted, y + 50.0, 0.0 * w)
 
     assert before == {name: array.tobytes() for name, array in to_arrays(seen).items()}
 
@@ -245,8 +249,10 @@ def test_a_constant_label_has_no_width() -> None:
 
 def test_few_events_say_nothing_yet() -> None:
     """Infinite before 20 events, and no coverage is claimed of that."""
-    said, y, _ = drawn()
-    early, late = (watched(said[:n], y[:n], np.ones(n)) for n in (WARMUP_EVENTS - 1, WARMUP_EVENTS))
+    predicted, y, _ = drawn()
+    early, late = (
+        watched(predicted[:n], y[:n], np.ones(n)) for n in (WARMUP_EVENTS - 1, WARMUP_EVENTS)
+    )
 
     assert [-np.inf, np.inf] == bounds(early, np.zeros(1), 0.9)[0].tolist()
     assert np.isfinite(bounds(late, np.zeros(1), 0.9)).all()

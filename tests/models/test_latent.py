@@ -134,7 +134,7 @@ def test_latent_outputs():
 
 
 def test_dead_spaces_are_drawn_anew():
-    """Where no space is active for so many events, all of them are drawn anew."""
+    """Where no space is active for so many events, all of them are sampled again."""
     X, u = stream_x()
     bank = {"kind": "linear", "n": 3, "step": "sgd", "lr": 1e-12}
     rule = {"kind": "latent", "spaces": 4, "redraw": 50}

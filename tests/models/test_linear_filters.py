@@ -51,13 +51,13 @@ def see(filters, x):
 def teach(filters, x, y, noise=1.0):
     """Both learners' scores of an event, which is then learned with the squared loss."""
     row = see(filters, x)
-    told = scores(filters, row)
+    predicted = scores(filters, row)
     init_new_categories(filters, row)
-    assert scores(filters, row) == pytest.approx(told)
-    for i, one in enumerate(told):
+    assert scores(filters, row) == pytest.approx(predicted)
+    for i, one in enumerate(predicted):
         learn_line(filters, i, row, y - one, noise)
     learn_columns(filters, row)
-    return told
+    return predicted
 
 
 def stream(n=400, seed=3):
@@ -105,12 +105,12 @@ class Slow:
             self.w.setdefault(name, usual[name[0]] if named else 0.0)
             self.P.setdefault(name, 10.0 if name == "constant" else self.start)
         # what is missing, or has no weight, counts for a usual name of its column
-        told = sum(self.w[name] * z[name] for name in z)
-        told += sum(usual[j] for j in names if (j, x[j]) not in z)
+        predicted = sum(self.w[name] * z[name] for name in z)
+        predicted += sum(usual[j] for j in names if (j, x[j]) not in z)
         total = 1.0 + sum(self.P[name] * z[name] ** 2 for name in z)
         for name in z:
             gain = self.P[name] * z[name] / total
-            self.w[name] += gain * (y - told)
+            self.w[name] += gain * (y - predicted)
             self.P[name] -= gain * self.P[name] * z[name]
             self.P[name] += self.drift if self.P[name] < self.start else 0.0
         for j in names:
@@ -121,7 +121,7 @@ class Slow:
                 self.gap[j] = True
             else:
                 self.values[j].append(value)
-        return told
+        return predicted
 
 
 def test_twin():
@@ -144,10 +144,10 @@ def test_units_do_not_matter():
     X, y = stream()
     one, other = made(), made()
     factor, offset = np.array([1e6, 1e-6, -30.0, 1.0]), np.array([5.0, -7e-6, 1e3, 0.0])
-    told = [teach(one, x, label) for x, label in zip(X, y, strict=True)]
+    predicted = [teach(one, x, label) for x, label in zip(X, y, strict=True)]
     again = [teach(other, x * factor + offset, label) for x, label in zip(X, y, strict=True)]
 
-    np.testing.assert_allclose(again, told, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(again, predicted, rtol=1e-4, atol=1e-4)
 
 
 def test_parts_add_up():
@@ -158,11 +158,11 @@ def test_parts_add_up():
         teach(filters, x, label)
     for x in X[:50]:
         row = see(filters, x)
-        for i, told in enumerate(scores(filters, row)):
+        for i, predicted in enumerate(scores(filters, row)):
             attribute(filters, i, row)
             assert (np.isnan(row.contributions) == np.isnan(x)).all()
             parts = np.nansum(row.contributions)
-            assert told == pytest.approx(parts + base_scores(filters)[i], rel=1e-9)
+            assert predicted == pytest.approx(parts + base_scores(filters)[i], rel=1e-9)
 
 
 def test_wider_learners_say_the_same():
@@ -201,9 +201,9 @@ def test_mean_energy():
     filters.scale[()] = 3e99
     for t, (x, label) in enumerate(zip(X, y, strict=True)):
         row = see(filters, x)
-        told = scores(filters, row)
+        predicted = scores(filters, row)
         init_new_categories(filters, row)
-        for i, one in enumerate(told):
+        for i, one in enumerate(predicted):
             learn_line(filters, i, row, label - one, 1.0)
             attribute(filters, i, row)
             slow[i] += max(1.0 / (t + 1.0), 1e-3) * (
@@ -232,8 +232,8 @@ def test_whatever_comes_is_finite(rows, label):
     """No row leaves anything that is no number, or a variance below 0."""
     filters = made()
     for row in rows:
-        told = teach(filters, np.array(row), label)
-        assert all(map(math.isfinite, told))
+        predicted = teach(filters, np.array(row), label)
+        assert all(map(math.isfinite, predicted))
     for array in filters:
         assert np.isfinite(array).all()
     assert (filters.variances >= 0.0).all()

@@ -22,14 +22,14 @@ STEPS = (
 )
 
 
-def linear(**told):
-    return {"kind": "linear", "n": 3, **told}
+def linear(**options):
+    return {"kind": "linear", "n": 3, **options}
 
 
 @pytest.mark.parametrize("m", [1, 2])
 @pytest.mark.parametrize("features", ["all", "cyclic"])
 @pytest.mark.parametrize("mode", [SQUARE, LINEAR, LOGISTIC])
-@pytest.mark.parametrize("step", STEPS, ids=lambda told: told["step"])
+@pytest.mark.parametrize("step", STEPS, ids=lambda options: options["step"])
 def test_every_step_is_its_twin(step, mode, features, m):
     """Targets, slopes and classes move every learner as the specification says; weight 0 does
     not.
@@ -37,7 +37,7 @@ def test_every_step_is_its_twin(step, mode, features, m):
     agree(mode, m, **linear(features=features, n=6, **step))
 
 
-@pytest.mark.parametrize("step", STEPS, ids=lambda told: told["step"])
+@pytest.mark.parametrize("step", STEPS, ids=lambda options: options["step"])
 def test_without_a_bias_nothing_is_said_of_nothing(step):
     """Without a bias a row of zeros is answered with 0, before and after learning it."""
     bank, _ = made(**linear(bias=False, **step))
@@ -47,7 +47,7 @@ def test_without_a_bias_nothing_is_said_of_nothing(step):
     np.testing.assert_array_equal(say(bank, np.zeros(4))[0], 0.0)
 
 
-@pytest.mark.parametrize("step", STEPS, ids=lambda told: told["step"])
+@pytest.mark.parametrize("step", STEPS, ids=lambda options: options["step"])
 def test_a_cyclic_learner_moves_what_it_sees(step):
     """Learner i moves the weights of feature i mod d and of the bias, and no other."""
     bank, _ = made(**linear(features="cyclic", n=6, **step))
@@ -80,7 +80,7 @@ def test_a_step_has_its_own_options(step, known):
 
 
 @pytest.mark.parametrize(
-    ("told", "says"),
+    ("options", "says"),
     [
         ({"step": "ogd", "lr": 0.1}, "lr is no option of the step ogd; .* step nag or ng or sgd"),
         ({"step": "nag", "p": 0.5}, "p is no option of the step nag; .* step sgd"),
@@ -88,10 +88,10 @@ def test_a_step_has_its_own_options(step, known):
         ({"step": "sgd", "radius": 1.0}, "radius is no option of the step sgd; .* step ogd"),
     ],
 )
-def test_an_option_of_another_step_is_refused(told, says):
+def test_an_option_of_another_step_is_refused(options, says):
     """Nothing that is given is silently ignored."""
     with pytest.raises(kaboost.ModelError, match=says):
-        kaboost.build({"bank": {"kind": "linear", **told}, "loss": "squared"}, d=2)
+        kaboost.build({"bank": {"kind": "linear", **options}, "loss": "squared"}, d=2)
 
 
 def test_ogd_keeps_its_regret():
@@ -164,7 +164,7 @@ def test_ftrl_keeps_useless_weights_at_zero():
     assert bank.w[0, 4, 0] > 0.1
 
 
-@pytest.mark.parametrize("step", STEPS, ids=lambda told: told["step"])
+@pytest.mark.parametrize("step", STEPS, ids=lambda options: options["step"])
 def test_a_renewed_learner_is_a_fresh_one(step):
     """Learner 1 forgets everything; the others keep every byte."""
     bank, _ = made(m=2, **linear(**step))

@@ -175,13 +175,13 @@ def test_people_and_service_teach_the_same():
     one, many, table = (Model("binary", SMALL, SCHEMA, ["ham", "spam"]) for _ in range(3))
     for row, name in zip(rows, names, strict=True):
         one.learn_one(row, name, 2.0)
-    said = many.learn_many(rows, names, [2.0] * 30)
+    predicted = many.learn_many(rows, names, [2.0] * 30)
     y = np.array([0.0, 1.0] * 15)
     outcome = table.learn(tabulate(SCHEMA, rows), y, np.full(30, 2.0))
 
     assert streams.digest(one.to_arrays()) == streams.digest(many.to_arrays())
     assert streams.digest(one.to_arrays()) == streams.digest(table.to_arrays())
-    assert said.tobytes() == outcome.predictions.tobytes()
+    assert predicted.tobytes() == outcome.predictions.tobytes()
 
 
 @pytest.mark.parametrize("classes", [None, ["no", "yes"], [False, True], ["x", "y", 3]])
@@ -205,9 +205,9 @@ def test_answers_are_labels_and_probabilities(classes):
 def test_regression_answers_numbers():
     """A number for one, an array for many, and no probabilities."""
     model = Model("regression", SMALL, {"x": "number"})
-    said = model.learn_many([{"x": 1.0}, {"x": 2.0}], [4.0, 4.0])
+    predicted = model.learn_many([{"x": 1.0}, {"x": 2.0}], [4.0, 4.0])
 
-    assert said.shape == (2,)
+    assert predicted.shape == (2,)
     assert type(model.predict_one({"x": 1.0})) is float
     assert model.predict_many([{"x": 1.0}]).shape == (1,)
     with pytest.raises(ModelError, match="no probabilities"):
@@ -221,13 +221,13 @@ def test_losses_are_those_of_the_answers(task):
     model = learned(task, spec=SMALL | {"loss": loss})
     scores = model.predict(tabulate(SCHEMA, streams.rows(50)))
     y = streams.targets(task, 50)
-    _, said, lost, wrong, _ = model.outcome(scores, y)
+    _, predicted, lost, wrong, _ = model.outcome(scores, y)
 
     if task == "regression":
-        expected, mistaken = (said - y) ** 2 / 2, abs(said - y)
+        expected, mistaken = (predicted - y) ** 2 / 2, abs(predicted - y)
     else:
-        expected = -np.log(said[np.arange(50), y.astype(int)])
-        mistaken = [p.argmax() != label for p, label in zip(said, y, strict=True)]
+        expected = -np.log(predicted[np.arange(50), y.astype(int)])
+        mistaken = [p.argmax() != label for p, label in zip(predicted, y, strict=True)]
     np.testing.assert_allclose(lost, expected, rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(wrong, mistaken)
 
@@ -387,11 +387,11 @@ def test_a_value_never_seen_is_judged_by_the_rest():
         for a, c in zip(r.normal(30, 9, 5000), r.choice(countries, 5000), strict=True)
     ]
     model.learn_many(rows, (r.random(5000) < 0.3).astype(int))
-    said = {
+    predicted = {
         c: model.predict_proba_one({"amount": 30, "country": c})[1]
         for c in [*countries, "ZZ", "ES"]
     }
 
-    known = [said[c] for c in countries]
-    assert min(known) - 0.25 < said["ZZ"] < max(known) + 0.25
-    assert said["ZZ"] == said["ES"]
+    known = [predicted[c] for c in countries]
+    assert min(known) - 0.25 < predicted["ZZ"] < max(known) + 0.25
+    assert predicted["ZZ"] == predicted["ES"]

@@ -43,8 +43,8 @@ def test_is_a_booster_for_each_class(rule):
     binary = {word: given for word, given in spec(rule).items() if word != "multiclass"}
     alone = [kaboost.build(binary, d=4, task="binary") for _ in range(3)]
     for c, one in enumerate(alone):
-        said = kaboost.learn_many(one, X, (k == c).astype(int))
-        np.testing.assert_array_equal(scores[:, c : c + 1], said)
+        predicted = kaboost.learn_many(one, X, (k == c).astype(int))
+        np.testing.assert_array_equal(scores[:, c : c + 1], predicted)
         np.testing.assert_array_equal(
             kaboost.prefixes_many(booster, X)[:, :, c : c + 1], kaboost.prefixes_many(one, X)
         )
@@ -69,19 +69,19 @@ def test_learns_several_classes(rule):
     score.
     """
     booster, scores = learned(spec(rule), 800)
-    k, said = stream(800)[1], kaboost.predictions(booster, scores)
+    k, predicted = stream(800)[1], kaboost.predictions(booster, scores)
 
     assert (scores.argmax(axis=1)[400:] != k[400:]).mean() < 0.5
-    np.testing.assert_allclose(said.sum(axis=1), 1.0, rtol=1e-12)
-    np.testing.assert_array_equal(said.argmax(axis=1), scores.argmax(axis=1))
+    np.testing.assert_allclose(predicted.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_array_equal(predicted.argmax(axis=1), scores.argmax(axis=1))
 
 
 def test_probabilities():
     """The binary ones, normalised; uniform where all are 0."""
     booster = kaboost.build(spec({"kind": "sgb"}, loss="linear"), d=4, m=3)
-    said = kaboost.predictions(booster, np.array([[0.5, -1.0, 0.0], [-1.0, -2.0, -3.0]]))
+    predicted = kaboost.predictions(booster, np.array([[0.5, -1.0, 0.0], [-1.0, -2.0, -3.0]]))
 
-    np.testing.assert_allclose(said, [[0.6, 0.0, 0.4], [1 / 3] * 3])
+    np.testing.assert_allclose(predicted, [[0.6, 0.0, 0.4], [1 / 3] * 3])
 
 
 def test_a_loss_without_probability():
@@ -97,9 +97,9 @@ def test_rows_cost_the_log_loss():
     """-ln of the normalised probability of the label: what baselines are held against."""
     booster, scores = learned(spec())
     k = stream()[1]
-    said = kaboost.predictions(booster, scores)
+    predicted = kaboost.predictions(booster, scores)
 
-    np.testing.assert_allclose(losses(booster, scores, k), -np.log(said[np.arange(300), k]))
+    np.testing.assert_allclose(losses(booster, scores, k), -np.log(predicted[np.arange(300), k]))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_model(tmp_path):
     names = np.array(["low", "high", "odd"])[k]
     model = kaboost.Model("multiclass", spec("oza_boost"), dict.fromkeys("abcd", "number"),
                          ["low", "high", "odd"])  # fmt: skip
-    said = model.learn_many(rows[:200], names[:200])
+    predicted = model.learn_many(rows[:200], names[:200])
     model.save(tmp_path / "model")
     again = kaboost.Model.load(tmp_path / "model")
     for each in (model, again):
@@ -203,7 +203,7 @@ def test_model(tmp_path):
     scores = model.predict(model_table(model, rows))
     _, _, bare, errors, _ = model.outcome(scores, k * 1.0)
 
-    np.testing.assert_allclose(said.sum(axis=1), 1.0)
+    np.testing.assert_allclose(predicted.sum(axis=1), 1.0)
     np.testing.assert_array_equal(model.predict_proba_many(rows), again.predict_proba_many(rows))
     assert (model.predict_many(rows) == names).mean() == pytest.approx(1 - errors.mean())
     assert bare.mean() < np.log(3)

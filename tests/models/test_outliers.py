@@ -34,7 +34,7 @@ def errors() -> Any:
     """
 
     @cache
-    def told(label: float, at: int) -> tuple[float, float, float]:
+    def guarded(label: float, at: int) -> tuple[float, float, float]:
         X, y = rows(EVENTS + 500)
         model = Model("regression", features=KINDS)
         model.learn_many(X[:at], y[:at])
@@ -48,7 +48,7 @@ def errors() -> Any:
         bounds = model.predict_interval_many(short, 0.9)
         return whole, part, float(np.mean((bounds[:, 0] <= y) & (y <= bounds[:, 1])))
 
-    return told
+    return guarded
 
 
 @pytest.mark.parametrize("wrong", [-1e4, 1e6, 1e300])

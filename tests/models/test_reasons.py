@@ -51,14 +51,14 @@ def taught(task="binary", events=1500, classes=None):
     model = kaboost.Model(task, spec, SCHEMA, classes)
     r = np.random.default_rng(1)
     rows = [row(r) for _ in range(events)]
-    told = [label(x, r) for x in rows]
+    labels = [label(x, r) for x in rows]
     if task == "binary":
-        told = [int(y > 1.0) for y in told]
+        labels = [int(y > 1.0) for y in labels]
     elif task == "multiclass":
-        told = [classes[int(y > 0.0) + int(y > 1.5)] for y in told]
+        labels = [classes[int(y > 0.0) + int(y > 1.5)] for y in labels]
     else:
-        told = [1000.0 + 50.0 * y for y in told]
-    model.learn_many(rows, told)
+        labels = [1000.0 + 50.0 * y for y in labels]
+    model.learn_many(rows, labels)
     return model
 
 
@@ -175,8 +175,8 @@ def test_features_that_joined_are_named():
     rows = [row(r) for _ in range(3000)]
     for k, x in enumerate(rows):
         x.update({f"late {j}": float(r.normal()) for j in range(9 * (k > 500))})
-    told = [int(x.get("late 3", 0.0) + 0.02 * (x.get("age", 40.0) - 40.0) > 0.0) for x in rows]
-    model.learn_many(rows, told)
+    labels = [int(x.get("late 3", 0.0) + 0.02 * (x.get("age", 40.0) - 40.0) > 0.0) for x in rows]
+    model.learn_many(rows, labels)
     table = model._tabulate(rows[-20:])
     found = model.explain_many(rows[-20:])
 

@@ -126,8 +126,8 @@ def test_learns_every_loss(loss):
         "grid = [losses(b, np.full((900, 1), c), y).mean() for c in np.linspace(-3, 3, 121)];"
         "print(json.dumps([float(b.progress.mean_loss), min(grid), bool(np.isfinite(s).all())]))"
     )
-    said = plainly("-c", program)
-    mean, constant, finite = json.loads(said)
+    predicted = plainly("-c", program)
+    mean, constant, finite = json.loads(predicted)
 
     assert finite
     assert mean < constant
@@ -155,10 +155,10 @@ def test_predicting_changes_nothing():
     X, y = stream(720)
     booster = learned()
     before = digest(booster)
-    said = kaboost.predict_many(booster, X[700:701])
+    predicted = kaboost.predict_many(booster, X[700:701])
 
     assert digest(booster) == before
-    assert said.tobytes() == kaboost.learn_many(booster, X[700:701], y[700:701]).tobytes()
+    assert predicted.tobytes() == kaboost.learn_many(booster, X[700:701], y[700:701]).tobytes()
 
 
 def test_own_label_does_not_show():
@@ -351,8 +351,8 @@ def test_one_outlier_spoils_nothing(outlier):
     X, y = stream(3000, loss="squared")
     y = y + 100.0
     y[2000] = outlier
-    said = kaboost.learn_many(build(loss="squared"), X, y)[:, 0]
-    off = abs(said - y)
+    predicted = kaboost.learn_many(build(loss="squared"), X, y)[:, 0]
+    off = abs(predicted - y)
 
     assert off[2001:2500].mean() < 1.5 * off[1500:2000].mean()
     assert off[2500:].mean() < 1.2 * off[1500:2000].mean()
@@ -367,13 +367,13 @@ def test_an_early_outlier_stays_within_numbers(at, outlier):
     X, y = stream(400, loss="squared")
     y[at] = outlier
     booster = build(loss="squared")
-    said = kaboost.learn_many(booster, X, y)[:, 0]
+    predicted = kaboost.learn_many(booster, X, y)[:, 0]
 
-    assert np.isfinite(said).all()
+    assert np.isfinite(predicted).all()
     assert np.isfinite(kaboost.predict_many(booster, X)).all()
-    assert abs(said).max() <= 31.0 * min(outlier, MAX_LABEL)
+    assert abs(predicted).max() <= 31.0 * min(outlier, MAX_LABEL)
     if at >= 20:
-        assert abs(said - y)[200:].mean() < abs(y[200:] - y[200:].mean()).mean()
+        assert abs(predicted - y)[200:].mean() < abs(y[200:] - y[200:].mean()).mean()
 
 
 def test_a_new_level_is_followed():
@@ -382,9 +382,9 @@ def test_a_new_level_is_followed():
     A tree that is rebuilt on both levels may still have values between them for an event or two.
     """
     y = np.r_[np.full(1000, 3.0), np.full(1000, 50.0)]
-    said = kaboost.learn_many(build(loss="squared"), np.zeros((2000, 5)), y)[:, 0]
+    predicted = kaboost.learn_many(build(loss="squared"), np.zeros((2000, 5)), y)[:, 0]
 
-    off = abs(said[1300:] - 50.0)
+    off = abs(predicted[1300:] - 50.0)
     assert np.sum(off > 0.5) <= 20
     assert off.max() < 10.0
 
@@ -499,8 +499,8 @@ def test_units_of_labels_do_not_matter(loss, scale):
     spec, off = {"bank": {"kind": "reboosted_trees"}, "loss": told, "seed": 1}, []
     for unit in (1.0, scale):
         booster = kaboost.build(spec, 4)
-        said = kaboost.learn_many(booster, X, y * unit)[:, 0] / unit
-        off.append(float(abs(said - f)[3000:].mean()))
+        predicted = kaboost.learn_many(booster, X, y * unit)[:, 0] / unit
+        off.append(float(abs(predicted - f)[3000:].mean()))
 
     assert (booster.trees.schedule.leaf_count > 4).all()
     assert off[1] < 1.5 * off[0]

@@ -43,9 +43,9 @@ def oracle(exported, rows):
         }
         for one in exported["trees"]
     ]
-    told = {"trees": trees, "base_offset": exported["base"], "tree_output": "raw_value"}
+    expected_values = {"trees": trees, "base_offset": exported["base"], "tree_output": "raw_value"}
     explainer = shap.TreeExplainer(
-        told | {"internal_dtype": np.float64, "input_dtype": np.float64},
+        expected_values | {"internal_dtype": np.float64, "input_dtype": np.float64},
         feature_perturbation="tree_path_dependent",
     )
     return float(np.ravel(explainer.expected_value)[0]), explainer.shap_values(rows)
@@ -109,9 +109,11 @@ def test_lines_explain_what_the_linear_learners_say(loss):
     base, phi = explain_linear(booster, X)
     K, link = len(booster.trees.structures), int(booster.trees.params.link)
     a = allocate(booster.trees, booster.stack, 5)
-    for x, told in zip(X, phi, strict=True):
+    for x, expected_values in zip(X, phi, strict=True):
         linear_scores(L, keys_of(x[None])[0], booster.trees.label_means, link, booster.labels, a)
-        assert own @ a.scores[5 * K :] == pytest.approx(base + told.sum(), rel=1e-9, abs=1e-9)
+        assert own @ a.scores[5 * K :] == pytest.approx(
+            base + expected_values.sum(), rel=1e-9, abs=1e-9
+        )
 
     assert abs(phi[5:, :5]).max() > 0.01
     assert (phi[:5, :5] == 0.0).all()
@@ -144,14 +146,14 @@ def test_exported_trees_say_the_linear_part():
     X, _ = stream(50, seed=9)
     exported, rows = export_trees(booster), full_rows(booster, X)
     everything = set(range(rows.shape[1]))
-    said = [sum(expected(one, x, everything) for one in exported["trees"]) for x in rows]
+    predicted = [sum(expected(one, x, everything) for one in exported["trees"]) for x in rows]
     found = explain_many(booster, X)
 
     straight, lines = explain_linear(booster, X)
 
     np.testing.assert_allclose(
         found.scores[:, 0] - found.mixing[:, 0],
-        exported["base"] + np.array(said) + straight + lines.sum(axis=1),
+        exported["base"] + np.array(predicted) + straight + lines.sum(axis=1),
         atol=1e-12,
     )
 
@@ -205,25 +207,25 @@ def explained(trees, x):
     d = len(x)
     keys = keys_of(np.array([x]))
     laid = np.hstack([keys, np.where(keys == 2147483647, -2147483647, keys)]).astype(np.int32)
-    phi, said = np.zeros((1, d)), np.zeros(1)
+    phi, predicted = np.zeros((1, d)), np.zeros(1)
     base = explain_trees(
         trees,
         np.array([0.0, 0.0, 0.0, 0.0, 1.0]),
         laid,
         shap_scratch(trees.nodes.shape[1]),
         phi,
-        said,
+        predicted,
     )
-    return base, phi[0], said[0]
+    return base, phi[0], predicted[0]
 
 
 def test_equal_features_get_equal_shares():
     """Symmetry: `x0 and x1` with equal covers owes as much to one as to the other; x2 adds none."""
     nodes = [node(0.0, 0, 1), leaf(0, 1), node(0.0, 1, 3), leaf(1, 3), leaf(2, 4)]
     trees = grown(nodes, [0.0, 0.0, 4.0], [20.0, 10.0, 10.0])
-    base, phi, said = explained(trees, [1.0, 1.0, 1.0])
+    base, phi, predicted = explained(trees, [1.0, 1.0, 1.0])
 
-    assert (1.0, 4.0) == (base, said)
+    assert (1.0, 4.0) == (base, predicted)
     np.testing.assert_allclose(phi, [1.5, 1.5, 0.0], atol=1e-14)
 
 
@@ -240,9 +242,9 @@ def test_the_deepest_tree_is_exact():
     _, phi, _ = explained(trees, x)
     total = np.cumsum(covers[::-1])[::-1]
     exported = {"base": 0.0, "trees": [chain(D, trees.rows[0, :, 0], covers, total)]}
-    _, told = oracle(exported, x[None, :])
+    _, expected_values = oracle(exported, x[None, :])
 
-    np.testing.assert_allclose(phi, told[0], atol=1e-11)
+    np.testing.assert_allclose(phi, expected_values[0], atol=1e-11)
 
 
 def chain(D, values, covers, total):
@@ -276,7 +278,7 @@ def test_a_constant_feature_adds_nothing():
 def test_gains_put_what_matters_first():
     """Variance that cuts explain: most by the features that make the label, as the trees tell."""
     booster = learned(3000)
-    found, told = gains(booster), np.zeros(10)
+    found, expected_values = gains(booster), np.zeros(10)
     for one in export_trees(booster)["trees"]:
         values, covers = np.array(one["values"]), np.array(one["covers"])
         for left, right, j in zip(
@@ -284,10 +286,10 @@ def test_gains_put_what_matters_first():
         ):
             if left >= 0:
                 p, q = covers[left] / covers[0], covers[right] / covers[0]
-                told[j] += p * q / (p + q) * (values[left] - values[right]) ** 2
+                expected_values[j] += p * q / (p + q) * (values[left] - values[right]) ** 2
 
     lines = linear_part(booster).lines[:2] @ np.sqrt(mean_energy(booster.linear))
-    np.testing.assert_allclose(found, told + np.r_[lines**2, np.zeros(5)], rtol=1e-9)
+    np.testing.assert_allclose(found, expected_values + np.r_[lines**2, np.zeros(5)], rtol=1e-9)
     assert set(np.argsort(-found)[:3]) == {0, 1, 2}
 
 

@@ -37,12 +37,12 @@ def scale(**known: float) -> LabelScale:
     return made
 
 
-def learned(made: LabelScale, labels: Any, said: float = 0.0, t: int = 100) -> list[float]:
+def learned(made: LabelScale, labels: Any, predicted: float = 0.0, t: int = 100) -> list[float]:
     """Return what is to be learned of labels, one after another."""
     lines, row = linear_filters(1), blank_row(1)
     row.runs[:] = 1  # nothing is there
     return [
-        guard_label(made, y - made.offset[()], t + k, said, lines, row)
+        guard_label(made, y - made.offset[()], t + k, predicted, lines, row)
         for k, y in enumerate(labels)
     ]
 
@@ -68,8 +68,8 @@ def test_batches_do_not_matter() -> None:
     found = []
     for batch in (1, 7, 43, 600):
         booster = build("squared")
-        said = errors(booster, X, y, batch)
-        found.append((digest(booster), said.tobytes()))
+        predicted = errors(booster, X, y, batch)
+        found.append((digest(booster), predicted.tobytes()))
 
     assert float(booster.labels.offset) == pytest.approx(330.0, abs=5.0)
     assert found == [found[0]] * len(found)

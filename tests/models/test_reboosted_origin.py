@@ -39,7 +39,7 @@ def errors(booster: Any, X: np.ndarray, y: np.ndarray, batch: int) -> np.ndarray
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 @pytest.mark.parametrize("level", [100.0, -1e6, 1.7e9])
 def test_the_level_of_labels_does_not_matter(loss: Any, level: float) -> None:
-    """From the first labels on, behind which learning begins anew; the mean has an error of 2.9."""
+    """From the first labels on, after which learning starts again; the mean has an error of 2.9."""
     X, y = stream(3000)
     near = errors(build(loss), X, y, 50)
     far = errors(build(loss), X, y + level, 50)
@@ -53,9 +53,9 @@ def test_the_level_of_labels_does_not_matter(loss: Any, level: float) -> None:
 def test_batches_do_not_matter() -> None:
     """Labels are put about 0 at the same event wherever a batch ends."""
     X, y = stream(300)
-    told = [errors(build("squared"), X, y + 1e6, batch) for batch in (1, FIRST_LABELS, 37, 300)]
-    for other in told[1:]:
-        np.testing.assert_array_equal(told[0], other)
+    losses = [errors(build("squared"), X, y + 1e6, batch) for batch in (1, FIRST_LABELS, 37, 300)]
+    for other in losses[1:]:
+        np.testing.assert_array_equal(losses[0], other)
 
 
 def test_what_tells_of_a_score_tells_it_where_labels_are() -> None:
@@ -64,16 +64,16 @@ def test_what_tells_of_a_score_tells_it_where_labels_are() -> None:
     booster = build("squared")
     kaboost.learn_many(booster, X[:FIRST_LABELS], y[:FIRST_LABELS] + 1e6)
     before, rest = float(booster.progress.loss_sum), slice(FIRST_LABELS, 1400)
-    said = kaboost.learn_many(booster, X[rest], y[rest] + 1e6)[:, 0]
-    told = kaboost.predict_many(booster, X[1400:])
+    predicted = kaboost.learn_many(booster, X[rest], y[rest] + 1e6)[:, 0]
+    losses = kaboost.predict_many(booster, X[1400:])
     explained = explain_many(booster, X[1400:])
 
-    assert abs(np.asarray(told).ravel() - y[1400:] - 1e6).mean() < 1.5
+    assert abs(np.asarray(losses).ravel() - y[1400:] - 1e6).mean() < 1.5
     assert (abs(kaboost.prefixes_many(booster, X[1400:]) - 1e6) < 100.0).all()
     whole = explained.base[:, 0] + explained.contributions[:, 0].sum(axis=1)
-    np.testing.assert_allclose(whole + explained.mixing[:, 0], np.ravel(told), rtol=1e-12)
-    np.testing.assert_allclose(whole, np.ravel(told), atol=1.0)
-    lost = 0.5 * ((said - 1e6 - y[rest]) ** 2).sum()  # beside 5e11 of the first labels
+    np.testing.assert_allclose(whole + explained.mixing[:, 0], np.ravel(losses), rtol=1e-12)
+    np.testing.assert_allclose(whole, np.ravel(losses), atol=1.0)
+    lost = 0.5 * ((predicted - 1e6 - y[rest]) ** 2).sum()  # beside 5e11 of the first labels
     assert float(booster.progress.loss_sum) - before == pytest.approx(lost, abs=0.5)
 
 

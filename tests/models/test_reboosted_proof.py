@@ -37,9 +37,9 @@ def test_no_label_leaks_through_categories():
     r = np.random.default_rng(2)
     y = (r.random(20_000) < 0.5).astype(int)
     rows = [{"user": f"u{k}"} for k in r.integers(0, 5_000, len(y))]
-    said = Model("binary", SPEC, {"user": "category"}).learn_many(rows, y)
+    predicted = Model("binary", SPEC, {"user": "category"}).learn_many(rows, y)
 
-    assert -np.log(said[np.arange(len(y)), y]).mean() > np.log(2.0) - 0.001
+    assert -np.log(predicted[np.arange(len(y)), y]).mean() > np.log(2.0) - 0.001
 
 
 @pytest.mark.parametrize("at", [4_000, 100_000])

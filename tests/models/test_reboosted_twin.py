@@ -35,7 +35,7 @@ def stream(n, loss):
     return X, y, r.uniform(0.5, 2.0, size=n)
 
 
-def told(how):
+def specification(how):
     """The specification of a model of one such structure."""
     one = {name: getattr(how, name) for name in How._fields if name not in OF_THE_BANK}
     bank = {
@@ -61,7 +61,7 @@ def test_structure_is_its_twin(loss, sizes, apart, n, many, longest):
     while trees are drawn, grown and added over one event or several, or wait for theirs.
     """
     how = sizes._replace(loss=loss)
-    booster, twin = kaboost.build(told(how), D), Structure(how, SEED)
+    booster, twin = kaboost.build(specification(how), D), Structure(how, SEED)
     bank = booster.trees
     bank.params.background_min_ns[...] = apart
     X, y, w = stream(n, loss)

@@ -87,11 +87,11 @@ def test_oracle_edge(gamma, expected, bound):
     rule = {"kind": "sgb", "eta": "edge", "gamma": gamma, "y0": 0.0}
     booster = kaboost.build({"rule": rule, "bank": linear(8, "sgd", 0.1), "loss": "squared"}, d=1)
     z, h, F, yhat = 1.7, np.zeros((1, 8)), np.empty((1, 9)), np.empty(1)
-    desk = np.empty(kaboost.models.verbs.rule_scratch_size(booster.rule))
+    scratch = np.empty(kaboost.models.verbs.rule_scratch_size(booster.rule))
     for i in range(8):  # learner i answers once the prefix before it is known
-        combine(booster.rule, h, F, yhat, desk)
+        combine(booster.rule, h, F, yhat, scratch)
         h[0, i] = (1.0 - math.sqrt(1.0 - gamma)) * (F[0, i] - z)
-    combine(booster.rule, h, F, yhat, desk)
+    combine(booster.rule, h, F, yhat, scratch)
     losses = (F[0] - z) ** 2
 
     np.testing.assert_allclose(losses[1:] / losses[:-1], expected, rtol=1e-12)

@@ -24,9 +24,9 @@ def test_twin(words, m, mode):
     """Every answer is that of a tree fitted by brute force to the same pairs."""
     own = {**SMALL, **words}
     bank, task = make(own, 4, m), steps(50, m, 2)
-    said = drive(bank, *task, mode)
+    predicted = drive(bank, *task, mode)
 
-    np.testing.assert_allclose(said, drive_twin(twin_of(own, 4, m), *task, mode), 1e-9, 1e-12)
+    np.testing.assert_allclose(predicted, drive_twin(twin_of(own, 4, m), *task, mode), 1e-9, 1e-12)
     assert (bank.feat >= 0).sum() >= 2
 
 

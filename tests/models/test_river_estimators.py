@@ -62,13 +62,13 @@ def test_all_ways_say_the_same() -> None:
     before = kaboost.learn_many(kaboost.build(spec, d=3), encoded, y, w)[:, 0].tolist()
     model = kaboost.Model("regression", spec, schema)
     river = Regressor(bank=NETS, seed=7, slots=3, shared=0)
-    said = []
+    predicted = []
     for x, label, weight in zip(rows, y, w, strict=True):
-        said.append(river.predict_one(x))
+        predicted.append(river.predict_one(x))
         river.learn_one(x, label, weight)
 
     assert before == model.learn_many(rows, y, w).tolist()
-    assert before == said
+    assert before == predicted
     scikit = kaboost.Regressor(bank=NETS, seed=7).partial_fit(X, y, sample_weight=w)
     after = model.predict_many(rows).tolist()
     assert after == scikit.predict(X).tolist()
@@ -90,12 +90,12 @@ def test_kinds_are_encoded_as_in_model() -> None:
     model = kaboost.Model("regression", LINEAR, schema)
     expected = model.learn_many(rows, y).tolist()
     river = Regressor(slots=5, shared=3)
-    said = []
+    predicted = []
     for x, label in zip(rows, y, strict=True):
-        said.append(river.predict_one(x))
+        predicted.append(river.predict_one(x))
         river.learn_one(x, label)
 
-    assert expected == pytest.approx(said, rel=1e-12, abs=1e-12)
+    assert expected == pytest.approx(predicted, rel=1e-12, abs=1e-12)
 
 
 def slots(assigned: int, shared: int) -> NamedSlots:

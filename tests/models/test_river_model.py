@@ -93,12 +93,12 @@ def stream(task: str, count: int = 300) -> tuple[list[dict[str, Any]], list[Any]
     return rows, labels
 
 
-def loss(model: RiverModel, said: Any, labels: list[Any]) -> Any:
+def loss(model: RiverModel, predicted: Any, labels: list[Any]) -> Any:
     """Give the loss of every prediction."""
     y = np.array([model.labels.encode(label) for label in labels])
     if model.task == "regression":
-        return 0.5 * (said - y) ** 2
-    return -np.log(said[np.arange(len(y)), y.astype(int)])
+        return 0.5 * (predicted - y) ** 2
+    return -np.log(predicted[np.arange(len(y)), y.astype(int)])
 
 
 @pytest.mark.parametrize(("task", "spec"), CASES)
@@ -107,8 +107,8 @@ def test_estimator_learns(task: str, spec: dict[str, Any]) -> None:
     model, twin = make(spec, task), make(spec, task)
     model.rehearse()
     rows, labels = stream(task)
-    said = model.learn_many(rows, labels)
-    losses = loss(model, said, labels)
+    predicted = model.learn_many(rows, labels)
+    losses = loss(model, predicted, labels)
     for row, label in zip(rows, labels, strict=True):
         twin.predict_many([row, rows[0]])  # a prediction between two events changes nothing
         twin.learn_one(row, label)
@@ -117,7 +117,7 @@ def test_estimator_learns(task: str, spec: dict[str, Any]) -> None:
     assert losses[-100:].mean() < losses[:20].mean()
     np.testing.assert_array_equal(model.predict_many(rows), twin.predict_many(rows))
     if task != "regression":
-        np.testing.assert_allclose(1.0, said.sum(axis=1))
+        np.testing.assert_allclose(1.0, predicted.sum(axis=1))
         assert set(model.predict_many(rows)) == set(labels)
 
 
@@ -207,9 +207,9 @@ def test_certain_answers_lose_a_bounded_amount() -> None:
     """A tree that has seen one label is sure; being wrong then costs what River's LogLoss says."""
     model = make(TREE)
     model.learn_many([{"a": 1.0}] * 5, ["stays"] * 5)
-    said = model.predict_proba_one({"a": 1.0})
+    predicted = model.predict_proba_one({"a": 1.0})
 
-    assert 1e-15 == pytest.approx(said["leaves"], rel=1e-3)
+    assert 1e-15 == pytest.approx(predicted["leaves"], rel=1e-3)
 
 
 def test_weight_is_rivers_own_where_it_takes_one() -> None:

@@ -130,8 +130,8 @@ def test_features_that_come_up_are_learned():
     """They join in order of sight, kinds and all; what came before them is not forgotten."""
     x, y = rows(900)
     model = Model("binary", SPEC)
-    said = model.learn_many(x, y)
-    wrong = (said[:, 1] > 0.5) != np.array(y)
+    predicted = model.learn_many(x, y)
+    wrong = (predicted[:, 1] > 0.5) != np.array(y)
 
     assert list(model.encoder.kinds) == [*dict.fromkeys(name for row in x for name in row)]
     assert (model.encoder.schema.inferred, model.encoder.kinds["vip"]) == (
@@ -150,10 +150,10 @@ def test_no_trace_of_batches(size):
     """However the stream is cut, every byte of the state is the same."""
     x, y = rows(420)
     whole, cut = Model("binary", SPEC), Model("binary", SPEC)
-    said = whole.learn_many(x, y)
+    predicted = whole.learn_many(x, y)
     parts = [cut.learn_many(x[k : k + size], y[k : k + size]) for k in range(0, len(x), size)]
 
-    np.testing.assert_array_equal(said, np.concatenate(parts))
+    np.testing.assert_array_equal(predicted, np.concatenate(parts))
     assert state(whole) == state(cut)
 
 
@@ -210,10 +210,10 @@ def test_classes_widen_together():
     x, y = rows(330, late=310)
     labels = ["low" if label else "high" for label in y]
     model = Model("multiclass", SPEC | {"multiclass": "one_vs_rest"}, labels=["low", "high"])
-    said = model.learn_many(x, labels)
+    predicted = model.learn_many(x, labels)
 
     assert {int(one.shape[0]) for one in model.booster.classes} == {model.encoder.width}
-    np.testing.assert_allclose(said.sum(axis=1), 1.0)
+    np.testing.assert_allclose(predicted.sum(axis=1), 1.0)
 
 
 def test_room_grows_by_a_quarter():

@@ -10,18 +10,18 @@ from kaboost.models.types import LINEAR, LOGISTIC, SQUARE
 from tests.models.bank_twins import agree, made, say, tasks, teach
 
 
-def stumps(**told):
-    return {"kind": "stumps", "n": 3, **told}
+def stumps(**options):
+    return {"kind": "stumps", "n": 3, **options}
 
 
 @pytest.mark.parametrize("m", [1, 2])
-@pytest.mark.parametrize("told", [{}, {"use_zeros": True, "decay": 0.9}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"use_zeros": True, "decay": 0.9}], ids=str)
 @pytest.mark.parametrize("mode", [SQUARE, LINEAR, LOGISTIC])
-def test_stumps_are_their_twin(mode, told, m):
+def test_stumps_are_their_twin(mode, options, m):
     """Targets, slopes and classes move every learner as the specification says; weight 0 does
     not.
     """
-    agree(mode, m, **stumps(lr=0.05, **told))
+    agree(mode, m, **stumps(lr=0.05, **options))
 
 
 def test_the_line_that_erred_least_speaks():

@@ -33,8 +33,8 @@ def office_hours(count, seed=5):
 
 def wrong(model, rows, labels):
     """Learn the events; return the share of the last half that was predicted wrongly."""
-    said = model.learn_many(rows, labels)[:, 1] > 0.5
-    return (said != np.array(labels))[len(rows) // 2 :].mean()
+    predicted = model.learn_many(rows, labels)[:, 1] > 0.5
+    return (predicted != np.array(labels))[len(rows) // 2 :].mean()
 
 
 @pytest.mark.parametrize(("name", "bound"), [("trees", 0.03), ("nag", 0.13)])
@@ -53,13 +53,13 @@ def test_no_trace_of_batches_or_files(name, tmp_path):
     """Cut anywhere, saved and loaded on the way: every byte of the state is the same."""
     rows, labels = office_hours(400)
     whole, cut = (Model("binary", SPECS[name], SCHEMA) for _ in range(2))
-    said = whole.learn_many(rows, labels)
+    predicted = whole.learn_many(rows, labels)
     parts = [cut.learn_many(rows[:130], labels[:130])]
     cut.save(tmp_path / "model")
     cut = Model.load(tmp_path / "model")
     parts += [cut.learn_many(rows[k : k + 7], labels[k : k + 7]) for k in range(130, 400, 7)]
 
-    np.testing.assert_array_equal(said, np.concatenate(parts))
+    np.testing.assert_array_equal(predicted, np.concatenate(parts))
     for key, array in whole.to_arrays().items():
         assert array.tobytes() == cut.to_arrays()[key].tobytes(), key
 

@@ -40,9 +40,9 @@ def test_twin(words, m, mode):
     """Every answer is the naive tree's, before, while and after it splits."""
     own = {**SMALL, **words}
     bank, task = make(own, 4, m), steps(150, m, 3)
-    said = drive(bank, *task, mode)
+    predicted = drive(bank, *task, mode)
 
-    np.testing.assert_allclose(said, drive_twin(twin_of(own, 4, m), *task, mode), 1e-9, 1e-12)
+    np.testing.assert_allclose(predicted, drive_twin(twin_of(own, 4, m), *task, mode), 1e-9, 1e-12)
     assert splits(bank) >= 3
 
 
@@ -53,10 +53,10 @@ def test_pool_holds_every_leaf():
     X, targets, weights = steps(400, 1, 3)
     bank = make(own, 4, 1)
     targets = targets + X[:, 3, None, None] + np.sin(5 * X[:, 2, None, None])
-    said = drive(bank, X, targets, weights, SQUARE)
+    predicted = drive(bank, X, targets, weights, SQUARE)
 
     expected = drive_twin(twin_of(own, 4, 1), X, targets, weights, SQUARE)
-    np.testing.assert_allclose(said, expected, 1e-9, 1e-12)
+    np.testing.assert_allclose(predicted, expected, 1e-9, 1e-12)
     assert splits(bank) == 3 * 7
 
 
@@ -65,9 +65,9 @@ def test_taught_in_turn(events):
     """The sequential pair leaves every byte as the whole bank does, in the warm-up and after."""
     task = steps(events, 2, 3)
     whole, pair = make(SMALL, 4, 2), make(SMALL, 4, 2)
-    said = drive(whole, *task, SQUARE)
+    predicted = drive(whole, *task, SQUARE)
 
-    assert said.tobytes() == drive(pair, *task, SQUARE, in_turn=1).tobytes()
+    assert predicted.tobytes() == drive(pair, *task, SQUARE, in_turn=1).tobytes()
     assert bytes_of(whole) == bytes_of(pair)
 
 
@@ -107,7 +107,7 @@ def test_a_learner_of_weight_zero_is_untouched():
 
 @pytest.mark.parametrize("events", [10, 60])
 def test_renew(events):
-    """A renewed learner is a fresh one, and sees features drawn anew; the others stay."""
+    """A reset learner equals a new one and samples its features again; the others do not change."""
     own = {**SMALL, "features": 0.5, "n": 4}
     bank = make(own, 4, 1)
     drive(bank, *steps(events, 1, 4), SQUARE)

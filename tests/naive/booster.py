@@ -77,8 +77,8 @@ class NaiveBooster:
         for i, prefix in enumerate(P):
             self.prefix_loss_sum[i] += w * value(prefix, label)
         h, tasks = self.rule.learn(x, label, w)
-        for i, (said, task) in enumerate(zip(h, tasks, strict=True)):
-            total, missed = edge_terms(said, task, self.rule.mode, self.rule.bound, w)
+        for i, (predicted, task) in enumerate(zip(h, tasks, strict=True)):
+            total, missed = edge_terms(predicted, task, self.rule.mode, self.rule.bound, w)
             self.edge_total[i] += total
             self.edge_missed[i] += missed
         return served

@@ -15,13 +15,13 @@ class HedgeLearner:
         self.rate = rate
 
     def predict(self, x):
-        said = []
+        predicted = []
         for lost in self.lost:
             least = min(lost.values())
             weight = {f: math.exp(-self.rate * (v - least)) for f, v in lost.items()}
             mean = sum(q * u * x[j] for (j, u), q in weight.items()) / sum(weight.values())
-            said.append(mean)
-        return said
+            predicted.append(mean)
+        return predicted
 
     def learn(self, x, target, weight, mode):
         for e, lost in zip(slope(self.predict(x), target, weight, mode), self.lost, strict=True):

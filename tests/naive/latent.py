@@ -34,42 +34,42 @@ class LatentRule:
 
     def combine(self, x):
         h = [one.predict(x)[0] for one in self.bank.learners]
-        said = [[0.0]]
+        predicted = [[0.0]]
         for i in range(len(h)):
             z = [sum(a * b for a, b in zip(row[: i + 1], h, strict=False)) for row in self.A]
-            said.append([sum(a * relu(v) for a, v in zip(self.a, z, strict=True))])
-        return said, said[-1]
+            predicted.append([sum(a * relu(v) for a, v in zip(self.a, z, strict=True))])
+        return predicted, predicted[-1]
 
     def learn(self, x, label, w):
         u, P = label[0], range(len(self.a))
         h = [one.predict(x)[0] for one in self.bank.learners]
         z, F, tasks = [0.0 for _ in P], 0.0, []
-        for i, said in enumerate(h):
+        for i, predicted in enumerate(h):
             r = u * s(-u * F) * (-1 if self.wrong_sign else 1)
             slope = 0.0
-            after = [z[p] + self.A[p][i] * said for p in P]
+            after = [z[p] + self.A[p][i] * predicted for p in P]
             slope = sum(self.a[p] * self.A[p][i] for p in P if after[p] > 0)
             tasks.append(([r * slope if self.spec["target"] == "chain" else r], w))
             q = u * s(-u * sum(self.a[p] * relu(after[p]) for p in P))
-            self.move(i, said, w * self.spec["lr_combine"] * q, (h, after))
-            z = [z[p] + self.A[p][i] * said for p in P]
+            self.move(i, predicted, w * self.spec["lr_combine"] * q, (h, after))
+            z = [z[p] + self.A[p][i] * predicted for p in P]
             F = sum(self.a[p] * relu(z[p]) for p in P)
         self.bank.see(x)
         for one, (target, weight) in zip(self.bank.learners, tasks, strict=True):
             one.learn(x, target, weight, SQUARE)
         return [[v] for v in h], tasks
 
-    def move(self, i, said, step, seen):
+    def move(self, i, predicted, step, seen):
         h, after = seen
         clip = (lambda v: min(max(v, -10.0), 10.0)) if self.spec["guard"] else (lambda v: v)
         A = [row[i] for row in self.A]
         whole = [sum(a * b for a, b in zip(row, h, strict=True)) for row in self.A]
         a = list(self.a)
         for p in range(len(a)):
-            gate = A[p] * said if self.literal_A else after[p]
+            gate = A[p] * predicted if self.literal_A else after[p]
             factor = A[p] if self.literal_A else a[p]
             if gate > 0:
-                self.A[p][i] = clip(A[p] + step * factor * said)
+                self.A[p][i] = clip(A[p] + step * factor * predicted)
             mixed = whole[p] if self.literal_a else after[p]
             if mixed > 0:
                 self.a[p] = clip(a[p] + step * mixed)

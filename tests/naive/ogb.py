@@ -152,9 +152,9 @@ class OgbRule:
             return h, [([0.0] * self.m, 0.0)] * self.N
         P, z = self.sums(h), self.labels.to_mapped_units(label)
         tasks = [(self.task(i, h, P, z), w * self.weight_factor(i)) for i in range(self.N)]
-        for one, said, (task, weight) in zip(self.bank.learners, h, tasks, strict=True):
+        for one, predicted, (task, weight) in zip(self.bank.learners, h, tasks, strict=True):
             if self.mode == SQUARE and not self.closed:  # straight through the clip
-                one.learn(x, [a - b for a, b in zip(said, task, strict=True)], weight, LINEAR)
+                one.learn(x, [a - b for a, b in zip(predicted, task, strict=True)], weight, LINEAR)
             else:
                 one.learn(x, task, weight, self.mode)
         self.update_rule(P, z, w)
@@ -172,8 +172,8 @@ class OgbSpanRule(OgbRule):
 
     def sums(self, h):
         P = [[0.0] * self.m]
-        for sigma, said in zip(self.sigma, h, strict=True):
-            pairs = zip(P[-1], said, strict=True)
+        for sigma, predicted in zip(self.sigma, h, strict=True):
+            pairs = zip(P[-1], predicted, strict=True)
             step = [(1 - sigma * self.eta) * a + self.eta * self.s * b for a, b in pairs]
             P.append(project(step, self.B))
         return P
@@ -201,8 +201,8 @@ class OgbHullRule(OgbRule):
 
     def sums(self, h):
         P = [[0.0] * self.m]
-        for i, said in enumerate(h):
-            a, pairs = self.step(i), zip(P[-1], said, strict=True)
+        for i, predicted in enumerate(h):
+            a, pairs = self.step(i), zip(P[-1], predicted, strict=True)
             P.append([(1 - a) * p + a * self.s * b for p, b in pairs])
         return P
 

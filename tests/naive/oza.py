@@ -31,9 +31,9 @@ class OzaRule(VoteRule):
         """The weighted mean vote; equal votes where all weights are 0."""
         weights = weights if sum(weights) else [1.0] * len(h)
         total = [0.0] * self.m
-        for said, weight in zip(h, weights, strict=True):
+        for predicted, weight in zip(h, weights, strict=True):
             for c in range(self.m):
-                is_c = chosen(said) == (1 if self.m == 1 else c)
+                is_c = chosen(predicted) == (1 if self.m == 1 else c)
                 total[c] += weight * (float(is_c) if self.m > 1 else (1.0 if is_c else -1.0))
         return [a / max(sum(weights), 1e-300) for a in total]
 

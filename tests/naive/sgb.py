@@ -22,8 +22,8 @@ class SgbRule:
         """(what every prefix says, what is served)."""
         P = [list(self.y0)]
         for one in self.bank.learners:
-            said = one.predict(x)
-            P.append([a - self.eta * b for a, b in zip(P[-1], said, strict=True)])
+            predicted = one.predict(x)
+            P.append([a - self.eta * b for a, b in zip(P[-1], predicted, strict=True)])
         return P, P[-1]
 
     def learn(self, x, label, w):

@@ -71,19 +71,19 @@ class SgbResidualRule:
     def combine(self, x):
         P = self.chain(x)
         kept = {"theory": P[:-1], "shifted": P[1:], "last": P[1:]}[self.spec["average"]]
-        said = [list(self.y0)]
+        predicted = [list(self.y0)]
         for i in range(1, len(P)):
             if self.spec["average"] == "last":
-                said.append(P[i])
+                predicted.append(P[i])
             else:
-                said.append([sum(p[c] for p in kept[:i]) / i for c in range(self.m)])
-        return said, said[-1]
+                predicted.append([sum(p[c] for p in kept[:i]) / i for c in range(self.m)])
+        return predicted, predicted[-1]
 
     def learn(self, x, label, w):
         P, D = self.chain(x), [0.0] * self.m
         h = [one.predict(x) for one in self.bank.learners]
         tasks = []
-        for i, said in enumerate(h):
+        for i, predicted in enumerate(h):
             g = self.loss.gradient(P[i], label)
             if not self.known:
                 r = self.kind["l2"]
@@ -92,7 +92,7 @@ class SgbResidualRule:
             target = [a + b for a, b in zip(D, g, strict=True)]
             tasks.append((target, w))
             rho = self.spec["residual_decay"]
-            D = [rho * (a - b) for a, b in zip(target, said, strict=True)]
+            D = [rho * (a - b) for a, b in zip(target, predicted, strict=True)]
             D = project(D, float(self.spec["residual_clip"]) * self.G)
         self.bank.see(x)
         for one, (target, weight) in zip(self.bank.learners, tasks, strict=True):

@@ -1,4 +1,4 @@
-"""API processes for the tests of the HTTP door."""
+"""API processes for the HTTP tests."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

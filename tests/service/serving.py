@@ -120,7 +120,7 @@ class Program:
         self.client = self.connect(self.port)
 
     def reconnect(self) -> None:
-        """Begin a connection anew, perhaps to another worker."""
+        """Open a new connection, perhaps to another worker."""
         self.client.close()
         self.client = self.connect(self.port)
 

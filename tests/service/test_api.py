@@ -1,4 +1,4 @@
-"""The HTTP door: right answers, and which snapshot they come from."""
+"""The HTTP API: predictions, and the snapshot that they come from."""
 
 import json
 import subprocess
@@ -65,8 +65,8 @@ def test_answers_are_the_snapshots(serve: Start, task: dict[str, Any]) -> None:
             shares = {model.labels.text(k): p for k, p in model.predict_proba_one(each).items()}
             assert shares == predicted.probabilities
             positive = "true" if task.get("labels") == [False, True] else "1"
-            said = positive if model.labels.m == 1 else model.labels.text(predicted.prediction)
-            assert shares[said] == predicted.probability
+            served = positive if model.labels.m == 1 else model.labels.text(predicted.prediction)
+            assert shares[served] == predicted.probability
 
 
 def test_forms_of_a_row_agree(api: Program) -> None:

@@ -333,7 +333,7 @@ def test_versions_only_grow_whichever_worker_answers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_worker_that_comes_back_has_an_answer_at_once(tmp_path: Path, workers: int) -> None:
-    """A caller who was answered is not told, by a worker begun anew, that there is no snapshot."""
+    """A restarted worker serves the newest snapshot immediately, never 503 after a prediction."""
     wanted = settings(tmp_path, api={"workers": workers})
     publish(wanted, taught(wanted))
     with running("api", wanted) as program:

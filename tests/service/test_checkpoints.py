@@ -180,7 +180,7 @@ def test_damaged_do_not_count_among_the_kept(tmp_path: Path, learner: Learner) -
 
 
 def test_all_damaged(tmp_path: Path, save: Save) -> None:
-    """With nothing readable left the learner refuses with exit code 3 rather than start anew."""
+    """With nothing readable left the learner refuses with exit code 3 and makes no cold start."""
     for path in (save(), save()):
         flip(path)
 

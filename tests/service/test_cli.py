@@ -49,10 +49,10 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main(arguments)
-        told = capsys.readouterr()
+        printed = capsys.readouterr()
         code = ended.value.code
         assert isinstance(code, int)
-        return Said(code, told.out, told.err)
+        return Said(code, printed.out, printed.err)
 
     return say
 
@@ -75,10 +75,10 @@ COMMANDS += ["checkpoints list", "checkpoints show", "checkpoints verify"]
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(run: Say, command: str) -> None:
     """Every command explains itself and ends with an example of itself."""
-    said = run(*command.split(), "--help")
+    output = run(*command.split(), "--help")
 
-    assert said.code == 0
-    assert f"Example: kaboost {command}" in said.out
+    assert output.code == 0
+    assert f"Example: kaboost {command}" in output.out
 
 
 def test_help_is_quick() -> None:
@@ -124,11 +124,11 @@ def test_config_show(run: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every effective value stands there with its origin; secrets do not."""
     monkeypatch.setenv("KABOOST_KAFKA__EXTRA__SASL_PASSWORD", "hunter2")
     flags = ("--set", "kafka.topic=payments", "--set", "model.bank={kind: linear, n: 3}")
-    said = run("config", "show", *flags)
-    rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in said.out.splitlines()}
-    told = json.loads(run("config", "show", "--json", *flags).out)
+    output = run("config", "show", *flags)
+    rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in output.out.splitlines()}
+    printed = json.loads(run("config", "show", "--json", *flags).out)
 
-    assert said.code == 0
+    assert output.code == 0
     assert rows["key"] == ["value", "origin"]
     assert rows["kafka.topic"] == ["payments", "flag"]
     assert rows["task.kind"] == ["binary", "file kaboost.yaml"]
@@ -138,8 +138,8 @@ def test_config_show(run: Say, monkeypatch: pytest.MonkeyPatch) -> None:
         "**********",
         "env KABOOST_KAFKA__EXTRA__SASL_PASSWORD",
     ]
-    assert [row["key"] for row in told] == list(rows)[1:]
-    assert "hunter2" not in said.out + json.dumps(told)
+    assert [row["key"] for row in printed] == list(rows)[1:]
+    assert "hunter2" not in output.out + json.dumps(printed)
 
 
 def test_config_schema(run: Say) -> None:
@@ -170,39 +170,39 @@ REFUSED: list[tuple[tuple[str, ...], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "told"), REFUSED)
-def test_refused_configuration(run: Say, arguments: tuple[str, ...], told: str) -> None:
+@pytest.mark.parametrize(("arguments", "printed"), REFUSED)
+def test_refused_configuration(run: Say, arguments: tuple[str, ...], printed: str) -> None:
     """What does not hold ends with exit code 2 and one sentence, without a traceback."""
-    said = run("config", "check", *arguments)
+    output = run("config", "check", *arguments)
 
-    assert said.code == 2
-    assert said.out == ""
-    assert said.err.startswith("kaboost: ")
-    assert told in said.err
-    assert "Traceback" not in said.err
+    assert output.code == 2
+    assert output.out == ""
+    assert output.err.startswith("kaboost: ")
+    assert printed in output.err
+    assert "Traceback" not in output.err
 
 
 def test_refused_as_json(run: Say) -> None:
     """With --json, every fault is one entry of a list."""
     flags = ("--set", "kafka.topc=x", "--set", "api.port=x")
-    said = run("config", "check", "--json", *flags)
-    told = json.loads(said.out)
+    output = run("config", "check", "--json", *flags)
+    printed = json.loads(output.out)
 
-    assert said.code == 2
-    assert said.err == ""
-    assert not told["ok"]
-    assert [fault.split()[0] for fault in told["faults"]] == ["kafka.topc", "api.port"]
+    assert output.code == 2
+    assert output.err == ""
+    assert not printed["ok"]
+    assert [fault.split()[0] for fault in printed["faults"]] == ["kafka.topc", "api.port"]
 
 
 def test_no_file(run: Say, tmp_path: Path) -> None:
     """Where no configuration file was found, it is said where it was looked for."""
     (tmp_path / "kaboost.yaml").unlink()
-    said = run("config", "check")
+    output = run("config", "check")
 
-    assert said.code == 2
-    assert f"no configuration file: there is no kaboost.yaml in {tmp_path}" in said.err
-    assert "--config nor KABOOST_CONFIG" in said.err
-    assert "task.kind: missing" in said.err
+    assert output.code == 2
+    assert f"no configuration file: there is no kaboost.yaml in {tmp_path}" in output.err
+    assert "--config nor KABOOST_CONFIG" in output.err
+    assert "task.kind: missing" in output.err
 
 
 def test_version(run: Say) -> None:
@@ -213,10 +213,10 @@ def test_version(run: Say) -> None:
 @pytest.mark.parametrize("role", ["serve", "learner", "api"])
 def test_roles_refuse_too(run: Say, role: str) -> None:
     """No role starts with a configuration that does not hold."""
-    said = run(role, "--set", "task.kind=x")
+    output = run(role, "--set", "task.kind=x")
 
-    assert said.code == 2
-    assert "task.kind = 'x' (flag)" in said.err
+    assert output.code == 2
+    assert "task.kind = 'x' (flag)" in output.err
 
 
 @pytest.mark.parametrize("arguments", [["nope"], ["serve", "--nope"], ["config"]])
@@ -227,8 +227,8 @@ def test_usage(run: Say, arguments: list[str]) -> None:
 
 def test_models(run: Say) -> None:
     """Every kind and every parameter of every part is listed, for people and as JSON."""
-    told = json.loads(run("models", "--json").out)
-    listed = {(row["part"], row["kind"], row["parameter"]) for row in told}
+    printed = json.loads(run("models", "--json").out)
+    listed = {(row["part"], row["kind"], row["parameter"]) for row in printed}
     expected = {
         (word, part.kind, name)
         for word, parts in (
@@ -246,7 +246,7 @@ def test_models(run: Say) -> None:
 
 def test_models_choices(run: Say) -> None:
     """Every choice of a parameter is listed, and the task of every loss."""
-    said = run("models").out
+    output = run("models").out
     params = [
         param
         for parts in (kaboost.RULES, kaboost.BANKS, kaboost.LOSSES)
@@ -256,8 +256,8 @@ def test_models_choices(run: Say) -> None:
     choices = {choice for param in params for choice in param.choices}
 
     assert {"nag", "sgd", "leaky_relu", "running", "cyclic"} <= choices
-    assert [] == [choice for choice in choices if choice not in said]
-    assert "fits binary" in next(line for line in said.splitlines() if "loss  logistic" in line)
+    assert [] == [choice for choice in choices if choice not in output]
+    assert "fits binary" in next(line for line in output.splitlines() if "loss  logistic" in line)
 
 
 def test_models_docs(run: Say) -> None:
@@ -276,9 +276,9 @@ def test_no_checkpoints(run: Say) -> None:
     assert run("checkpoints", "list") == Said(0, "none\n", "")
     assert json.loads(run("checkpoints", "list", "--json").out) == []
     assert run("checkpoints", "verify") == Said(1, "none\n", "")
-    said = run("checkpoints", "show")
-    assert said.code == 3
-    assert "there is no checkpoint in data/checkpoints" in said.err
+    output = run("checkpoints", "show")
+    assert output.code == 3
+    assert "there is no checkpoint in data/checkpoints" in output.err
 
 
 def test_checkpoints(run: Say, saved: list[Path]) -> None:
@@ -295,11 +295,11 @@ def test_checkpoints(run: Say, saved: list[Path]) -> None:
 def test_damaged_checkpoint(run: Say, saved: list[Path]) -> None:
     """One damaged file: the list says which, verify ends with exit code 1."""
     saved[0].write_bytes(saved[0].read_bytes()[:-1])
-    said = run("checkpoints", "verify", "--json")
+    output = run("checkpoints", "verify", "--json")
 
-    assert said.code == 1
-    assert [row["state"] for row in json.loads(said.out)] == ["ok", "damaged"]
-    assert f"{saved[0].name} is damaged" in json.loads(said.out)[1]["reason"]
+    assert output.code == 1
+    assert [row["state"] for row in json.loads(output.out)] == ["ok", "damaged"]
+    assert f"{saved[0].name} is damaged" in json.loads(output.out)[1]["reason"]
     assert run("checkpoints", "show", str(saved[0])).code == 3
 
 

@@ -208,9 +208,9 @@ REFUSALS: list[tuple[dict[str, Any], list[str]]] = [
 @pytest.mark.parametrize(("sections", "words"), REFUSALS, ids=lambda value: str(value)[:40])
 def test_refusals(write: Write, sections: dict[str, Any], words: list[str]) -> None:
     """A refusal names the key, the value and the remedy."""
-    told = refusal(write(**sections))
+    message = refusal(write(**sections))
 
-    assert [word for word in words if word not in told] == []
+    assert [word for word in words if word not in message] == []
 
 
 @pytest.mark.parametrize("given", ["a:9092, b:9093", "SASL_SSL://a.b-c:9096", "[::1]:9092", "a"])
@@ -222,7 +222,7 @@ def test_addresses_of_brokers(write: Write, given: str) -> None:
 
 
 def test_one_port_of_two_hosts(write: Write) -> None:
-    """Both doors may have one port where they are of different addresses."""
+    """Both listeners may use the same port on different addresses."""
     path = write(api={"port": 9464, "host": "10.0.0.1"})
 
     assert 9464 == load(path).metrics.port
@@ -232,10 +232,10 @@ def test_all_faults_at_once(write: Write) -> None:
     """Every fault is told in one go, each with the origin of its value."""
     path = write(kafka={"topc": "x"}, api={"port": 0.5}, task={"kind": "x"})
 
-    told = refusal(path).splitlines()
+    message = refusal(path).splitlines()
 
-    assert len(told) == 3
-    assert sum(f"(file {path})" in line for line in told) == 3
+    assert len(message) == 3
+    assert sum(f"(file {path})" in line for line in message) == 3
 
 
 @pytest.mark.parametrize(
@@ -257,9 +257,9 @@ def test_environment_refusals(
     """A variable that sets nothing, or nothing sensible, is refused by its name."""
     monkeypatch.setenv(name, value)
 
-    told = refusal(write())
+    message = refusal(write())
 
-    assert [word for word in words if word not in told] == []
+    assert [word for word in words if word not in message] == []
 
 
 def test_key_with_an_underscore(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,9 +318,9 @@ def test_broken_files(tmp_path: Path, text: str, words: list[str]) -> None:
     """A file that cannot be read as sections is refused with its name."""
     path = tmp_path / "k.yaml"
     path.write_text(text)
-    told = refusal(path)
+    message = refusal(path)
 
-    assert [word for word in [str(path), *words] if word not in told] == []
+    assert [word for word in [str(path), *words] if word not in message] == []
     assert "cannot be read" in refusal(tmp_path / "missing.yaml")
 
 

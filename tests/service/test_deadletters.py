@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import EventError
+from kaboost.service.events.record_decoder import RecordDecoder
 from kaboost.service.kafka import topics
 from kaboost.service.kafka.dead_letters import MAX_PENDING_BYTES, DeadLetters
 from kaboost.service.metrics import LearnerMetrics, learner_metrics
@@ -63,7 +64,7 @@ def test_a_dead_letter_is_the_record_and_the_reason(
     metrics = learner_metrics(CollectorRegistry())
     with opened(settings, metrics) as letters:
         for record in records:
-            letters.send(record, ERROR)
+            letters.send(record, ERROR, RecordDecoder)
         assert letters.confirm(30)
 
     found = dead_letters(topic, 4)
@@ -78,7 +79,7 @@ def test_a_dead_letter_is_the_record_and_the_reason(
         "__connect.errors.partition": "0",
         "__connect.errors.offset": "3",
         "__connect.errors.stage": "VALUE_CONVERTER",
-        "__connect.errors.class.name": "kaboost.service.events.json.JsonDecoder",
+        "__connect.errors.class.name": "kaboost.service.events.record_decoder.RecordDecoder",
         "__connect.errors.exception.class.name": "kaboost.service.errors.EventError",
         "__connect.errors.exception.message": f"{topic}[0]@3: {ERROR.message}",
         "kaboost.error.code": "feature_type",
@@ -103,7 +104,7 @@ def test_the_topic_takes_larger_records_than_the_source(
     send(topic, [noise], client=big)
     with opened(settings) as letters:
         (record,) = read(broker.bootstrap, topic, 1)
-        letters.send(record, ERROR)
+        letters.send(record, ERROR, RecordDecoder)
         assert letters.stuck  # more than MAX_PENDING_BYTES is on its way: learning waits
         assert letters.confirm(30)
         assert not letters.stuck
@@ -133,7 +134,7 @@ def test_what_is_refused_is_sent_again(
     records = read(broker.bootstrap, topic, 3)
     with opened(settings) as letters:
         for record in records:
-            letters.send(record, ERROR)
+            letters.send(record, ERROR, RecordDecoder)
         assert not letters.confirm(1.0)
         assert letters.stuck
         limit(broker, settings.kafka.dlq, 1_000_000)
@@ -151,7 +152,7 @@ def test_patience_ends_before_learning_goes_too_far(
     (record,) = read(broker.bootstrap, topic, 1)
     with opened(settings) as letters:
         assert not letters.stuck
-        letters.send(record, ERROR)
+        letters.send(record, ERROR, RecordDecoder)
         letters.poll()
         assert not letters.stuck
         begin = time.monotonic()
@@ -161,7 +162,7 @@ def test_patience_ends_before_learning_goes_too_far(
     settings = make_settings(topic, kafka={"dlq_timeout": 3600})
     with opened(settings) as letters:
         for _ in range(MAX_PENDING_BYTES // 2_000 + 1):
-            letters.send(record, ERROR)
+            letters.send(record, ERROR, RecordDecoder)
         assert letters.stuck
         begin = time.monotonic()
     assert time.monotonic() - begin < 5.0  # to close is to give up, not to wait

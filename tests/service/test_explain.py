@@ -1,4 +1,4 @@
-"""Reasons at the HTTP door: what is asked for, what adds up, what is refused."""
+"""Explanations over HTTP: requests, sums of contributions, refusals."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,10 +20,10 @@ TASKS: dict[str, dict[str, Any]] = {
 WORDS = {"kind": "multiclass", "labels": ["good", "bad", "ugly"]}
 
 
-def whole(told: dict[str, Any]) -> float:
+def whole(response: dict[str, Any]) -> float:
     """Add up an explanation as the page says."""
-    parts = [*told["contributions"].values(), *told["label_lags"].values()]
-    return float(sum([told["base"], *parts, told["mixing"]]))
+    parts = [*response["contributions"].values(), *response["label_lags"].values()]
+    return float(sum([response["base"], *parts, response["mixing"]]))
 
 
 def published(wanted: Settings, program: Program, events: int) -> dict[str, Any]:
@@ -44,15 +44,15 @@ def test_explanations_add_up(serve: Start, task: dict[str, Any]) -> None:
     many = program.client.post("/predict", json={"instances": rows, "explain": True}).json()
     found = snapshot(program, many["model"]["version"]).explain_many(rows)
 
-    for each, told, reason in zip(rows, many["predictions"], found, strict=True):
+    for each, response, reason in zip(rows, many["predictions"], found, strict=True):
         body = {"features": each, "explain": True}
         one = program.client.post("/predict", json=body).json()
-        assert told == {name: one[name] for name in one if name != "model"}
-        assert told["explanation"] == reason._asdict()
-        assert told["score"] == told["explanation"]["score"]
-        assert whole(told["explanation"]) == pytest.approx(told["score"], rel=0.0, abs=1e-9)
-        assert set(wanted.features.columns) == set(told["explanation"]["contributions"])
-        assert {"country"} == set(told["explanation"]["recent_label_parts"])
+        assert response == {name: one[name] for name in one if name != "model"}
+        assert response["explanation"] == reason._asdict()
+        assert response["score"] == response["explanation"]["score"]
+        assert whole(response["explanation"]) == pytest.approx(response["score"], rel=0.0, abs=1e-9)
+        assert set(wanted.features.columns) == set(response["explanation"]["contributions"])
+        assert {"country"} == set(response["explanation"]["recent_label_parts"])
         plain = program.predict(each)
         assert plain == {name: one[name] for name in one if name != "explanation"}
 
@@ -67,12 +67,12 @@ def test_every_class_is_explained(serve: Start) -> None:
     program.ready()
     many = program.client.post("/predict", json={"instances": rows[:30], "explain": True}).json()
 
-    assert 1 < len({told["prediction"] for told in many["predictions"]})
-    for told in many["predictions"]:
-        assert WORDS["labels"] == list(told["explanations"])
-        assert told["explanation"] == told["explanations"][told["prediction"]]
-        assert told["score"] == told["explanation"]["score"]
-        for each in told["explanations"].values():
+    assert 1 < len({response["prediction"] for response in many["predictions"]})
+    for response in many["predictions"]:
+        assert WORDS["labels"] == list(response["explanations"])
+        assert response["explanation"] == response["explanations"][response["prediction"]]
+        assert response["score"] == response["explanation"]["score"]
+        for each in response["explanations"].values():
             assert whole(each) == pytest.approx(each["score"], rel=0.0, abs=1e-9)
 
 
@@ -82,16 +82,16 @@ def test_importance_is_the_models(serve: Start) -> None:
     until(lambda: program.probe(503))
     assert 503 == refusal(program.client.get("/model/importance")).status
     for events in (0, 600):
-        told = published(wanted, program, events)
-        shares = [one["share"] for one in told["importance"]]
+        response = published(wanted, program, events)
+        shares = [one["share"] for one in response["importance"]]
 
-        assert events == told["events_learned"]
-        assert [one._asdict() for one in snapshot(program, told["version"]).importance()] == (
-            told["importance"]
+        assert events == response["events_learned"]
+        assert [one._asdict() for one in snapshot(program, response["version"]).importance()] == (
+            response["importance"]
         )
         assert pytest.approx(float(events > 0)) == sum(shares)
         assert sorted(shares, reverse=True) == shares
-    kinds = {one["name"]: one["kind"] for one in told["importance"]}
+    kinds = {one["name"]: one["kind"] for one in response["importance"]}
 
     assert "feature" == kinds["country"]
     assert "label lag" == kinds["label lag 0.01"]
@@ -104,8 +104,8 @@ def test_other_banks_say_which_to_take(api: Program) -> None:
 
     assert (422, "#/explain") == (asked.status, asked.errors[0].pointer)
     assert (422, "/model/importance") == (whole.status, whole.instance)
-    for told in (asked, whole):
-        assert "reboosted_trees" in told.detail
+    for response in (asked, whole):
+        assert "reboosted_trees" in response.detail
     assert 200 == api.client.post("/predict", json={"features": ROW, "explain": False}).status_code
 
 
@@ -116,8 +116,8 @@ def test_explain_is_true_or_false(api: Program, wanted: str) -> None:
     beside = b'{"instances": [{"age": "x"}], "explain": %s}' % wanted.encode()
 
     for body, pointers in ((alone, []), (beside, ["#/instances/0/age"])):
-        told = refusal(post(api, body))
-        assert ["#/explain", *pointers] == [fault.pointer for fault in told.errors]
+        response = refusal(post(api, body))
+        assert ["#/explain", *pointers] == [fault.pointer for fault in response.errors]
 
 
 def test_the_document_knows_them(api: Program) -> None:

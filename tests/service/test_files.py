@@ -65,10 +65,10 @@ def test_order_of_the_durable_write(path: Path) -> None:
     seen: list[str] = []
 
     def watch(frame: FrameType, event: str, call: Any) -> None:
-        told = {"write", "fsync", "replace"}
+        recorded = {"write", "fsync", "replace"}
         if (
             event == "c_call"
-            and call.__name__ in told
+            and call.__name__ in recorded
             and frame.f_code.co_filename == files.__file__
         ):
             seen.append(f"{frame.f_code.co_name}: {call.__name__}")
@@ -122,7 +122,7 @@ def test_kill_at_every_step(tmp_path: Path) -> None:
 
 
 def test_no_room(path: Path) -> None:
-    """A write that finds no room says so, leaves no litter and leaves the old state."""
+    """A write that finds no room says so, leaves no temporary file and keeps the old state."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
     try:
@@ -245,19 +245,19 @@ def test_lock_ends_with_its_process(
     tmp_path: Path, holder: subprocess.Popen[str], end: signal.Signals | None
 ) -> None:
     """However the holder went, the next one gets the folder, and clears what lies about."""
-    litter = tmp_path / "run-0001" / ".state-000000000002.safetensors.tmp"
-    litter.parent.mkdir()
-    litter.touch()
+    temporary = tmp_path / "run-0001" / ".state-000000000002.safetensors.tmp"
+    temporary.parent.mkdir()
+    temporary.touch()
     if end:
         holder.send_signal(end)
     else:
         holder.stdin.close()  # type: ignore[union-attr]
     holder.wait(10)
     with files.lock(tmp_path):
-        told = (tmp_path / ".lock").read_text().strip()
+        recorded = (tmp_path / ".lock").read_text().strip()
 
-    assert told == str(os.getpid())
-    assert not litter.exists()
+    assert recorded == str(os.getpid())
+    assert not temporary.exists()
     assert (tmp_path / ".lock").read_text() == ""
 
 

@@ -49,8 +49,8 @@ def test_features_join_by_their_first_values() -> None:
     assert [(k, err.code, str(err).split(":")[0]) for k, err in after.faults] == [
         (1, "feature_type", "age"), (2, "feature_type", "nested"), (3, "not_finite", "huge"),
     ]  # fmt: skip
-    told = ["declare features.schema.age and" in str(err) for _, err in after.faults]
-    assert told == [True, False, False]
+    logged = ["declare features.schema.age and" in str(err) for _, err in after.faults]
+    assert logged == [True, False, False]
     assert (after.new_features, after.consumed) == ({"income": "number"}, 4)
     table = after.table
     assert (table.numbers.tolist(), table.booleans.tolist()) == ([[31.0]], [[1.0]])
@@ -65,9 +65,9 @@ def test_a_date_that_becomes_a_category_is_logged_once(caplog: pytest.LogCapture
     one.decode(values)
 
     (record,) = caplog.records
-    told = record.__dict__
-    assert (told["feature"], told["value"]) == ("when", "2026-11-20T10:00:00")
-    assert "declare it as datetime" in told["remedy"]
+    logged = record.__dict__
+    assert (logged["feature"], logged["value"]) == ("when", "2026-11-20T10:00:00")
+    assert "declare it as datetime" in logged["remedy"]
 
 
 def test_features_without_room_are_passed_over() -> None:
@@ -96,11 +96,11 @@ def test_what_joins_is_told_once_a_batch(
     with learning(settings) as running:
         until(lambda: learned(settings) == 40)
         assert 0 == running.stop()
-    told = [vars(one) for one in caplog.records if one.message == "features inferred"]
+    logged = [vars(one) for one in caplog.records if one.message == "features inferred"]
     ends = [vars(one) for one in caplog.records if one.message.startswith("no room for more")]
-    joined = [name for one in told for name in one["kinds"]]
+    joined = [name for one in logged for name in one["kinds"]]
 
-    assert 1 <= len(told) < 10
+    assert 1 <= len(logged) < 10
     assert joined == [name for each in names for name in each][: len(joined)]
     assert [(one["first"], one["known"], one["max_memory"]) for one in ends] == [
         (f"x{len(joined) // 10}.{len(joined) % 10}", len(joined), 12)
@@ -164,5 +164,5 @@ def test_answers_pass_over_what_was_never_learned(serve: Start) -> None:
     assert set(document["components"]["schemas"]["Features"]["properties"]) == {"age", "country"}
     assert answer["probability"] == model.predict_proba_one(known)[1]
     assert program.metric("kaboost_predict_features_ignored_total") == 3
-    told = refusal(program.client.post("/predict", json={"features": {"age": "old"}}))
-    assert "#/features/age" in str(told)
+    logged = refusal(program.client.post("/predict", json={"features": {"age": "old"}}))
+    assert "#/features/age" in str(logged)

@@ -123,9 +123,9 @@ def test_many_dead_letters_are_told_again(
     """A stream of which nothing can be used is no quiet one: the hundredth says so."""
     send(topic, [b"{"] * 120 + events(rows(1)))
     learn_all(make_settings(topic), 1)
-    told = [one.message for one in caplog.records if one.message.startswith("dead letter")]
+    messages = [one.message for one in caplog.records if one.message.startswith("dead letter")]
 
-    assert ["dead letter, the first of its code", "dead letter, number 100 of its code"] == told
+    assert ["dead letter, the first of its code", "dead letter, number 100 of its code"] == messages
 
 
 def test_learning_pauses_until_dead_letters_can_be_written(
@@ -221,8 +221,8 @@ def test_learning_pauses_until_a_checkpoint_can_be_written(
         until(lambda: gauge(settings, "kaboost_learning_paused") == 0.0)
         assert 0 == running.stop()
 
-    told = [record.message for record in caplog.records if record.levelname == "ERROR"]
-    assert ["checkpoint not written, it is tried again", "learning paused"] == told
+    messages = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert ["checkpoint not written, it is tried again", "learning paused"] == messages
     expect_state(settings, stream)
 
 
@@ -247,8 +247,8 @@ def test_learning_goes_on_while_snapshots_cannot_be_written(
         until(lambda: learned(settings) == 300)
         assert 0 == running.stop()
 
-    told = [record.message for record in caplog.records if record.levelname == "ERROR"]
-    assert ["snapshot not written, it is tried again"] == told
+    messages = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert ["snapshot not written, it is tried again"] == messages
     expect_state(settings, stream)
 
 

@@ -35,7 +35,7 @@ def test_examples_of_the_document_hold(serve: Start, task: dict[str, Any]) -> No
     document = program.client.get("/openapi.json").json()
     route = document["paths"]["/predict"]["post"]
     body = route["requestBody"]["content"]["application/json"]
-    told = route["responses"]["200"]["content"]["application/json"]["examples"]
+    examples = route["responses"]["200"]["content"]["application/json"]["examples"]
 
     fastapi.openapi.models.OpenAPI.model_validate(document)
     assert {str(status) for status in DOCUMENTED} == set(route["responses"])
@@ -45,10 +45,10 @@ def test_examples_of_the_document_hold(serve: Start, task: dict[str, Any]) -> No
         fields = set(msgspec.to_builtins(msgspec.json.decode(answer.content, type=form)))
         assert 200 == answer.status_code, (name, answer.text)
         assert fields == set(answer.json())
-    assert msgspec.convert(told["one row"]["value"], PredictResponse).prediction in (
+    assert msgspec.convert(examples["one row"]["value"], PredictResponse).prediction in (
         wanted.task.labels or [0, 1, 1.58]
     )
-    msgspec.convert(told["many rows"]["value"], BatchPredictResponse)
+    msgspec.convert(examples["many rows"]["value"], BatchPredictResponse)
 
 
 def test_references_of_the_document_lead_somewhere(api: Program) -> None:

@@ -65,11 +65,11 @@ def test_intervals_are_the_snapshots(numbers: tuple[Settings, Program], level: f
     ends = model.predict_interval_many(rows, level).tolist()
 
     assert [{"level": level, "low": low, "high": high} for low, high in ends] == [
-        said["interval"] for said in many["predictions"]
+        served["interval"] for served in many["predictions"]
     ]
-    for features, said in zip(rows, many["predictions"], strict=True):
+    for features, served in zip(rows, many["predictions"], strict=True):
         alone = asked(program, features=features, interval=level)
-        assert said["interval"] == alone["interval"]
+        assert served["interval"] == alone["interval"]
         assert alone["interval"]["low"] < alone["prediction"] < alone["interval"]["high"]
 
 
@@ -106,10 +106,10 @@ def test_nothing_is_known_before_20_events(serve: Start) -> None:
     wanted, program = serve(task=NUMBERS, model={"loss": "poisson"})
     publish(wanted, taught(wanted, events=0))
     program.ready()
-    said = asked(program, features=ROW, interval=0.9)
+    served = asked(program, features=ROW, interval=0.9)
     levels = program.client.get("/model").json()["intervals"]
 
-    assert {"level": 0.9, "low": 0.0, "high": None} == said["interval"]
+    assert {"level": 0.9, "low": 0.0, "high": None} == served["interval"]
     assert [None] * len(LEVELS) == [each["coverage"] for each in levels]
 
 

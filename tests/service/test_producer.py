@@ -1,4 +1,4 @@
-"""The producer as a real process: its pace, its end, and a file that begins anew."""
+"""The producer as a real process: its rate, its end, and a file that is read again."""
 
 import json
 import re
@@ -63,8 +63,8 @@ def test_forever_begins_anew_until_told(
     with streaming(*where, "--rate", "500", "--forever") as process:
         read(broker.bootstrap, topic, 3 * ROWS)
         process.send_signal(number)
-        said, _ = process.communicate(timeout=PATIENCE)
-    written = int(said.removesuffix(" events written\n"))
+        output, _ = process.communicate(timeout=PATIENCE)
+    written = int(output.removesuffix(" events written\n"))
     records = read(broker.bootstrap, topic, written)
     events = [json.loads(record.value() or b"") for record in records]
 
@@ -76,13 +76,13 @@ def test_forever_begins_anew_until_told(
 
 def test_once_is_to_the_last_row(broker: Reachable, topic: str, file: Path) -> None:
     """Without `--forever` the file is streamed once, at its pace."""
-    begun = time.monotonic()
+    started = time.monotonic()
     where = ["--bootstrap-servers", broker.bootstrap, "--topic", topic, "--file", file]
     with streaming(*where, "--rate", "5") as process:
-        said, _ = process.communicate(timeout=PATIENCE)
+        output, _ = process.communicate(timeout=PATIENCE)
 
-    assert (0, f"{ROWS} events written\n") == (process.returncode, said)
-    assert time.monotonic() - begun > 0.9
+    assert (0, f"{ROWS} events written\n") == (process.returncode, output)
+    assert time.monotonic() - started > 0.9
     assert ROWS == held(broker.bootstrap, topic)
 
 

@@ -247,8 +247,8 @@ def test_a_cold_start_that_cannot_be_begun_is_refused(
     settings = make_settings(topic)
     settings.checkpoints.directory.touch()
 
-    told = "--cold-start .*checkpoints cannot be made" if cold else "checkpoints cannot be made"
-    with learning(settings, cold_start=cold) as running, pytest.raises(error, match=told):
+    pattern = "--cold-start .*checkpoints cannot be made" if cold else "checkpoints cannot be made"
+    with learning(settings, cold_start=cold) as running, pytest.raises(error, match=pattern):
         running.wait()
 
 

@@ -1,4 +1,4 @@
-"""The HTTP door: a documented status and every fault at once, for any input whatsoever."""
+"""The HTTP API: a documented status and every fault at once, for any input whatsoever."""
 
 import json
 import socket

@@ -350,9 +350,9 @@ def test_lost_broker_costs_no_answer(tmp_path: Path, own_broker: Broker) -> None
         assert pid == program.child("learner").pid
 
 
-def _stale(said: dict[str, Any]) -> dict[str, Any] | None:
-    return said["model"] if said["model"]["stale"] else None
+def _stale(served: dict[str, Any]) -> dict[str, Any] | None:
+    return served["model"] if served["model"]["stale"] else None
 
 
-def _learned(said: dict[str, Any], events: int) -> dict[str, Any] | None:
-    return said["model"] if said["model"]["events_learned"] == events else None
+def _learned(served: dict[str, Any], events: int) -> dict[str, Any] | None:
+    return served["model"] if served["model"]["events_learned"] == events else None

@@ -1,4 +1,4 @@
-"""Datetimes and texts at the HTTP door, in its document and in GET /model."""
+"""Datetimes and texts over HTTP, in its document and in GET /model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,9 +24,9 @@ def test_both_kinds_are_served(serve: Start, model: Any) -> None:
     publish(wanted, twin)
     program.ready()
     row = {"when": "2026-11-20T10:00:00.5+01:00", "note": "a few words, few", "age": 31}
-    said = program.predict(row)["probability"]
+    served = program.predict(row)["probability"]
 
-    assert twin.predict_proba_one(row)[1] == said
+    assert twin.predict_proba_one(row)[1] == served
     assert (
         twin.predict_proba_one({})[1]
         == program.predict({"when": None, "note": None})["probability"]

@@ -34,7 +34,7 @@ class Supervised:
     """A supervisor in a thread, and what it told."""
 
     def __init__(self, *roles: Role) -> None:
-        self.told: list[Report] = []
+        self.reports: list[Report] = []
         self.code: int | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(roles,))
@@ -42,11 +42,11 @@ class Supervised:
 
     def states(self) -> list[str]:
         """Say what was told, in order."""
-        return [report.state for report in self.told]
+        return [report.state for report in self.reports]
 
     def pids(self) -> list[int]:
         """List the processes that were started."""
-        return [report.pid for report in self.told if report.state == "running"]
+        return [report.pid for report in self.reports if report.state == "running"]
 
     def stop(self) -> int | None:
         """Drain; give the exit code."""
@@ -55,7 +55,7 @@ class Supervised:
         return self.code
 
     def _run(self, roles: tuple[Role, ...]) -> None:
-        self.code = supervise(roles, self._stop, self.told.append)
+        self.code = supervise(roles, self._stop, self.reports.append)
 
 
 @pytest.fixture
@@ -89,8 +89,8 @@ def test_killed_process_comes_back(start: Callable[..., Supervised]) -> None:
     until(lambda: len(watched.pids()) == 3)
 
     assert ["running", "restarting"] * 2 + ["running"] == watched.states()
-    assert "killed by SIGKILL: restarts in 0.2 s" == watched.told[1].reason
-    assert -signal.SIGKILL == watched.told[1].exit_code
+    assert "killed by SIGKILL: restarts in 0.2 s" == watched.reports[1].reason
+    assert -signal.SIGKILL == watched.reports[1].exit_code
     assert "2" == psutil.Process(watched.pids()[-1]).cmdline()[-1]
 
 
@@ -100,8 +100,8 @@ def test_ended_process_comes_back(start: Callable[..., Supervised], code: int) -
     watched = start(f"raise SystemExit({code})", final=FINAL_EXIT_CODES)
     until(lambda: len(watched.pids()) >= 2)
 
-    assert "restarting" == watched.told[1].state
-    assert code == watched.told[1].exit_code
+    assert "restarting" == watched.reports[1].state
+    assert code == watched.reports[1].exit_code
 
 
 @pytest.mark.parametrize("code", [2, 3, 5])
@@ -112,7 +112,7 @@ def test_refusal_stays_down(start: Callable[..., Supervised], code: int) -> None
     time.sleep(3 * supervisor.FIRST_DELAY_SECONDS)
 
     assert ["running", "running", "stopped"] == watched.states()
-    assert code == watched.told[-1].exit_code
+    assert code == watched.reports[-1].exit_code
     assert alive(watched.pids()[1])
 
 
@@ -142,7 +142,7 @@ def test_long_life_forgives(
     until(lambda: len(watched.pids()) == 4)
 
     assert {"ended with exit code 1: restarts in 0.2 s"} == {
-        report.reason for report in watched.told if report.state == "restarting"
+        report.reason for report in watched.reports if report.state == "restarting"
     }
 
 
