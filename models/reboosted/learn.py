@@ -149,11 +149,9 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
     means, link, calibrated = bank.label_means, int(params.link[()]), bool(b.calibrated[()] > 0)
     trees = ServedTrees(params.leaf_rates, params.depth, bank.structures, bank.base_score, means)
     scores, done, has_worker, tree = run.scores, run.done, run.has_worker, run.tree
-    late = batch.captured.shape[1] > 0
     while tree >= 0 and run.stop[()] == 0 and builds[tree].cursor[0].step != GROWN:
         rebuild_tree(bank, builds[tree], loss, tree, WORKER_SLICE_NS)
-    until = next_commit(schedule) if has_worker else NO_EVENT
-    first, last = 0, 0  # of the events whose leaves were found
+    until, first, last = next_commit(schedule) if has_worker else NO_EVENT, 0, 0  # leaves found
     for k in range(int(done[()]), batch.keys.shape[0]):
         done[()], offset = k + 1, float(scale.offset[()])
         read_means(means, batch.captured, k, a.event_means)
@@ -164,7 +162,7 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
         linear_scores(filters, batch.keys[k], a.event_means, link, scale, a)
         mixed = stacked_score(link, stack, scale, a)
         served = calibrated_score(link, calibration, mixed, calibrated) + offset
-        scores[k, 0] = batch.captured[k, batch.captured.shape[1] - 1] if late else served
+        scores[k, 0] = captured_score(batch.captured, k, served)
         if w > 0.0:
             label = batch.labels[k, 0] - offset
             observe_served(seen, loss, w, scores[k], batch.labels[k])
@@ -180,10 +178,8 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
                 until = next_commit(schedule)
             learn_trees(params, schedule, bank.structures, leaves, w, float(scale.curvature[()]), a)
             learn_lines(filters, loss, y, w, link, scale, a)
-            if late:
-                mixed = assess_captured(loss, y, link, (stack, scale), batch.captured[k], offset, a)
-            target, factor = _target(scale, link, y, w), w * sharpness(loss, scale, link)
-            learn_stack(stack, loss, target, factor, a)
+            mixed = assess_captured(loss, (y, mixed), link, stack, scale, batch.captured[k], a)
+            learn_label(stack, loss, scale, (y, w), link, a)
             if link == LOG_ODDS:
                 calibrate(calibration, mixed, 0.5 + 0.5 * y, w)
             update_label_scale(scale, loss, y, link, t, float(a.expert_scores[0]))
@@ -205,17 +201,28 @@ def read_means(means: Vec, captured: Mat, k: int, out: Vec) -> None:
         out[j] = captured[k, j] if captured.shape[1] > 0 else means[j]
 
 
+@inlined
+def captured_score(captured: Mat, k: int, score: float) -> float:
+    """Return the score that event k was predicted with: `score` if its label came at once."""
+    last = captured.shape[1] - 1
+    return captured[k, last] if last >= 0 else score
+
+
 @kernel
 def assess_captured(
-    loss: Any, y: float, link: int, parts: tuple[Stack, LabelScale], captured: Vec, offset: float,
-    a: LearnScratch,
+    loss: Any, label: tuple[float, float], link: int, stack: Stack, scale: LabelScale,
+    captured: Vec, a: LearnScratch,
 ) -> float:  # fmt: skip
     """Do what precedes `learn_stack` with the scores as they were when the event was predicted:
     the stack weighs them by how good they were then. Return their mixture.
+
+    `label` is the event's, and the mixture of the scores of now, which stays without captured ones.
     """
-    stack, scale = parts
+    y, mixed = label
+    if captured.shape[0] == 0:
+        return mixed
     for i in range(a.scores.shape[0]):
-        a.scores[i] = captured[a.event_means.shape[0] + i] - offset
+        a.scores[i] = captured[a.event_means.shape[0] + i] - scale.offset[()]
     mixed = stacked_score(link, stack, scale, a)
     assess_scores(loss, y, scale, link, a)
     return mixed
@@ -225,6 +232,17 @@ def assess_captured(
 def _target(scale: LabelScale, link: int, y: float, w: float) -> Target:
     variance = residual_variance(scale, link)
     return Target(y, min(w, MAX_STEP_WEIGHT), variance, residual_unit(scale))
+
+
+@inlined
+def learn_label(
+    stack: Stack, loss: Any, scale: LabelScale, label: tuple[float, float], link: int,
+    a: LearnScratch,
+) -> None:  # fmt: skip
+    """Let the stack learn a label, which is y and its importance."""
+    y, w = label
+    factor = w * sharpness(loss, scale, link)
+    learn_stack(stack, loss, _target(scale, link, y, w), factor, a)
 
 
 @inlined
