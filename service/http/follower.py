@@ -199,8 +199,9 @@ class Follower:
         model, previous = snapshot.model, self.served
         if previous and snapshot.header["model"] == previous.snapshot.header["model"]:
             return previous.codec
-        decoder = JsonDecoder(model.encoder.schema, model.labels, self._settings.features.unknown)
-        return PredictCodec(decoder, model.labels, self._settings.api.max_rows)
+        unknown, limit = self._settings.features.unknown, self._settings.api.max_rows
+        decoder = JsonDecoder(model.encoder.schema, model.labels, unknown)
+        return PredictCodec(decoder, model.labels, limit, ignore_keys=unknown == "ignore")
 
     def _stamp(self, snapshot: Snapshot, learner: LearnerStatus) -> Stamp:
         limit = self._settings.api.stale_after_seconds
