@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numba
 import pytest
 
 from kaboost.models.kernels.compile_progress import (
@@ -10,6 +11,7 @@ from kaboost.models.kernels.compile_progress import (
     Expected,
     observe_compilation,
 )
+from kaboost.models.kernels.jit import COMPILED
 
 
 class Clock:
@@ -75,3 +77,16 @@ def test_every_model_is_expected_to_compile(spec: dict[str, Any]) -> None:
 
     assert f"of {LEARNING[''].steps}," in progress.describe()
     assert 0 == progress.done
+
+
+def test_what_compiles_meanwhile_is_counted() -> None:
+    """A function and the one that it calls; nothing is observed afterwards."""
+    inner = numba.njit(lambda x: x + 1.0)
+    outer = numba.njit(lambda x: inner(x) * 2.0)
+    with observe_compilation(LEARNING, {}, Clock()) as progress:
+        outer(1.0)
+        outer(2.0)
+    numba.njit(lambda x: x)(1.0)
+
+    assert (2 if COMPILED else 0) == progress.done
+    assert bool(progress.describe()) == COMPILED
