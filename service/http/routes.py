@@ -206,6 +206,7 @@ def not_ready_reason(follower: Follower) -> str:
     if learner.state != "unknown":
         reason = f": {learner.reason}" if learner.reason else ""
         reasons.append(f"the learner is {learner.state}{reason}")
-    if follower.waiting_for and learner.state in ("running", "restarting"):
+    waiting = learner.state in ("running", "restarting") and not follower.reason
+    if follower.waiting_for and waiting:
         reasons.append(f"it publishes once it has {follower.waiting_for}, see its log")
     return "; ".join([*reasons, *filter(None, [follower.reason])])
