@@ -83,6 +83,7 @@ class LearnerMetrics(NamedTuple):
     consumed: Counter
     learned: Counter
     rejected: Counter  # {reason}
+    rejected_ratio: Gauge
     dead_letters: Counter  # {reason}
     duplicates: Counter
     skipped: Counter  # {reason}
@@ -155,6 +156,9 @@ _LEARNER = {
     "learned": _Spec(Counter, "kaboost_events_learned", "Events that the model learned."),
     "rejected": _Spec(
         Counter, "kaboost_events_rejected", "Records that are not valid events.", ("reason",)
+    ),
+    "rejected_ratio": _Spec(
+        Gauge, "kaboost_rejected_ratio", "Share of rejected records among the last 1,000."
     ),
     "dead_letters": _Spec(
         Counter, "kaboost_dlq_records", "Dead letters that the broker confirmed.", ("reason",)

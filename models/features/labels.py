@@ -171,7 +171,9 @@ def _text(label: Label) -> str:
 
 def _number(label: object) -> float:
     if isinstance(label, bool) or not isinstance(label, int | float):
-        raise ValueError(f"label: {short_repr(label)} is not a number; a regression task needs one")
+        raise ValueError(
+            f"label: {short_repr(label)} is not a number; send one, as a regression needs"
+        )
     if label != label:
         raise ValueError("label: nan is not a number; leave the row out until it has one")
     if not abs(label) <= VALUE_LIMIT:

@@ -54,6 +54,21 @@ def slice_table(table: Table, first: int, last: int) -> Table:
     )
 
 
+def empty_columns(table: Table) -> list[bool]:
+    """Return whether all values are missing, for every column of a table of at least one event.
+
+    Examples
+    --------
+    >>> empty_columns(Table(np.array([[1.0, np.nan]]), np.empty((1, 0)), [["a"], [None]]))
+    [False, True, False, True]
+    """
+    numbers, booleans, categories, times, texts = table
+    every = np.logical_and.reduce
+    n, b, t = (every(np.isnan(part), axis=0).tolist() for part in (numbers, booleans, times))
+    c, v = ([all(x is None for x in column) for column in part] for part in (categories, texts))
+    return [*n, *b, *c, *t, *v]
+
+
 class EncoderState(NamedTuple):
     """Everything the encoder has learned; snapshots and checkpoints hold it."""
 

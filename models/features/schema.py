@@ -123,7 +123,7 @@ def check_name(name: object) -> str | None:
     if len(name) > NAME_LENGTH_LIMIT or any(letter in '"\\' or letter < " " for letter in name):
         return (
             f"cannot be a feature's: at most {NAME_LENGTH_LIMIT} characters, without quotes, "
-            "backslashes and control characters"
+            "backslashes and control characters; rename it"
         )
     return None
 

@@ -174,6 +174,13 @@ class Predictions(Section):
     )
 
 
+def reveal_secrets(client: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the values of a client's keys, as they were written."""
+    if client is None:
+        return None
+    return {k: v.get_secret_value() if isinstance(v, SecretStr) else v for k, v in client.items()}
+
+
 def hide_secrets(client: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Wrap the values of keys that hold secrets."""
     if client is None:

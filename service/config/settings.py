@@ -41,7 +41,6 @@ RESERVED = {
     "enable.auto.offset.store": "leave it out: offsets are stored in the checkpoint",
     "enable.partition.eof": "leave it out",
 }
-Port = Annotated[int, Field(ge=1, le=65_535)]
 
 
 def _kind(value: object) -> object:
@@ -302,7 +301,9 @@ class Metrics(Section):
     """The learner's metrics port."""
 
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
-    port: Port = Field(default=9464, description="Port to listen on.")
+    port: int = Field(
+        default=9464, ge=0, le=65_535, description="Port to listen on; 0 for any free one."
+    )
 
 
 class Log(Section):
@@ -400,7 +401,7 @@ class Settings(BaseSettings):
     def _check_ports(cls, value: Metrics, info: ValidationInfo) -> Metrics:
         """Refuse one port for API and metrics, also if they run on different machines."""
         api = info.data.get("api")
-        if api is not None and value.port == api.port:
+        if api is not None and value.port == api.port != 0:
             hosts = {host.replace("localhost", "127.0.0.1") for host in (api.host, value.host)}
             if len(hosts) == 1 or hosts & {"0.0.0.0", "::"}:
                 raise ValueError(f"port {value.port} is also api.port; change one of them")

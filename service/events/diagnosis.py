@@ -34,10 +34,17 @@ EPOCH_MS = (-62_135_596_800_000, 253_402_300_799_999)  # the years 1 to 9999, th
 MAX_INT_DIGITS = 4300  # of an integer that Python and msgspec still read
 QUOTED_CHARS = 60  # of a faulty value in a message
 MESSAGE = 300  # characters of a message: it becomes a header; the dead letter has the whole value
+MAX_LISTED = 5  # keys of a record in a message
+KEY_CHARS = 20  # of one of them
+ENVELOPE = 'send an event such as {"features": {"age": 31}, "label": 1}'
+POINT = "set events.features and events.label to where they are (kaboost init writes it)"
+HALF_PAIR = "half of a surrogate pair in a string; send the character as UTF-8"
+REPORT = "please report it, as this is a bug"
 REMEDY = "leave it out, or set features.unknown: ignore"
 UNKNOWN = f"not in features.schema; {REMEDY}"
 DECLARE_KIND = "{}: if that is wrong, declare features.schema.{} and start again with --cold-start"
 MAX_COMPARED = 100  # known names that an unknown one is compared with: takes about 2 ms
+NUMERAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 HIGH_SURROGATE = re.compile(r"\\u[dD][89aAbB]")  # the first half of a surrogate pair
 
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -98,13 +105,13 @@ def diagnose_event(
 def _first(all_faults: Iterable[Fault], rules: Rules, names: Mapping[str, str]) -> EventError:
     first = min(all_faults, key=lambda fault: CODES.index(fault.code), default=None)
     if first is None:
-        return EventError("json", "cannot be decoded, and breaks no rule of an event")
+        return EventError("json", f"cannot be decoded, and breaks no rule of an event; {REPORT}")
     code, where, detail = first
     if code == "feature_unknown":
         detail = unknown(where, tuple(rules.schema))
     elif code not in ("feature_type", "not_finite"):
         where = names.get(where or code, where)
-    return EventError(code, shorten(f"{where}: {detail}" if where else detail, MESSAGE))
+    return EventError(code, fit(f"{where}: {detail}" if where else detail))
 
 
 def faults(value: bytes | None, rules: Rules) -> Iterator[Fault]:
@@ -112,15 +119,18 @@ def faults(value: bytes | None, rules: Rules) -> Iterator[Fault]:
     if value is None:
         yield Fault("null_value", "", "the record has no value; send the event as its value")
     elif len(value) > rules.max_bytes:
-        detail = f"{len(value):,} bytes; kafka.max_event_bytes is {rules.max_bytes:,}"
+        detail = (
+            f"{len(value):,} bytes, and kafka.max_event_bytes is {rules.max_bytes:,}; raise it, or "
+            "send less in one event"
+        )
         yield Fault("too_large", "", detail)
     else:
         try:
             event = parse(value)
         except RecursionError:
-            yield Fault("json", "", "nested too deeply")
+            yield Fault("json", "", "nested too deeply; send features as one flat object")
         except (ValueError, msgspec.DecodeError) as err:
-            yield Fault("json", "", f"not JSON: {err}")
+            yield Fault("json", "", f"not JSON: {_with_remedy(str(err))}")
         else:
             yield from _event_faults(event, rules)
 
@@ -142,9 +152,14 @@ def unknown(name: str, known: tuple[str, ...]) -> str:
 
     Comparing names takes a thousand times what a fault does: word one of an event or a request.
     """
+    near = nearest(name, known)
+    return f"not in features.schema; did you mean {near}? Else {REMEDY}" if near else UNKNOWN
+
+
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """Return the most similar of a few known names; None if none is similar."""
     few = len(known) <= MAX_COMPARED and len(name) <= QUOTED_CHARS
-    near = get_close_matches(name, known, n=1, cutoff=0.7) if few else []
-    return f"not in features.schema; did you mean {near[0]}? Else {REMEDY}" if near else UNKNOWN
+    return next(iter(get_close_matches(name, known, n=1, cutoff=0.7)), None) if few else None
 
 
 def show(value: object) -> str:
@@ -163,6 +178,14 @@ def shorten(text: str, length: int = QUOTED_CHARS) -> str:
     return text if len(text) <= length else f"{text[:length]}..."
 
 
+def fit(text: str) -> str:
+    """Cut a message short, but not the remedy at its end."""
+    what, _, remedy = text.rpartition("; ")
+    if len(text) <= MESSAGE or len(remedy) > MESSAGE // 2:
+        return shorten(text, MESSAGE)
+    return f"{shorten(what, MESSAGE - len(remedy))}; {remedy}"
+
+
 def parse(value: bytes) -> object:
     """Parse JSON with repeated keys kept, by the grammar of the typed decoder."""
     text = str(value, "utf-8")
@@ -179,7 +202,7 @@ def keep_to_grammar(text: str) -> None:
         if constants:  # msgspec's message is only "invalid character"
             raise msgspec.DecodeError(f"{constants[0]} is none; send null for missing") from err
         if HIGH_SURROGATE.search(text) and constants is not None:  # and here "truncated"
-            raise msgspec.DecodeError("half of a surrogate pair in a string") from err
+            raise msgspec.DecodeError(HALF_PAIR) from err
         raise
 
 
@@ -206,12 +229,12 @@ def read_float(digits: str) -> float:
 
 def _event_faults(event: object, rules: Rules) -> Iterator[Fault]:
     if not isinstance(event, _Object):
-        yield Fault("schema", "", f"{show(event)} is not a JSON object")
+        yield Fault("schema", "", f"{show(event)} is not a JSON object; {ENVELOPE}")
         return
-    keys = {key for key, _ in event}
+    keys = dict(event).keys()  # in their order
     for key in ("features", "label") if rules.labelled else ("features",):
         if key not in keys:
-            yield Fault("schema", key, "is missing")
+            yield Fault("schema", key, _missing(key, keys))
     for key, value in event:
         if key in _CHECKS and (key != "label" or rules.labelled):
             yield from _CHECKS[key](value, rules)
@@ -225,29 +248,40 @@ def _features_faults(features: object, rules: Rules) -> Iterator[Fault]:
     if isinstance(features, _Object):
         yield from feature_faults(features, rules)
     else:
-        yield Fault("schema", "features", f"{show(features)} is not an object")
+        detail = f"{show(features)} is not an object; send an object of names and values"
+        yield Fault("schema", "features", detail)
 
 
 def _id_faults(value: Any, _: Rules) -> Iterator[Fault]:
     if not isinstance(value, str | None):
-        yield Fault("schema", "id", f"{show(value)} where a string belongs")
+        yield Fault("schema", "id", f"{show(value)} where a string belongs; quote it")
 
 
 def _timestamp_faults(value: Any, _: Rules) -> Iterator[Fault]:
     if not (value is None or _is_millis(value) or _is_instant(value)):
-        detail = f"{show(value)} is neither RFC 3339 with an offset nor milliseconds since 1970"
+        detail = (
+            f"{show(value)} is neither RFC 3339 with an offset nor milliseconds since 1970; send "
+            'one of them, such as "2026-11-20T10:00:00Z", or leave it out'
+        )
         yield Fault("timestamp", "timestamp", detail)
 
 
 def _label_faults(label: Any, rules: Rules) -> Iterator[Fault]:
     if rules.labels.kind == "regression":
         if not (_is_number(label) and _is_finite(label)):
-            detail = f"{show(label)} where a number belongs, within +-{LIMIT:g}"
+            detail = (
+                f"{show(label)} where a number belongs, within +-{LIMIT:g}; send one, or set "
+                "task.kind: binary or multiclass"
+            )
             yield Fault("label", "label", detail)
         elif label < rules.labels.least:
             yield from _class_faults(label, rules)
     elif not isinstance(label, bool | int | float | str) or label in (math.inf, -math.inf):
-        yield Fault("label", "label", f"{show(label)} is not a number, a boolean or a string")
+        detail = (
+            f"{show(label)} is not a number, a boolean or a string; send one of task.labels, or no "
+            "event until there is one"
+        )
+        yield Fault("label", "label", detail)
 
 
 def _class_faults(label: Any, rules: Rules) -> Iterator[Fault]:
@@ -259,7 +293,8 @@ def _class_faults(label: Any, rules: Rules) -> Iterator[Fault]:
 
 def _weight_faults(value: Any, _: Rules) -> Iterator[Fault]:
     if not (value is None or (_is_number(value) and _is_finite(value) and value >= 0)):
-        yield Fault("weight", "weight", f"{show(value)} where a finite number >= 0 belongs")
+        detail = f"{show(value)} where a finite number >= 0 belongs; send one, or leave it out"
+        yield Fault("weight", "weight", detail)
 
 
 def _value_faults(name: str, kind: str, value: object, why: str) -> Iterator[Fault]:
@@ -267,9 +302,33 @@ def _value_faults(name: str, kind: str, value: object, why: str) -> Iterator[Fau
         return
     fits, belongs = _KINDS[kind]
     if not fits(value):
-        yield Fault("feature_type", name, f"{show(value)} where {belongs} or null belongs{why}")
+        detail = f"{show(value)} where {belongs} or null belongs{why or _kind_remedy(kind, value)}"
+        yield Fault("feature_type", name, detail)
     elif kind == "number" and not _is_finite(value):
         yield Fault("not_finite", name, f"{show(value)} is beyond {LIMIT:g}; send null")
+
+
+def _missing(key: str, keys: Collection[str]) -> str:
+    """Word a missing key: what the record has instead, and how to point at it."""
+    seen = ", ".join(shorten(name, KEY_CHARS) for name in list(keys)[:MAX_LISTED])
+    rest = len(keys) - MAX_LISTED
+    has = f"the record has the keys {seen}" if keys else "the record has no keys"
+    more = f" and {rest} more" if rest > 0 else ""
+    return f"is missing; {has}{more}: {POINT}"
+
+
+def _kind_remedy(kind: str, value: object) -> str:
+    """Return the remedy for a value of another type than its feature's kind."""
+    if isinstance(value, str) and kind == "number" and NUMERAL.fullmatch(value):
+        return "; send it without quotes"
+    if isinstance(value, int | float) and kind in ("category", "text"):
+        return "; quote it"
+    return "; send one of them, or correct the kind in features.schema"
+
+
+def _with_remedy(problem: str) -> str:
+    """Add a remedy to what the JSON parser reports, unless it has one."""
+    return problem if "; " in problem else f"{problem}; {ENVELOPE}"
 
 
 def _is_number(value: Any) -> bool:

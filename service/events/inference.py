@@ -46,9 +46,14 @@ def _faults(name: str, value: object, earlier: str | None) -> Iterator[Fault]:
     if why := check_name(name):
         yield Fault("feature_unknown", name, why)
     elif kind is None and value is not None:
-        detail = f"{show(value)} where a number, a boolean, a string or null belongs"
+        detail = (
+            f"{show(value)} where a number, a boolean, a string or null belongs; send its parts as "
+            "features"
+        )
         yield Fault("feature_type", name, detail)
     elif kind and earlier and kind != earlier:
-        yield Fault("feature_type", name, f"comes twice, as a {earlier} and as a {kind}")
+        yield Fault(
+            "feature_type", name, f"comes twice, as a {earlier} and as a {kind}; send it once"
+        )
     elif isinstance(value, int | float) and not abs(value) <= LIMIT:
         yield Fault("not_finite", name, f"{show(value)} is beyond {LIMIT:g}; send null")

@@ -8,11 +8,16 @@ from typing import NamedTuple
 
 from kaboost.models.features.onehot import Table
 from kaboost.models.features.rows import tabulate
+from kaboost.models.kernels.compile_progress import (
+    SERVING,
+    CompileProgress,
+    observe_compilation,
+)
 from kaboost.service.config.settings import Kafka, Settings
 from kaboost.service.events.json import JsonDecoder
 from kaboost.service.http.newest_version import WorkerVersions
 from kaboost.service.http.predict import PredictCodec, Stamp
-from kaboost.service.storage.snapshots import Snapshot
+from kaboost.service.storage.snapshots import Condition, Snapshot
 from kaboost.service.storage.stores import snapshot_store
 
 POLL_SECONDS = 0.1
@@ -29,6 +34,7 @@ class LearnerStatus(NamedTuple):
     age: float | None = None  # seconds since its last heartbeat
     exit_code: int | None = None
     reason: str = ""
+    condition: Condition = Condition()
 
     @property
     def stopped(self) -> bool:
@@ -67,6 +73,7 @@ class Follower:
         self._settings = settings
         self._snapshots = snapshot_store(settings.snapshots)
         self._unusable: set[int] = set()
+        self._compilation: CompileProgress | None = None  # of the first prediction here
 
     async def follow(self) -> None:
         """Poll until cancelled; files are read and kernels warmed in a thread."""
@@ -77,6 +84,23 @@ class Follower:
     def current(self) -> Served | None:
         """Return what to serve from; it reads no file."""
         return self.served
+
+    @property
+    def reason(self) -> str:
+        """Why no newer model is served, or will be; empty if one is, or will be soon."""
+        _, _, problem, compiling = self.learner.condition
+        compilation = self._compilation  # read once: another thread ends it
+        own = compilation.describe() if compilation else ""
+        if not own and compiling and self.learner.is_alive:
+            own = f"the learner is {compiling}"
+        return "; ".join(filter(None, [self.problem, problem, own]))
+
+    @property
+    def learns_nothing(self) -> bool:
+        """Whether the records are rejected, and nothing that was learned before is served."""
+        served = self.current()
+        learned = served is not None and served.stamp.events_learned > 0
+        return self._is_failing(self.learner) and not learned
 
     async def catch_up(self) -> None:
         """Read, in a thread, a version that another worker already serves.
@@ -139,17 +163,16 @@ class Follower:
     def _read_status(self) -> LearnerStatus:
         age = self._snapshots.learner_age()
         status = self._snapshots.read_status()
+        learner = LearnerStatus(age=age, condition=self._snapshots.read_condition())
         if status is None:
-            return LearnerStatus(age=age)
-        return LearnerStatus(status.state, age, *status[1:])
+            return learner
+        return learner._replace(**status._asdict())
 
     def _adopt(self, snapshot: Snapshot) -> Served | None:
         """Prepare a snapshot for serving; a first prediction compiles before a client asks."""
         try:
             served = Served(snapshot, self._codec(snapshot), self._stamp(snapshot, self.learner))
-            snapshot.model.predictions(snapshot.model.predict(missing_rows(snapshot, rows=1)))
-            if self.served is None and snapshot.model.explicable:
-                snapshot.model.explain(missing_rows(snapshot, rows=1))
+            self._warm(snapshot)
         except Exception:  # boundary: an unusable file must not stop serving the one before
             self._unusable.add(snapshot.version)
             log.exception("snapshot not served", extra={"version": snapshot.version})
@@ -159,13 +182,26 @@ class Follower:
         log.log(level, "snapshot served", extra={"version": snapshot.version})
         return served
 
+    def _warm(self, snapshot: Snapshot) -> None:
+        """Predict once, and the first time explain once."""
+        model, rows = snapshot.model, missing_rows(snapshot, rows=1)
+        if self.served is not None:
+            model.predictions(model.predict(rows))
+            return
+        with observe_compilation(SERVING, model.spec, time.monotonic) as self._compilation:
+            model.predictions(model.predict(rows))
+            if model.explicable:
+                model.explain(rows)
+        self._compilation = None
+
     def _codec(self, snapshot: Snapshot) -> PredictCodec:
         """Keep the codec unless the new snapshot has another schema."""
         model, previous = snapshot.model, self.served
         if previous and snapshot.header["model"] == previous.snapshot.header["model"]:
             return previous.codec
-        decoder = JsonDecoder(model.encoder.schema, model.labels, self._settings.features.unknown)
-        return PredictCodec(decoder, model.labels, self._settings.api.max_rows)
+        unknown, limit = self._settings.features.unknown, self._settings.api.max_rows
+        decoder = JsonDecoder(model.encoder.schema, model.labels, unknown)
+        return PredictCodec(decoder, model.labels, limit, ignore_keys=unknown == "ignore")
 
     def _stamp(self, snapshot: Snapshot, learner: LearnerStatus) -> Stamp:
         limit = self._settings.api.stale_after_seconds
@@ -177,8 +213,11 @@ class Follower:
             events_learned=header["events_learned"],
             snapshot_time=header["created"],
             cold_start=header["cold_start"],
-            stale=learner.stopped or silent or bool(self.problem),
+            stale=learner.stopped or silent or bool(self.problem) or self._is_failing(learner),
         )
+
+    def _is_failing(self, learner: LearnerStatus) -> bool:
+        return learner.condition.is_failing(self._settings.api.max_rejected_ratio)
 
 
 def learner_prerequisites(kafka: Kafka) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NamedTuple, NoReturn
 
 import msgspec
@@ -20,6 +20,7 @@ from kaboost.service.events.diagnosis import (
     MESSAGE,
     UNKNOWN,
     keep_to_grammar,
+    nearest,
     read_float,
     read_int,
     shorten,
@@ -27,6 +28,7 @@ from kaboost.service.events.diagnosis import (
     unknown,
 )
 from kaboost.service.events.json import JsonDecoder
+from kaboost.service.http.prediction_warnings import missing_features, unknown_names
 
 EMPTY_BODY = 'the body is empty: send JSON, such as {"features": {"age": 31}}'
 TOO_DEEP = "nested too deeply to be parsed"
@@ -36,6 +38,14 @@ NO_INTERVALS = "a classification has no intervals, only probabilities; leave it 
 ID_TYPE = "where a string or null belongs; quote it"
 MAX_NAMED = 20  # ignored features listed in a response
 REPEATED_KEY = "a key occurs twice, and one of its values does not fit: send it once"
+EVENT_KEYS = (
+    "label",
+    "timestamp",
+    "weight",
+)  # accepted and not read: an event can be sent as it is
+ROW_KEYS = ("features", "id", *EVENT_KEYS)
+BODY_KEYS = (*ROW_KEYS, "instances", "interval", "explain")
+KEY_REMEDY = "leave it out, or set features.unknown: ignore"
 ONE_OF_BOTH = "send either features, for one row, or instances, for many"
 
 
@@ -85,10 +95,13 @@ class Prediction(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class PredictResponse(Prediction, kw_only=True, omit_defaults=True):
-    """The response to one row; `ignored` lists features that the schema does not know."""
+    """The response to one row; `ignored` lists features that the schema does not know, `warnings`
+    what else the request may have meant.
+    """
 
     model: Stamp
     ignored: list[str] | UnsetType = UNSET
+    warnings: list[str] | UnsetType = UNSET
 
 
 class BatchPredictResponse(msgspec.Struct, omit_defaults=True):
@@ -97,6 +110,7 @@ class BatchPredictResponse(msgspec.Struct, omit_defaults=True):
     predictions: list[Prediction]
     model: Stamp
     ignored: list[str] | UnsetType = UNSET
+    warnings: list[str] | UnsetType = UNSET
 
 
 class Rows(NamedTuple):
@@ -108,6 +122,7 @@ class Rows(NamedTuple):
     ignored: list[str]  # features that the schema does not know, once for every row
     level: float | None  # of the requested intervals
     explain: bool  # whether explanations are requested
+    unknown_keys: Sequence[str] = ()  # beside features, that were ignored
 
 
 Level = Annotated[float, msgspec.Meta(ge=MIN_LEVEL, le=MAX_LEVEL)]
@@ -140,20 +155,13 @@ class _Object(dict[str, object]):
 class PredictCodec:
     """Decode requests and encode responses for one schema and its labels."""
 
-    def __init__(self, decoder: JsonDecoder, labels: Labels, max_rows: int) -> None:
+    def __init__(
+        self, decoder: JsonDecoder, labels: Labels, max_rows: int, *, ignore_keys: bool = False
+    ) -> None:
         features: Any = decoder.FeatureType
-        row: Any = msgspec.defstruct("Row", [("features", features), ("id", str | None, None)])
-        body: Any = msgspec.defstruct(
-            "Body",
-            [
-                ("features", features | UnsetType, UNSET),
-                ("id", str | None, None),
-                ("instances", list[msgspec.Raw] | UnsetType, UNSET),
-                ("interval", Level | None, None),
-                ("explain", bool, False),
-            ],
-        )
-        self.Row = row
+        self.Row: Any = msgspec.defstruct("Row", [("features", features), ("id", str | None, None)])
+        row, body = request_types(features, strict=not ignore_keys)
+        self._ignore_keys = ignore_keys
         strict = features.__struct_config__.forbid_unknown_fields
         self._features = features.__struct_encode_fields__
         self._known = None if strict else frozenset(self._features)
@@ -179,10 +187,12 @@ class PredictCodec:
             level = request.interval
             if level is not None and self._classes:
                 self._refuse(body)
+            keys = self._unknown_keys(text, BODY_KEYS)
             if request.instances is UNSET:
                 ignored = self._ignored(text)
-                return Rows([request.features], [request.id], True, ignored, level, request.explain)
-            return self._many(request.instances, level, request.explain)
+                ids = [request.id]
+                return Rows([request.features], ids, True, ignored, level, request.explain, keys)
+            return self._many(request.instances, level, request.explain, keys)
         except msgspec.ValidationError as err:
             self._refuse(body, err)
         except (msgspec.DecodeError, UnicodeDecodeError) as err:
@@ -199,7 +209,7 @@ class PredictCodec:
         values = model.predictions(scores)
         if not all(math.isfinite(sum(row)) for row in scores.tolist()):
             raise NotReady(f"version {stamp.version} predicts no finite numbers: it has diverged")
-        predictions = self._predictions(model, values, scores)
+        predictions = self._predictions(model, values, scores, cold=stamp.cold_start)
         if rows.level is not None:
             bounds = model.intervals_around(values, rows.level).tolist()
             for prediction, ends in zip(predictions, bounds, strict=True):
@@ -209,15 +219,26 @@ class PredictCodec:
                 prediction["id"] = id_
         if rows.explain:
             self._explain(predictions, model, table)
-        return _encode(predictions, rows, stamp)
+        return _encode(predictions, rows, stamp, self._warnings(rows, table))
 
-    def _predictions(self, model: Model, values: Mat, scores: Mat) -> list[dict[str, Any]]:
+    def _warnings(self, rows: Rows, table: Table) -> list[str]:
+        """List what the request lacks, and what of it was ignored."""
+        return [
+            *unknown_names(rows.unknown_keys, BODY_KEYS, "a key of a request"),
+            *unknown_names(rows.ignored, self._features, "a feature"),
+            *missing_features(self._features, rows.features, table),
+        ]
+
+    def _predictions(
+        self, model: Model, values: Mat, scores: Mat, *, cold: bool
+    ) -> list[dict[str, Any]]:
         if not self._classes:
             return [
                 {"prediction": value, "score": score}
                 for value, (score,) in zip(values.tolist(), scores.tolist(), strict=True)
             ]
-        chosen = model.classify(values).tolist()
+        # Before any event nothing speaks for the positive class: the first one is the negative.
+        chosen = [0] * len(values) if cold else model.classify(values).tolist()
         made = list(map(self._classify, values.tolist(), chosen, scores.tolist()))
         if not model.has_probabilities:
             made = [{**one, "probability": None, "probabilities": None} for one in made]
@@ -252,12 +273,17 @@ class PredictCodec:
             detail = f"{rows} instances, api.max_rows is {self._max_rows}: send them in parts"
             raise HTTPException(413, detail)
 
-    def _many(self, instances: list[msgspec.Raw], level: float | None, explain: bool) -> Rows:
+    def _many(
+        self, instances: list[msgspec.Raw], level: float | None, explain: bool, keys: Sequence[str]
+    ) -> Rows:
         self._count(len(instances))
         rows = [self._row(raw) for raw in instances]
         ignored = [name for raw in instances for name in self._ignored(raw)]
+        if self._ignore_keys:
+            wrapped = filter(self._is_wrapped, instances)
+            keys = [*keys, *(key for raw in wrapped for key in self._unknown_keys(raw, ROW_KEYS))]
         features, ids = [row.features for row in rows], [row.id for row in rows]
-        return Rows(features, ids, False, ignored, level, explain)
+        return Rows(features, ids, False, ignored, level, explain, keys)
 
     def _row(self, raw: msgspec.Raw) -> Any:
         """Decode `{"features": {...}, "id"}`, or bare features, one of which may be so named."""
@@ -276,6 +302,12 @@ class PredictCodec:
         wrapped = self._is_wrapped(row)
         features = self._decode_names(row).features if wrapped else self._decode_bare(row)
         return list(features.keys() - self._known)
+
+    def _unknown_keys(self, text: msgspec.Raw | str, known: Sequence[str]) -> list[str]:
+        """List the keys beside features that were ignored; otherwise they were refused before."""
+        if not self._ignore_keys:
+            return []
+        return [key for key in self._decode_bare(text) if key not in known]
 
     def _refuse(
         self, body: bytes | bytearray, err: msgspec.ValidationError | None = None
@@ -297,6 +329,8 @@ class PredictCodec:
             return
         if ("features" in request) is ("instances" in request):
             yield "#", _either(request)
+        else:
+            yield from self._key_faults(request, BODY_KEYS, "#")
         yield from self._level_faults(request.get("interval"))
         if not isinstance(wanted := request.get("explain", False), bool):
             yield "#/explain", f"{show(wanted)} where true or false belongs"
@@ -310,9 +344,23 @@ class PredictCodec:
         else:
             self._count(len(instances))
             for index, row in enumerate(instances):
-                wrapped = isinstance(row, dict) and isinstance(row.get("features"), dict)
-                find = self._row_faults if wrapped else self._decoder.diagnose
-                yield from find(row, f"#/instances/{index}")
+                pointer = f"#/instances/{index}"
+                if isinstance(row, dict) and isinstance(row.get("features"), dict):
+                    yield from self._key_faults(row, ROW_KEYS, pointer)
+                    yield from self._row_faults(row, pointer)
+                else:
+                    yield from self._decoder.diagnose(row, pointer)
+
+    def _key_faults(
+        self, request: dict[str, object], known: Sequence[str], pointer: str
+    ) -> Iterator[tuple[str, str]]:
+        """Refuse unknown keys beside features: a misspelled one would have no effect."""
+        unknown = [key for key in request if key not in known and not self._ignore_keys]
+        for key in unknown:
+            near = nearest(key, known)
+            meant = f"did you mean {near}? Else {KEY_REMEDY}" if near else KEY_REMEDY
+            place = key.replace("~", "~0").replace("/", "~1")
+            yield f"{pointer}/{place}", f"{show(key)} is not a key of a request; {meant}"
 
     def _level_faults(self, level: object) -> Iterator[tuple[str, str]]:
         if level is None:
@@ -329,12 +377,39 @@ class PredictCodec:
             yield f"{pointer}/id", f"{show(name)} {ID_TYPE}"
 
 
-def _encode(predictions: list[dict[str, Any]], rows: Rows, stamp: Stamp) -> bytes:
+def request_types(features: Any, *, strict: bool) -> tuple[Any, Any]:
+    """Build the types of a row and of a body; strict ones refuse unknown keys."""
+    unread = [(key, msgspec.Raw | UnsetType, UNSET) for key in EVENT_KEYS]
+    id_ = ("id", str | None, None)
+    row = msgspec.defstruct(
+        "StrictRow", [("features", features), id_, *unread], forbid_unknown_fields=strict
+    )
+    body = msgspec.defstruct(
+        "Body",
+        [
+            ("features", features | UnsetType, UNSET),
+            id_,
+            ("instances", list[msgspec.Raw] | UnsetType, UNSET),
+            ("interval", Level | None, None),
+            ("explain", bool, False),
+            *unread,
+        ],
+        forbid_unknown_fields=strict,
+    )
+    return row, body
+
+
+def _encode(
+    predictions: list[dict[str, Any]], rows: Rows, stamp: Stamp, warnings: list[str]
+) -> bytes:
+    listed = warnings or UNSET
     ignored = sorted(set(rows.ignored))[:MAX_NAMED] if rows.ignored else UNSET
     if rows.single:
-        return msgspec.json.encode(PredictResponse(**predictions[0], model=stamp, ignored=ignored))
+        return msgspec.json.encode(
+            PredictResponse(**predictions[0], model=stamp, ignored=ignored, warnings=listed)
+        )
     many = [Prediction(**prediction) for prediction in predictions]
-    return msgspec.json.encode(BatchPredictResponse(many, stamp, ignored))
+    return msgspec.json.encode(BatchPredictResponse(many, stamp, ignored, listed))
 
 
 def _either(request: dict[str, object]) -> str:

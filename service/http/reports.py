@@ -45,6 +45,20 @@ class Coverage(BaseModel):
     )
 
 
+class LearnerReport(BaseModel):
+    """What the API knows about the learner."""
+
+    state: str = Field(description="unknown, running, restarting or stopped")
+    seconds_since_sign: Number = Field(description="Since its last heartbeat, one a second.")
+    exit_code: int | None = Field(description="Of its end, if it has ended.")
+    reason: str = Field(description="Why it is in this state.")
+    rejected_ratio: float = Field(
+        description="Share of rejected records among the last 1,000 that it has read."
+    )
+    problem: str = Field(description="Why it learns nothing; empty if it can learn.")
+    compiling: str = Field(description="Step, steps and seconds left; empty if nothing compiles.")
+
+
 class ModelReport(BaseModel):
     """The model that is served now."""
 
@@ -87,6 +101,7 @@ class ModelReport(BaseModel):
     latent: dict[str, list[Number | list[Number]]] | None = Field(
         description="For rule latent: correlations of the spaces, and their weights."
     )
+    learner: LearnerReport = Field(description="The learner now, not at the snapshot.")
 
 
 class Importance(BaseModel):
@@ -109,27 +124,21 @@ class ImportanceReport(BaseModel):
     importance: list[Importance]
 
 
-class LearnerReport(BaseModel):
-    """What the API knows about the learner."""
-
-    state: str = Field(description="unknown, running, restarting or stopped")
-    seconds_since_sign: Number = Field(description="Since its last heartbeat, one a second.")
-    exit_code: int | None = Field(description="Of its end, if it has ended.")
-    reason: str = Field(description="Why it is in this state.")
-
-
 class Readiness(BaseModel):
     """Whether predictions are served, and how fresh they are."""
 
     status: str = "ready"
     version: int
     stale: bool
-    reason: str = Field(description="Why newer snapshots cannot be read; empty if they can.")
+    reason: str = Field(
+        description="Why no newer model is served: snapshots cannot be read, records are rejected, "
+        "or kernels compile; else empty."
+    )
     learner: LearnerReport
 
 
-def report_model(served: Served) -> ModelReport:
-    """Describe the served model."""
+def report_model(served: Served, learner: LearnerStatus) -> ModelReport:
+    """Describe the served model, and the learner of the next one."""
     snapshot, stamp = served.snapshot, served.stamp
     model, scores = snapshot.model, snapshot.validation
     measures = (scores.mean_loss, scores.mean_error, scores.window_loss, scores.window_error)
@@ -166,6 +175,7 @@ def report_model(served: Served) -> ModelReport:
         ],
         intervals=[] if model.intervals is None else coverages(model.intervals.coverage),
         latent={name: nested(values) for name, values in state.items()} or None,
+        learner=report_learner(learner),
     )
 
 
@@ -191,12 +201,16 @@ def report_importance(served: Served) -> ImportanceReport:
 def report_learner(learner: LearnerStatus) -> LearnerReport:
     """Describe the learner; a recent heartbeat overrides an old status file."""
     if learner.is_alive and learner.state != "restarting":
-        learner = LearnerStatus("running", learner.age)
+        learner = LearnerStatus("running", learner.age, condition=learner.condition)
+    condition = learner.condition
     return LearnerReport(
         state=learner.state,
         seconds_since_sign=learner.age,
         exit_code=learner.exit_code,
         reason=learner.reason,
+        rejected_ratio=condition.rejected_ratio,
+        problem=condition.problem,
+        compiling=condition.compiling if learner.is_alive else "",
     )
 
 

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, RedirectResponse
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -35,6 +35,7 @@ from kaboost.service.http.reports import (
 from kaboost.service.metrics import ApiMetrics
 
 LARGE_BODY_BYTES = 65_536  # takes milliseconds to decode: a thread hop of 0.1 ms hardly matters
+READY = "/healthz/ready"
 WEB = Path(__file__).parent / "web"
 
 
@@ -124,7 +125,7 @@ def add_model_routes(app: FastAPI, parts: Parts) -> None:
     @app.get("/model", responses=openapi.NOT_READY)
     async def model() -> ModelReport:
         """Describe the served model: specification, features, losses, offsets."""
-        return report_model(await current(parts.follower))
+        return report_model(await current(parts.follower), parts.follower.learner)
 
     @app.get("/model/importance", responses=openapi.NO_IMPORTANCE)
     async def importance() -> ImportanceReport:
@@ -140,15 +141,18 @@ def add_operation_routes(app: FastAPI, parts: Parts) -> None:
         """Report that the process responds."""
         return {"status": "alive"}
 
-    @app.get("/healthz/ready", responses=openapi.NOT_READY)
+    @app.get(READY, responses=openapi.NOT_READY)
     async def ready() -> Readiness:
         """Report whether predictions are served, and the state of the learner."""
-        served = await current(parts.follower)
+        follower = parts.follower
+        served = await current(follower)
+        if follower.learns_nothing:
+            raise NotReady(f"nothing can be learned: {follower.reason}")
         return Readiness(
             version=served.stamp.version,
             stale=served.stamp.stale,
-            reason=parts.follower.problem,
-            learner=report_learner(parts.follower.learner),
+            reason=follower.reason,
+            learner=report_learner(follower.learner),
         )
 
     @app.get("/metrics", response_class=Response, responses=openapi.TEXT)
@@ -159,7 +163,7 @@ def add_operation_routes(app: FastAPI, parts: Parts) -> None:
 
 
 def add_pages(app: FastAPI) -> None:
-    """Add the HTML pages; they load nothing from other hosts."""
+    """Add the HTML pages, which load nothing from other hosts, and the redirects."""
 
     def page(path: str, name: str) -> None:
         async def serve() -> FileResponse:
@@ -167,6 +171,11 @@ def add_pages(app: FastAPI) -> None:
 
         app.add_api_route(path, serve, include_in_schema=False)
 
+    async def redirect() -> RedirectResponse:
+        return RedirectResponse(READY)
+
+    for path in ("/health", "/healthz"):
+        app.add_api_route(path, redirect, include_in_schema=False)
     page("/", "index.html")
     page("/docs", "docs.html")
 
@@ -197,6 +206,7 @@ def not_ready_reason(follower: Follower) -> str:
     if learner.state != "unknown":
         reason = f": {learner.reason}" if learner.reason else ""
         reasons.append(f"the learner is {learner.state}{reason}")
-    if follower.waiting_for and learner.state in ("running", "restarting"):
+    waiting = learner.state in ("running", "restarting") and not follower.reason
+    if follower.waiting_for and waiting:
         reasons.append(f"it publishes once it has {follower.waiting_for}, see its log")
-    return "; ".join([*reasons, *filter(None, [follower.problem])])
+    return "; ".join([*reasons, *filter(None, [follower.reason])])

@@ -14,8 +14,10 @@ from kaboost.service.kafka import topics
 from kaboost.service.kafka.consumer import KafkaConsumer
 from kaboost.service.kafka.dead_letters import DeadLetters
 from kaboost.service.learner.parts import Parts
+from kaboost.service.learner.progress import Progress
 from kaboost.service.learner.startup import Startup
 from kaboost.service.learner.trainer import Rejected, Trainer
+from kaboost.service.storage.snapshots import Condition
 
 HEARTBEAT_SECONDS = 1.0
 CONFIRM_SECONDS = 0.05  # one wait for dead letters on their way, before a checkpoint
@@ -44,7 +46,9 @@ class LearnerLoop:
         self._letters = letters
         self._stop = stop
         self._paused = False
+        self._progress = Progress(parts.settings, parts.metrics)
         self._last_heartbeat = 0.0
+        self._condition: Condition | None = None  # that was published last
         self._rejected: Counter[str] = Counter()  # dead letters of each code, since the start
         self._failing: set[str] = set()  # kinds of files that could not be written last time
         self._after_failure = ""
@@ -69,6 +73,7 @@ class LearnerLoop:
         offsets = dict(self.trainer.state.offsets)
         fields = {"offsets": offsets, "events_learned": self.trainer.events_learned}
         log.info(startup.ready_message, extra=fields)
+        self._progress.start(self.trainer.events_learned)
         return True
 
     def learn(self) -> None:
@@ -83,6 +88,7 @@ class LearnerLoop:
             messages = self._consumer.poll(self.trainer.batch_events)
             for message, error in self._train(messages):
                 self._letters.send(message, error, self.trainer.decoder_class)
+            self._progress.report(self.trainer.state)
             if self.trainer.publish_due:
                 self._attempt("snapshot", self._publish)
             if self.trainer.checkpoint_due and not self._letters.outstanding:
@@ -101,12 +107,14 @@ class LearnerLoop:
         log.info("learner stopped", extra={"events_learned": self.trainer.events_learned})
 
     def _warm(self) -> None:
-        """Compile in a thread, with heartbeats meanwhile."""
-        with ThreadPoolExecutor(1, "compile") as executor:
-            compiling = executor.submit(self.trainer.warm)
-            while not wait([compiling], HEARTBEAT_SECONDS).done:
+        """Compile in a thread, with heartbeats and reports meanwhile."""
+        compiling = self._progress.compiling(self.trainer.state.model.spec)
+        with compiling, ThreadPoolExecutor(1, "compile") as executor:
+            warming = executor.submit(self.trainer.warm)
+            while not wait([warming], HEARTBEAT_SECONDS).done:
+                self._progress.report_compiling()
                 self._heartbeat()
-            compiling.result()
+            warming.result()
 
     def _save(self) -> None:
         """Write a checkpoint.
@@ -145,6 +153,7 @@ class LearnerLoop:
                 f"internal error at {where}: {err!r}; {self._after_failure}, please report the "
                 "event"
             ) from err
+        self._progress.note(messages, rejected)
         for message, error in rejected:
             self._rejected[error.code] += 1
             count = self._rejected[error.code]
@@ -190,7 +199,15 @@ class LearnerLoop:
         if now - self._last_heartbeat >= HEARTBEAT_SECONDS:
             self._last_heartbeat = now
             self._attempt("heartbeat", self._snapshots.heartbeat)
+            self._attempt("condition", self._publish_condition)
         return not self._stop.is_set()
+
+    def _publish_condition(self) -> None:
+        """Publish what has changed of the learner's condition."""
+        condition = self._progress.condition
+        if condition != self._condition:
+            self._snapshots.write_condition(condition)
+            self._condition = condition
 
 
 def _name(message: Message) -> str:

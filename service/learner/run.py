@@ -1,5 +1,6 @@
 """Run one learner: build its parts, let it learn, and release them."""
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -20,6 +21,8 @@ from kaboost.service.learner.startup import (
     require_cold_start,
 )
 from kaboost.service.metrics import learner_metrics
+
+log = logging.getLogger(__name__)
 
 
 def run(
@@ -74,6 +77,7 @@ def _metrics_server(metrics: config.Metrics, registry: CollectorRegistry) -> Ite
             f"metrics.port = {metrics.port}, metrics.host = {metrics.host}: {err.strerror}; "
             "free it or set another"
         ) from err
+    log.info("metrics served", extra={"host": metrics.host, "port": server.server_port})
     try:
         yield
     finally:

@@ -17,13 +17,13 @@ from kaboost.service.errors import ConfigError, KaboostError
 from kaboost.service.http.newest_version import WorkerVersions
 from kaboost.service.learner import run as learner
 from kaboost.service.learner.startup import RestoreFromCheckpoint, StartupFactory
-from kaboost.service.processes.api_server import (
-    create_api,
-    create_server,
+from kaboost.service.processes.api_server import create_api, create_server
+from kaboost.service.processes.children import shared_resources
+from kaboost.service.processes.ports import (
     learner_metrics_url,
     open_listener,
+    reserve_metrics_port,
 )
-from kaboost.service.processes.children import shared_resources
 from kaboost.service.processes.signals import ShutdownSignal, handle_signals
 from kaboost.service.processes.status import previous_exit_reason, write_status
 from kaboost.service.processes.supervisor import FINAL_EXIT_CODES, backoff, supervise
@@ -125,12 +125,13 @@ def run_serve(settings: Settings, cold_start: bool = False) -> int:
     with (
         handle_signals() as shutdown,
         open_listener(settings.api) as listener,
-        shared_resources(settings) as factory,
+        reserve_metrics_port(settings) as bound,
+        shared_resources(bound) as factory,
     ):
-        if settings.is_live:
+        if bound.is_live:
             roles = [factory.live(cold_start, listener)]
         else:
-            workers = factory.workers(listener, learner_metrics_url(settings))
+            workers = factory.workers(listener, learner_metrics_url(bound))
             roles = [factory.learner(cold_start), *workers]
         return shutdown.exit_code(supervise(roles, shutdown.stop, factory.on_report))
 

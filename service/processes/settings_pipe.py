@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from kaboost.service.config.records import reveal_secrets
 from kaboost.service.config.settings import Settings
 
 
@@ -29,4 +30,8 @@ def to_plain(settings: Settings) -> dict[str, object]:
     tree = settings.model_dump(mode="json", by_alias=True)
     tree["kafka"]["extra"] = settings.kafka.client()
     del tree["kafka"]["extra"]["bootstrap.servers"]
+    # Only what is set: paths that are set, if only to their defaults, map the records.
+    tree["events"] = settings.events.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    if settings.events.schema_registry:
+        tree["events"]["schema_registry"] = reveal_secrets(settings.events.schema_registry)
     return tree

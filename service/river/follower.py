@@ -14,9 +14,15 @@ class RiverPredictCodec(PredictCodec):
     """Predict while the model is locked, and stamp the response with that moment."""
 
     def __init__(
-        self, decoder: JsonDecoder, labels: Labels, max_rows: int, shared: SharedModel
+        self,
+        decoder: JsonDecoder,
+        labels: Labels,
+        max_rows: int,
+        *,
+        ignore_keys: bool,
+        shared: SharedModel,
     ) -> None:
-        super().__init__(decoder, labels, max_rows)
+        super().__init__(decoder, labels, max_rows, ignore_keys=ignore_keys)
         self._shared = shared
 
     def respond(self, rows: Rows, model: Model, stamp: Stamp) -> bytes:
@@ -55,9 +61,12 @@ class RiverFollower(Follower):
         return self.current(), self.learner
 
     def _make_codec(self, model: Model) -> PredictCodec:
-        features, limits = self._settings.features, self._settings.api
+        features, limit = self._settings.features, self._settings.api.max_rows
         decoder = JsonDecoder(features.columns, model.labels, features.unknown)
-        return RiverPredictCodec(decoder, model.labels, limits.max_rows, self._shared)
+        ignore = features.unknown == "ignore"
+        return RiverPredictCodec(
+            decoder, model.labels, limit, ignore_keys=ignore, shared=self._shared
+        )
 
 
 def _at(stamp: Stamp, snapshot: Snapshot) -> Stamp:

@@ -16,6 +16,7 @@ from kaboost.service.storage import files
 from kaboost.service.storage.state import State, read_validation
 
 KIND = "snapshot"
+RECENT_RECORDS = 1_000  # that the learner's share of rejected records is of
 log = logging.getLogger(__name__)
 
 
@@ -34,6 +35,19 @@ class Status(NamedTuple):
     state: str
     exit_code: int | None
     reason: str
+
+
+class Condition(NamedTuple):
+    """What the learner reports of itself, beside its heartbeat."""
+
+    records: int = 0  # the last ones, at most RECENT_RECORDS
+    rejected_ratio: float = 0.0
+    problem: str = ""  # why it learns nothing
+    compiling: str = ""  # step, steps and seconds left
+
+    def is_failing(self, max_rejected_ratio: float) -> bool:
+        """Whether so many of the last RECENT_RECORDS records were rejected."""
+        return self.records >= RECENT_RECORDS and self.rejected_ratio >= max_rejected_ratio
 
 
 class FolderSnapshotStore:
@@ -107,13 +121,7 @@ class FolderSnapshotStore:
 
     def write_status(self, state: str, exit_code: int | None = None, reason: str = "") -> None:
         """Publish the state of the learner's process; readers never see half of it."""
-        # One name a process: the learner and its supervisor may write at the same moment.
-        temporary = files.make(self._directory) / f".status.json.{os.getpid()}"
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(Status(state, exit_code, reason)._asdict(), file)
-            file.flush()
-            files.sync(file.fileno())
-        os.replace(temporary, self._directory / ".status.json")
+        self._write_json(".status.json", Status(state, exit_code, reason)._asdict())
 
     def read_status(self) -> Status | None:
         """Read the state of the learner's process, None where none can be read."""
@@ -122,6 +130,35 @@ class FolderSnapshotStore:
             return Status(**json.loads(text))
         except (FileNotFoundError, TypeError, ValueError):
             return None
+
+    def write_condition(self, condition: Condition) -> None:
+        """Publish what the learner reports of itself, or raise NotWritten."""
+        try:
+            self._write_json(".condition.json", condition._asdict(), durable=False)
+        except OSError as err:
+            raise NotWritten(
+                f"{self._directory / '.condition.json'} cannot be written ({err.strerror}): make "
+                "room, or correct the folder's permissions"
+            ) from err
+
+    def read_condition(self) -> Condition:
+        """Read what the learner reports of itself, nothing where it cannot be read."""
+        try:
+            text = (self._directory / ".condition.json").read_text(encoding="utf-8")
+            return Condition(**json.loads(text))
+        except (FileNotFoundError, TypeError, ValueError):
+            return Condition()
+
+    def _write_json(self, name: str, values: Mapping[str, Any], durable: bool = True) -> None:
+        """Replace a small file; readers never see half of it."""
+        # One name a process: the learner and its supervisor may write at the same moment.
+        temporary = files.make(self._directory) / f"{name}.{os.getpid()}"
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(values, file)
+            file.flush()
+            if durable:
+                files.sync(file.fileno())
+        os.replace(temporary, self._directory / name)
 
 
 def load(path: Path) -> Snapshot:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from kaboost.service.storage.checkpoints import Checkpoint, FolderCheckpointStore, Written
-from kaboost.service.storage.snapshots import FolderSnapshotStore, Snapshot, Status
+from kaboost.service.storage.snapshots import Condition, FolderSnapshotStore, Snapshot, Status
 from kaboost.service.storage.state import State
 
 
@@ -70,6 +70,12 @@ class SnapshotStore(Store, Protocol):
 
     def read_status(self) -> Status | None:
         """Read the state of the learner's process, None where there is none."""
+
+    def write_condition(self, condition: Condition) -> None:
+        """Publish what the learner reports of itself."""
+
+    def read_condition(self) -> Condition:
+        """Read what the learner reports of itself, nothing where there is none."""
 
 
 class Stores(NamedTuple):

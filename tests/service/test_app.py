@@ -400,6 +400,18 @@ def test_handed_settings_are_the_same(tmp_path: Path) -> None:
     assert got == again
 
 
+@pytest.mark.parametrize("events", [{}, {"format": "json"}, {"label": "label"}])
+def test_children_know_whether_records_are_mapped(tmp_path: Path, events: dict[str, str]) -> None:
+    """A default that was not set is not set in the child; secrets of the registry arrive."""
+    registry = {"url": "http://127.0.0.1:8081", "basic.auth.user.info": "me:secret"}
+    wanted = settings(tmp_path, events=events | {"schema_registry": registry})
+    with settings_pipe.send_settings(wanted) as descriptor:
+        got = settings_pipe.receive_settings(descriptor)
+
+    assert ("label" in events) is wanted.events.is_mapped is got.events.is_mapped
+    assert wanted.events == got.events
+
+
 def test_child_ends_with_its_parent(tmp_path: Path) -> None:
     """A child whose lifeline is closed before it is up ends nevertheless."""
     wanted = settings(tmp_path)

@@ -13,6 +13,7 @@ from kaboost.service.events.json import JsonDecoder
 from tests.kafka.client import encode
 from tests.service.learning import learned, learning, until
 from tests.service.serving import Program, publish, refusal
+from tests.service.test_remedies import REMEDY
 
 LABELS = labels("binary", ["fine", "fraud"])
 TREES = {"kind": "reboosted_trees", "max_memory": 12, "structures": [{"trees": 6, "leaves": 8}]}
@@ -133,6 +134,7 @@ def test_a_rejected_event_says_nothing_of_kinds(code: str, value: bytes) -> None
     decoded = one.decode([value, encoded({"z": 3.0})])
 
     assert [(0, code)] == [(k, err.code) for k, err in decoded.faults]
+    assert REMEDY.search(decoded.faults[0][1].message)
     assert ([], {"z": "number"}) == (decoded.meta, decoded.new_features)
 
 

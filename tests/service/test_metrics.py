@@ -31,6 +31,7 @@ kaboost_model_info{model,rule,bank,loss}
 kaboost_events_consumed_total
 kaboost_events_learned_total
 kaboost_events_rejected_total{reason}
+kaboost_rejected_ratio
 kaboost_dlq_records_total{reason}
 kaboost_consumer_lag_records{topic,partition}
 kaboost_consumer_lag_seconds{topic,partition}

@@ -1,0 +1,62 @@
+"""Warnings of `POST /predict`: what a request lacks, and what of it was ignored."""
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
+from itertools import compress, islice
+from typing import Any
+
+import msgspec
+
+from kaboost.models.features.onehot import Table, empty_columns
+from kaboost.service.events.diagnosis import nearest, shorten
+
+MAX_LISTED = 5  # names in one warning, or warnings of one kind
+
+
+def missing_features(names: Sequence[str], rows: Sequence[Any], table: Table) -> list[str]:
+    """Name the features without a value in any of the rows, in one warning.
+
+    Parameters
+    ----------
+    names
+        Features in the order of the structs.
+    rows
+        B structs of features.
+    table
+        The same as columns.
+    """
+    if len(rows) == 1:
+        cells = msgspec.structs.astuple(rows[0])
+        count = cells.count(None) + cells.count(math.nan)  # the one object that stands for absent
+        if not count:
+            return []
+        empty: Iterable[bool] = (cell is None or cell is math.nan for cell in cells)
+    else:
+        columns = empty_columns(table) if rows else []
+        empty, count = columns, sum(columns)
+    return [f"missing, of {len(names)} features: {_listed(compress(names, empty), count)}"][:count]
+
+
+def unknown_names(unknown: Collection[str], known: tuple[str, ...], what: str) -> list[str]:
+    """Warn of names that were ignored, each with the known one that was probably meant."""
+    if not unknown:
+        return []
+    names = sorted(set(unknown))
+    warnings = [_unknown(name, known, what) for name in names[:MAX_LISTED]]
+    rest = len(names) - MAX_LISTED
+    return [*warnings, f"... and {rest} more were ignored"] if rest > 0 else warnings
+
+
+@lru_cache(maxsize=1_000)  # a client that sends a wrong name sends it again and again
+def _unknown(name: str, known: tuple[str, ...], what: str) -> str:
+    near = nearest(name, known)
+    remedy = f"did you mean {near}?" if near else "it was ignored"
+    return f'"{shorten(name)}" is not {what}; {remedy}'
+
+
+def _listed(names: Iterable[str], count: int) -> str:
+    """List the first of so many names."""
+    shown = ", ".join(map(shorten, islice(names, MAX_LISTED)))
+    rest = count - MAX_LISTED
+    return f"{shown} and {rest} more" if rest > 0 else shown

@@ -1,0 +1,177 @@
+"""Report the progress of learning: log lines at intervals, and the condition for the API."""
+
+import logging
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Message
+
+from kaboost.models.evaluation.baselines import PREDICTORS
+from kaboost.models.kernels.compile_progress import (
+    LEARNING,
+    CompileProgress,
+    observe_compilation,
+)
+from kaboost.models.types import Vec
+from kaboost.service.config.settings import Settings
+from kaboost.service.errors import EventError
+from kaboost.service.metrics import LearnerMetrics
+from kaboost.service.storage.snapshots import RECENT_RECORDS, Condition
+from kaboost.service.storage.state import State
+
+MIN_RECORDS = 10  # below which a share of rejected records is no problem yet
+PROBLEM_SECONDS = 60.0  # between two log lines about one problem
+COMPILING_SECONDS = 5.0  # between two log lines while kernels compile
+
+log = logging.getLogger(__name__)
+
+Rejected = tuple[Message, EventError]
+
+
+class RecentRecords:
+    """What became of the last RECENT_RECORDS records."""
+
+    def __init__(self) -> None:
+        self._errors: deque[EventError | None] = deque(maxlen=RECENT_RECORDS)
+        self._rejected = 0
+        self._last: dict[str, Message] = {}  # the last rejected record of each code
+
+    def note(self, messages: Sequence[Message], rejected: Sequence[Rejected]) -> None:
+        """Take the records of a batch, in their order."""
+        recent = messages[-RECENT_RECORDS:]
+        errors = {id(message): error for message, error in rejected}
+        if errors or self._rejected:
+            self._errors.extend(errors.get(id(message)) for message in recent)
+            self._rejected = len(self._errors) - self._errors.count(None)
+            self._last.update((error.code, message) for message, error in rejected)
+        else:
+            self._errors.extend([None] * len(recent))
+
+    @property
+    def records(self) -> int:
+        """How many they are."""
+        return len(self._errors)
+
+    @property
+    def ratio(self) -> float:
+        """The share of rejected ones among them."""
+        return self._rejected / max(1, len(self._errors))
+
+    def describe(self) -> str:
+        """Describe how many were rejected, and why most of them."""
+        code, reason = self._commonest()
+        return (
+            f"{self._rejected:,} of the last {self.records:,} records were rejected, most of them "
+            f"with code {code}, such as: {reason}"
+        )
+
+    def fields(self) -> dict[str, Any]:
+        """Return the commonest reason and an example of it, for the log."""
+        code, reason = self._commonest()
+        last = self._last[code]
+        at = f"{last.topic()}[{last.partition()}]@{last.offset()}"
+        counts = {"rejected": self._rejected, "records": self.records}
+        return {**counts, "code": code, "reason": reason, "at": at}
+
+    def _commonest(self) -> tuple[str, str]:
+        """Return the commonest code, and the last message with it, which quotes the value."""
+        errors = [error for error in self._errors if error is not None]
+        ((code, _),) = Counter(error.code for error in errors).most_common(1)
+        return code, next(error.message for error in reversed(errors) if error.code == code)
+
+
+class Progress:
+    """Report the progress of one learner."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        metrics: LearnerMetrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._limit = settings.api.max_rejected_ratio
+        self._every = settings.log.progress_seconds
+        self._metrics = metrics
+        self._clock = clock
+        self._recent = RecentRecords()
+        self._compilation: CompileProgress | None = None
+        self._rejected = self._learned = 0  # records rejected, events learned until the last line
+        self._reported_at = clock()
+        self._problem_at = self._compiling_at = -math.inf
+
+    @property
+    def condition(self) -> Condition:
+        """What other processes should know."""
+        recent = self._recent
+        problem = recent.describe() if self._is_failing else ""
+        return Condition(recent.records, recent.ratio, problem, self._compiling)
+
+    @contextmanager
+    def compiling(self, spec: Mapping[str, Any]) -> Iterator[None]:
+        """Report kernels of a model that compile meanwhile; those from the cache are no news."""
+        with observe_compilation(LEARNING, spec, self._clock) as self._compilation:
+            yield
+        compiled, self._compilation = self._compilation.done, None
+        if compiled:
+            log.info("compiled", extra={"functions": compiled})
+
+    def start(self, events_learned: int) -> None:
+        """Begin to count: the first line comes one interval later."""
+        self._reported_at, self._learned = self._clock(), events_learned
+
+    def note(self, messages: Sequence[Message], rejected: Sequence[Rejected]) -> None:
+        """Take what became of a batch."""
+        self._recent.note(messages, rejected)
+        self._rejected += len(rejected)
+        self._metrics.rejected_ratio.set(self._recent.ratio)
+
+    def report(self, state: State) -> None:
+        """Write the log lines that are due."""
+        now = self._clock()
+        if self._is_failing and now - self._problem_at >= PROBLEM_SECONDS:
+            self._problem_at = now
+            log.error("nearly all records are rejected", extra=self._recent.fields())
+        seconds = now - self._reported_at
+        if seconds >= self._every:
+            log.info("progress", extra=self._fields(state, seconds))
+            self._reported_at, self._rejected = now, 0
+            self._learned = state.events_learned
+
+    def report_compiling(self) -> None:
+        """Write the log line about kernels that compile, if one is due."""
+        now, text = self._clock(), self._compiling
+        if text and now - self._compiling_at >= COMPILING_SECONDS:
+            self._compiling_at = now
+            log.info(text)
+
+    @property
+    def _is_failing(self) -> bool:
+        return self._recent.records >= MIN_RECORDS and self._recent.ratio >= self._limit
+
+    @property
+    def _compiling(self) -> str:
+        return self._compilation.describe() if self._compilation else ""
+
+    def _fields(self, state: State, seconds: float) -> dict[str, Any]:
+        validation = state.validation
+        samples = [
+            sample for family in self._metrics.lag_records.collect() for sample in family.samples
+        ]
+        return {
+            "events_learned": state.events_learned,
+            "events_per_second": round((state.events_learned - self._learned) / seconds, 1),
+            "lag_records": int(sum(sample.value for sample in samples)),
+            "loss": _by_predictor(validation.mean_loss),
+            "recent_loss": _by_predictor(validation.window_loss),
+            "rejected": self._rejected,
+        }
+
+
+def _by_predictor(losses: Vec) -> dict[str, float | None]:
+    """Round the losses of the model and both baselines; null where nothing was observed."""
+    rounded = (round(loss, 4) if math.isfinite(loss) else None for loss in losses.tolist())
+    return dict(zip(PREDICTORS, rounded, strict=True))
