@@ -20,6 +20,8 @@ from kaboost.service.errors import EventError
 CODES = (
     "null_value",
     "too_large",
+    "schema_id",
+    "format",
     "json",
     "schema",
     "timestamp",
