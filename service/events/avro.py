@@ -88,8 +88,8 @@ class AvroDecoder:
         except RecursionError as err:
             raise fault(f"{self._place}: nested too deeply", "send fewer levels") from err
         except Exception as err:  # fastavro raises by the dozen what bytes can bring about
-            why = REASONS.get(type(err), f"{type(err).__name__}: {err}")
-            raise self._fault(payload, f"at byte {stream.tell()} of {len(payload)}: {why}") from err
+            detail = f"at byte {stream.tell()} of {len(payload)}: {_reason(err)}"
+            raise self._fault(payload, detail) from err
         if stream.tell() != len(payload):
             detail = f"the record ends at byte {stream.tell()} of {len(payload)}"
             raise self._fault(payload, detail)
@@ -102,6 +102,12 @@ class AvroDecoder:
             f"{self._place}: not Avro of this schema, {detail}",
             "send the bytes that this schema writes",
         )
+
+
+def _reason(err: Exception) -> str:
+    if isinstance(err, IndexError) and "list" not in str(err):
+        return REASONS[EOFError]  # fastavro looks for the next byte of a number in no bytes
+    return REASONS.get(type(err), f"{type(err).__name__}: {err}")
 
 
 def _read_decimal(value: bytes, schema: Any = None, reader_schema: Any = None) -> Decimal:

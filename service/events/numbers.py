@@ -20,12 +20,12 @@ def decimal_of(unscaled: bytes, scale: int) -> Decimal:
 
 def date_of(days: int) -> date:
     """Return a date from days since 1970."""
-    return (_EPOCH + timedelta(days=days)).date()
+    return _after_epoch(days=days).date()
 
 
 def datetime_of(micros: int) -> datetime:
     """Return an instant from microseconds since 1970."""
-    return _EPOCH + timedelta(microseconds=micros)
+    return _after_epoch(microseconds=micros)
 
 
 def time_of(micros: int) -> time:
@@ -33,3 +33,11 @@ def time_of(micros: int) -> time:
     if not 0 <= micros < 86_400_000_000:
         raise ValueError(f"{micros} microseconds are no time of day")
     return (_EPOCH + timedelta(microseconds=micros)).time()
+
+
+def _after_epoch(**units: int) -> datetime:
+    try:
+        return _EPOCH + timedelta(**units)
+    except OverflowError as err:
+        unit, count = next(iter(units.items()))
+        raise ValueError(f"{count} {unit} since 1970 are outside the years 1 to 9999") from err

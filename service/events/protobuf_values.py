@@ -46,7 +46,7 @@ def mismatch(message: Any) -> str | None:
         # A new value of a closed enum is set aside too: the writer has a newer schema.
         if field is not None and not (field.type == ENUM and unknown.wire_type in (0, 2)):
             kind = WIRE_TYPES.get(unknown.wire_type, f"wire type {unknown.wire_type}")
-            return f"field {field.name} has {kind}, which is another wire type"
+            return f"field {field.name} is written as {kind}, not as its type"
     for below in _fields(message.DESCRIPTOR):
         if below.messages is None or (below.optional and not message.HasField(below.name)):
             continue
