@@ -1,6 +1,7 @@
 """Schemas by id from a schema registry, with confluent-kafka's client."""
 
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -53,6 +54,7 @@ class Registry:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client: Any = _connect(settings)
+        weakref.finalize(self, self._client.close)
         self._url = str(settings["url"])
         self._topic = topic
         self._clock = clock

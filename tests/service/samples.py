@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -149,6 +150,7 @@ def _field(message: Any, name: str, number: int, kind: str, type_name: str = "")
     return field
 
 
+@cache
 def order_class() -> Any:
     """Return the class of shop.Order."""
     return GetMessageClass(make_pool([order_file()]).FindMessageTypeByName("shop.Order"))
