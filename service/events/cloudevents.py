@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kaboost.service.errors import EventError
+from kaboost.service.events.decoder import Headers
 from kaboost.service.events.diagnosis import shorten, show
 from kaboost.service.events.json_reader import decode_json
-from kaboost.service.events.reader import Headers, Reader, fault, present
+from kaboost.service.events.reader import Reader, fault, present
 
 PREFIX = "ce_"
 REQUIRED = ("id", "source", "type")  # beside specversion

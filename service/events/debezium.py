@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kaboost.service.events.connect_types import convert
+from kaboost.service.events.decoder import Headers
 from kaboost.service.events.diagnosis import shorten, show
-from kaboost.service.events.reader import Headers, Reader, Skipped, fault
+from kaboost.service.events.reader import Reader, Skipped, fault
 
 ROWS = frozenset("cru")  # create, read (of a snapshot), update
 SKIPPED = {"d": "delete", "t": "truncate", "m": "message"}

@@ -15,6 +15,7 @@ from kaboost.models.features.datetimes import is_datetime
 from kaboost.models.features.labels import Labels
 from kaboost.models.features.rows import INFERRED
 from kaboost.service.errors import EventError
+from kaboost.service.events.frames import unexpected_frame
 
 # Of several faults the first in this order names the code.
 CODES = (
@@ -122,7 +123,7 @@ def faults(value: bytes | None, rules: Rules) -> Iterator[Fault]:
         except RecursionError:
             yield Fault("json", "", "nested too deeply")
         except (ValueError, msgspec.DecodeError) as err:
-            yield Fault("json", "", f"not JSON: {err}")
+            yield Fault("json", "", unexpected_frame(value) or f"not JSON: {err}")
         else:
             yield from _event_faults(event, rules)
 

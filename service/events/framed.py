@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cachetools import LRUCache
 
-from kaboost.service.events.reader import FRAME, Decode, Headers, fault, frame_id, present
+from kaboost.service.events.decoder import Headers
+from kaboost.service.events.frames import FRAME, frame_id
+from kaboost.service.events.reader import Decode, fault, present
 from kaboost.service.events.registry import MAX_SCHEMAS, RegisteredSchema, Registry
 
 Compile = Callable[[RegisteredSchema], Decode]

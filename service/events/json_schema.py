@@ -39,7 +39,6 @@ def compile_json_schema(text: str, references: Mapping[str, str], place: str) ->
     """
     try:
         schema = json.loads(text)
-        # Registered without `$schema` it is of draft 7, as the registry's own clients take it.
         kind = validator_for(schema)
         kind.check_schema(schema)
         resources = [

@@ -1,26 +1,17 @@
 """What every format has: a reader takes the bytes of a record and gives plain Python values."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kaboost.service.errors import EventError, KaboostError
+from kaboost.service.events.decoder import Headers
 from kaboost.service.events.diagnosis import MESSAGE, shorten
 
-Headers = Sequence[tuple[str, bytes | str | None]]  # of a Kafka record
 Decode = Callable[[bytes], object]
-
-FRAME = 5  # bytes of the registry's frame: 0, and the id of the schema in four
-
-
-class Record(NamedTuple):
-    """What of a Kafka record is read."""
-
-    value: bytes | None
-    headers: Headers = ()
 
 
 class Skipped(Exception):
-    """Pass over a record that is no event and no fault; `reason` is one word."""
+    """A record that is no event and no fault, such as a tombstone of a table's change stream."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -89,10 +80,3 @@ def present(value: bytes | None) -> bytes:
 def fault(detail: str, remedy: str, code: str = "format") -> EventError:
     """Word a fault so that its remedy is never cut off."""
     return EventError(code, f"{shorten(detail, MESSAGE - len(remedy))}; {remedy}")
-
-
-def frame_id(value: bytes) -> int | None:
-    """Return the schema id of a registry's frame; None without a whole frame."""
-    if len(value) < FRAME or value[0]:
-        return None
-    return int.from_bytes(value[1:FRAME], "big")

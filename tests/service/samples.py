@@ -16,9 +16,10 @@ from google.protobuf import descriptor_pb2, timestamp_pb2
 from google.protobuf.message_factory import GetMessageClass
 
 from kaboost.service.config.records import Events
+from kaboost.service.events.decoder import Headers
 from kaboost.service.events.formats import make_reader
 from kaboost.service.events.protobuf import make_pool
-from kaboost.service.events.reader import Headers, Reader
+from kaboost.service.events.reader import Reader
 
 MAX_BYTES = 1_000_000
 AVRO: dict[str, Any] = {
@@ -90,6 +91,11 @@ def avro(value: Any, schema: Any = None) -> bytes:
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, fastavro.parse_schema(schema or AVRO), value)
     return stream.getvalue()
+
+
+def field(name: str, kind: Any) -> dict[str, Any]:
+    """A record schema of one field."""
+    return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind}]}
 
 
 def varint(number: int) -> bytes:

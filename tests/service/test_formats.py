@@ -15,12 +15,15 @@ import pytest
 from google.protobuf import descriptor_pb2, duration_pb2, struct_pb2, wrappers_pb2
 from google.type import date_pb2, decimal_pb2, money_pb2
 
+from kaboost.models.features.labels import labels
 from kaboost.service.config.records import Events
 from kaboost.service.errors import ConfigError, EventError
 from kaboost.service.events import formats
+from kaboost.service.events.decoder import Headers
 from kaboost.service.events.formats import make_reader
+from kaboost.service.events.json import JsonDecoder
 from kaboost.service.events.protobuf_values import to_plain
-from kaboost.service.events.reader import Headers, Skipped
+from kaboost.service.events.reader import Skipped
 from tests.service.samples import (
     AT,
     AVRO,
@@ -38,6 +41,16 @@ from tests.service.samples import (
 )
 
 CE = [("ce_specversion", b"1.0"), ("ce_id", b"a1"), ("ce_source", b"/shop"), ("ce_type", b"order")]
+
+
+def test_frame_without_a_registry() -> None:
+    """The default decoder names the frame too, and the setting that reads it."""
+    decoder = JsonDecoder("auto", labels("binary"))
+
+    (_, fault), *_ = decoder.decode([b"\0\0\0\0\5\x02"]).faults
+
+    expected = "begins with a schema-registry frame, schema id 5: set events.schema_registry"
+    assert ("json", expected) == (fault.code, fault.message)
 
 
 @pytest.mark.parametrize("name", ["auto", "json"])
