@@ -3,6 +3,8 @@
 import base64
 import io
 import json
+import subprocess
+import sys
 from datetime import date, time, timedelta
 from decimal import Decimal
 from importlib.metadata import EntryPoint
@@ -22,8 +24,11 @@ from kaboost.service.events import formats
 from kaboost.service.events.decoder import Headers
 from kaboost.service.events.formats import make_reader
 from kaboost.service.events.json import JsonDecoder
+from kaboost.service.events.mapping import RecordMapping
 from kaboost.service.events.protobuf_values import to_plain
 from kaboost.service.events.reader import Skipped
+from kaboost.service.events.record_decoder import RecordDecoder
+from kaboost.service.events.values import flatten
 from tests.service.samples import (
     AT,
     AVRO,
@@ -348,6 +353,48 @@ def test_cloudevents_with_binary_data(tmp_path: Path) -> None:
     assert ORDER == read(reader, structured(data_base64=data))["data"]
 
 
+def test_events_of_avro_records(tmp_path: Path) -> None:
+    """Nested Avro records become columns: paths, decimals and enums as the mapping says."""
+    settings = Events(label="customer.vip", id="id", timestamp="at", ignore=["raw", "hash", "key"])
+    schema = {"amount": "number", "state": "category", "customer.age": "number"}
+    reader, mapping = reader_of(tmp_path, "avro"), RecordMapping(settings)
+    decoder = RecordDecoder(reader, mapping, schema, labels("binary"), "ignore")
+
+    decoded = decoder.decode([avro(ORDER), avro(ORDER)[:-1]])
+
+    assert [[-12.5, 31.0]] == decoded.table.numbers.tolist()
+    assert ([1.0], [str(2**60 + 1)]) == (decoded.y.tolist(), [meta.id for meta in decoded.meta])
+    assert [(1, "format")] == [(index, fault.code) for index, fault in decoded.faults]
+
+
+def test_decimal_that_would_take_minutes() -> None:
+    """A decimal of a megabyte is no number: Python would work on it for minutes."""
+    record = {
+        "price": {"scale": 2, "value": b"\x7f" * 900_000},
+        "tax": {"scale": 2, "value": b"\1"},
+    }
+
+    flat = flatten(record, frozenset())
+
+    assert 0.01 == flat["tax"]
+    assert "price" not in flat
+
+
+def test_nothing_is_imported_before_it_is_needed() -> None:
+    """The base install reads JSON and MessagePack without any package of the extras."""
+    program = (
+        "import sys; from kaboost.service.config.records import Events; "
+        "from kaboost.service.events.formats import make_reader; "
+        "[make_reader(Events(format=name), 't', 9) for name in ('auto', 'json', 'msgpack')]; "
+        "extras = {'fastavro', 'google', 'jsonschema', 'cachetools', 'authlib', 'httpx2'}; "
+        "print(sorted(extras & set(sys.modules)))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert "[]" == done.stdout.strip(), done.stderr
+
+
 class Upper:
     """A plug-in for tests: text in capitals."""
 
@@ -460,7 +507,7 @@ def test_missing_package(
     extra: str,
 ) -> None:
     """Without the extra the start is refused with the command that installs it."""
-    monkeypatch.setitem(__import__("sys").modules, f"kaboost.service.events.{module}", None)
+    monkeypatch.setitem(sys.modules, f"kaboost.service.events.{module}", None)
     (tmp_path / "schema").write_bytes(descriptor_set())
     if "schema_registry" not in settings:
         settings = {**settings, "schema_file": str(tmp_path / "schema")}

@@ -1,6 +1,7 @@
 """Framed records against a real schema registry: what it holds, and when it is away."""
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -25,7 +26,6 @@ from kaboost.service.events import registry as registry_module
 from kaboost.service.events.formats import make_reader
 from kaboost.service.events.reader import Reader
 from kaboost.service.events.registry import Registry
-from tests.kafka.broker import BrokerUnavailable
 from tests.kafka.registry import SchemaRegistry
 from tests.service.samples import (
     AVRO,
@@ -45,23 +45,9 @@ BY_TOPIC = {"subject.name.strategy.type": "TOPIC"}
 
 
 @pytest.fixture(scope="module")
-def apicurio() -> Iterator[SchemaRegistry]:
-    """One registry for these tests; without Java they fail with the remedy."""
-    registry = SchemaRegistry()
-    try:
-        registry.start()
-    except BrokerUnavailable as err:
-        pytest.fail(str(err), pytrace=False)
-    try:
-        yield registry
-    finally:
-        registry.close()
-
-
-@pytest.fixture(scope="module")
-def client(apicurio: SchemaRegistry) -> Iterator[SchemaRegistryClient]:
+def client(schema_registry: SchemaRegistry) -> Iterator[SchemaRegistryClient]:
     """A producer's client."""
-    with SchemaRegistryClient({"url": apicurio.url}) as client:
+    with SchemaRegistryClient({"url": schema_registry.url}) as client:
         yield client
 
 
@@ -82,20 +68,22 @@ def frame(number: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["auto", "avro"])
-def test_avro(apicurio: SchemaRegistry, client: SchemaRegistryClient, name: str) -> None:
+def test_avro(schema_registry: SchemaRegistry, client: SchemaRegistryClient, name: str) -> None:
     """What confluent-kafka's serialiser writes is read as its deserialiser reads it."""
     value = AvroSerializer(client, json.dumps(AVRO), conf=BY_TOPIC)(ORDER, context("avro"))
 
-    assert ORDER == read(reader_for(apicurio.url, name), value)
+    assert ORDER == read(reader_for(schema_registry.url, name), value)
     assert ORDER == AvroDeserializer(client)(value)
 
 
 @pytest.mark.parametrize("name", ["auto", "json_schema"])
-def test_json_schema(apicurio: SchemaRegistry, client: SchemaRegistryClient, name: str) -> None:
+def test_json_schema(
+    schema_registry: SchemaRegistry, client: SchemaRegistryClient, name: str
+) -> None:
     """The same with a JSON Schema; a record that does not fit names the pointer."""
     serializer = JSONSerializer(json.dumps(JSON_SCHEMA), client, conf=BY_TOPIC)
     value = serializer(JSON_ORDER, context("json"))
-    reader = reader_for(apicurio.url, name)
+    reader = reader_for(schema_registry.url, name)
 
     assert JSON_ORDER == read(reader, value)
     no_subject = {"subject.name.strategy": lambda *_: None}
@@ -106,18 +94,18 @@ def test_json_schema(apicurio: SchemaRegistry, client: SchemaRegistryClient, nam
 
 
 @pytest.mark.parametrize("name", ["auto", "protobuf"])
-def test_protobuf(apicurio: SchemaRegistry, client: SchemaRegistryClient, name: str) -> None:
+def test_protobuf(schema_registry: SchemaRegistry, client: SchemaRegistryClient, name: str) -> None:
     """The same with Protobuf: classes are made from the descriptors in the registry."""
     serializer = ProtobufSerializer(order_class(), client, conf=BY_TOPIC)
     value = serializer(proto_order(), context("protobuf"))
 
-    assert PROTO_ORDER == read(reader_for(apicurio.url, name), value)
+    assert PROTO_ORDER == read(reader_for(schema_registry.url, name), value)
     deserializer = ProtobufDeserializer(order_class(), {}, client)
     assert proto_order() == deserializer(value)
 
 
 def test_protobuf_of_a_text_schema(
-    apicurio: SchemaRegistry, client: SchemaRegistryClient, tmp_path: Path
+    schema_registry: SchemaRegistry, client: SchemaRegistryClient, tmp_path: Path
 ) -> None:
     """Where a registry holds the .proto file and gives no descriptors, those of a file are used."""
     text = 'syntax = "proto3"; package shop; message Order { int64 id = 1; }'
@@ -127,12 +115,12 @@ def test_protobuf_of_a_text_schema(
     file = {"schema_file": str(tmp_path / "orders.desc"), "message_type": "shop.Order"}
 
     with pytest.raises(EventError, match=r"gives no descriptor.*set events\.schema_file"):
-        read(reader_for(apicurio.url), value)
+        read(reader_for(schema_registry.url), value)
     for name in ("auto", "protobuf"):
-        assert PROTO_ORDER == read(reader_for(apicurio.url, name, **file), value)
+        assert PROTO_ORDER == read(reader_for(schema_registry.url, name, **file), value)
 
 
-def test_schemas_evolve(apicurio: SchemaRegistry, client: SchemaRegistryClient) -> None:
+def test_schemas_evolve(schema_registry: SchemaRegistry, client: SchemaRegistryClient) -> None:
     """Records of an old and a new schema in any order are each read by their own."""
     fields = [{"name": "id", "type": "long"}]
     old = {"type": "record", "name": "Evolving", "fields": fields}
@@ -141,7 +129,7 @@ def test_schemas_evolve(apicurio: SchemaRegistry, client: SchemaRegistryClient) 
     ids = [client.register_schema("evolving", Schema(json.dumps(s), "AVRO")) for s in (old, new)]
     first = frame(ids[0]) + avro({"id": 1}, old)
     second = frame(ids[1]) + avro({"id": 2, "vip": True}, new)
-    reader = reader_for(apicurio.url)
+    reader = reader_for(schema_registry.url)
     stream = [first, second, first, second]
 
     reader.prepare(stream)
@@ -150,7 +138,7 @@ def test_schemas_evolve(apicurio: SchemaRegistry, client: SchemaRegistryClient) 
     assert expected * 2 == [reader.read(value, ()) for value in stream]
 
 
-def test_references(apicurio: SchemaRegistry, client: SchemaRegistryClient) -> None:
+def test_references(schema_registry: SchemaRegistry, client: SchemaRegistryClient) -> None:
     """A schema may name types of another subject, and that of a third."""
     inner = {"type": "enum", "name": "shop.Level", "symbols": ["LOW", "HIGH"]}
     middle = {
@@ -169,39 +157,43 @@ def test_references(apicurio: SchemaRegistry, client: SchemaRegistryClient) -> N
     buyer = SchemaReference("shop.Buyer", "buyer", 1)
     number = client.register_schema("sale", Schema(json.dumps(outer), "AVRO", [buyer]))
 
-    assert {"buyer": {"level": "HIGH"}} == read(reader_for(apicurio.url), frame(number) + b"\x02")
+    assert {"buyer": {"level": "HIGH"}} == read(
+        reader_for(schema_registry.url), frame(number) + b"\x02"
+    )
 
 
-def test_plain_records_beside_framed_ones(apicurio: SchemaRegistry) -> None:
+def test_plain_records_beside_framed_ones(schema_registry: SchemaRegistry) -> None:
     """`auto` takes JSON without a frame; a format with a schema does not."""
-    assert {"id": 1} == read(reader_for(apicurio.url), b'{"id": 1}')
+    assert {"id": 1} == read(reader_for(schema_registry.url), b'{"id": 1}')
     with pytest.raises(EventError, match="no schema-registry frame"):
-        read(reader_for(apicurio.url, "avro"), b'{"id": 1}')
+        read(reader_for(schema_registry.url, "avro"), b'{"id": 1}')
 
 
-def test_another_type_of_schema(apicurio: SchemaRegistry, client: SchemaRegistryClient) -> None:
+def test_another_type_of_schema(
+    schema_registry: SchemaRegistry, client: SchemaRegistryClient
+) -> None:
     """A schema of another type than the format is a fault."""
     number = client.register_schema("other", Schema(json.dumps(JSON_SCHEMA), "JSON"))
 
     with pytest.raises(EventError, match="a schema of type JSON, where AVRO belongs; set"):
-        read(reader_for(apicurio.url, "avro"), frame(number) + b"{}")
+        read(reader_for(schema_registry.url, "avro"), frame(number) + b"{}")
 
 
 @pytest.mark.parametrize("number", [0, 999_999, 2**31 - 1, 2**31, 2**32 - 1])
-def test_unknown_id(apicurio: SchemaRegistry, number: int) -> None:
+def test_unknown_id(schema_registry: SchemaRegistry, number: int) -> None:
     """An id that the registry does not know is a fault of the record."""
     with pytest.raises(EventError, match=f"schema id {number}: unknown to the registry") as error:
-        read(reader_for(apicurio.url), frame(number) + b"x")
+        read(reader_for(schema_registry.url), frame(number) + b"x")
 
     assert ("schema_id", True) == (error.value.code, "register the schema" in error.value.message)
 
 
 def test_unknown_id_is_asked_for_again(
-    apicurio: SchemaRegistry, client: SchemaRegistryClient
+    schema_registry: SchemaRegistry, client: SchemaRegistryClient
 ) -> None:
     """An id counts as unknown for ten seconds: the schema may be registered meanwhile."""
     now = [0.0]
-    registry = Registry({"url": apicurio.url}, "orders", clock=lambda: now[0])
+    registry = Registry({"url": schema_registry.url}, "orders", clock=lambda: now[0])
     number = client.register_schema("before", Schema('"int"', "AVRO")) + 1
 
     registry.prepare([number])
@@ -216,7 +208,7 @@ def test_unknown_id_is_asked_for_again(
 
 
 def test_many_schemas(
-    apicurio: SchemaRegistry, client: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
+    schema_registry: SchemaRegistry, client: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More schemas than are kept are read all the same, and those of a batch without asking."""
     monkeypatch.setattr(registry_module, "MAX_SCHEMAS", 2)
@@ -228,7 +220,7 @@ def test_many_schemas(
         )
         for name in names
     ]
-    registry = Registry({"url": apicurio.url}, "orders")
+    registry = Registry({"url": schema_registry.url}, "orders")
 
     registry.prepare(ids)
 
@@ -339,7 +331,7 @@ def test_credentials(server: Any) -> None:
 def test_missing_package_in_mid_stream(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the package of a schema's type the learner stops: no record is refused."""
     server.answer = 200, b'{"schema": "{}", "schemaType": "JSON"}'
-    monkeypatch.setitem(__import__("sys").modules, "kaboost.service.events.json_schema", None)
+    monkeypatch.setitem(sys.modules, "kaboost.service.events.json_schema", None)
     reader = reader_for(server.url)
     reader.prepare([frame(5) + b"{}"])
 
