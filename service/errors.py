@@ -4,6 +4,7 @@ KaboostError             5  an internal error at a named place
 ├ ConfigError            2  the configuration is refused: key, value, remedy
 ├ Refused                3  refused for safety: gap in offsets, missing checkpoint, folder in use
 ├ BrokerError            4  broker or topic unreachable for good
+│ └ RegistryAway         4  the schema registry gives no schema now: wait and ask again
 ├ EventError             5  one event cannot be used: goes to the dead-letter topic
 ├ RequestError           5  an HTTP request is invalid: the response is 422
 ├ NotReady               5  there is no model yet: the response is 503
@@ -51,6 +52,10 @@ class BrokerError(KaboostError):
     """Give up on a broker or topic that cannot be reached."""
 
     exit_code = Exit.BROKER
+
+
+class RegistryAway(BrokerError):
+    """Wait for the schema registry: without an answer no record is read, and none is lost."""
 
 
 class EventError(KaboostError):

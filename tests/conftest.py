@@ -12,6 +12,7 @@ import pytest
 from kaboost.service.config.settings import Settings
 from tests.kafka.broker import Broker, BrokerUnavailable, Given, Reachable
 from tests.kafka.client import Letter, create_topic, produce, read_letters
+from tests.kafka.registry import SchemaRegistry
 from tests.service.learning import settings_for
 
 # The product of all models runs apart and without the JIT: tests/contracts/test_contracts.py does.
@@ -50,6 +51,20 @@ def broker() -> Iterator[Reachable]:
 def own_broker() -> Iterator[Broker]:
     """A broker of this test alone: it may stop and kill it."""
     yield from started()
+
+
+@pytest.fixture(scope="session")
+def schema_registry() -> Iterator[SchemaRegistry]:
+    """One schema registry for all tests; without Java they fail with the remedy."""
+    registry = SchemaRegistry()
+    try:
+        registry.start()
+    except BrokerUnavailable as err:
+        pytest.fail(str(err), pytrace=False)
+    try:
+        yield registry
+    finally:
+        registry.close()
 
 
 def started() -> Iterator[Broker]:

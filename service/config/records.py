@@ -187,4 +187,7 @@ def hide_secrets(client: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     if not client.get("url"):
         raise ValueError("url is missing; write url: http://host:8081")
-    return {k: SecretStr(str(v)) if is_secret(k) else v for k, v in client.items()}
+    return {
+        k: SecretStr(str(v)) if is_secret(k) and not isinstance(v, SecretStr) else v
+        for k, v in client.items()
+    }

@@ -15,11 +15,14 @@ from kaboost.models.features.datetimes import is_datetime
 from kaboost.models.features.labels import Labels
 from kaboost.models.features.rows import INFERRED
 from kaboost.service.errors import EventError
+from kaboost.service.events.frames import unexpected_frame
 
 # Of several faults the first in this order names the code.
 CODES = (
     "null_value",
     "too_large",
+    "schema_id",
+    "format",
     "json",
     "schema",
     "timestamp",
@@ -130,7 +133,8 @@ def faults(value: bytes | None, rules: Rules) -> Iterator[Fault]:
         except RecursionError:
             yield Fault("json", "", "nested too deeply; send features as one flat object")
         except (ValueError, msgspec.DecodeError) as err:
-            yield Fault("json", "", f"not JSON: {_with_remedy(str(err))}")
+            why = unexpected_frame(value) or f"not JSON: {_with_remedy(str(err))}"
+            yield Fault("json", "", why)
         else:
             yield from _event_faults(event, rules)
 

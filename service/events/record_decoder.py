@@ -1,31 +1,21 @@
 """Decode events from records of any format: a reader gives plain values, a mapping the event."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
 from kaboost.models.features.labels import Labels
 from kaboost.models.features.schema import Schema
 from kaboost.service.errors import EventError
-from kaboost.service.events.decoder import Headers
 from kaboost.service.events.diagnosis import diagnose_event
 from kaboost.service.events.flat import FlatTypes, flat_types
 from kaboost.service.events.json import is_sound
 from kaboost.service.events.json_types import Event, label_type
 from kaboost.service.events.mapping import RecordMapping
+from kaboost.service.events.reader import Reader
 from kaboost.service.events.typed import Events, Fast, TypedDecoder
 from kaboost.service.events.values import coerce
-
-
-class Reader(Protocol):
-    """Read the bytes of one format as plain Python values."""
-
-    def prepare(self, values: Sequence[bytes | None]) -> None:
-        """Fetch what reading these takes; raise RegistryAway if that is not there now."""
-
-    def read(self, value: bytes | None, headers: Headers) -> object:
-        """Return the record, or raise an EventError or Skipped."""
 
 
 class RecordDecoder(TypedDecoder):

@@ -23,20 +23,13 @@ from kaboost.service.events.decoder import DUPLICATE, Decoded, Faults, Headers, 
 from kaboost.service.events.diagnosis import Rules, feature_faults, show
 from kaboost.service.events.inference import infer_new_features
 from kaboost.service.events.json_types import FEATURE_TYPES, Event, feature_type
+from kaboost.service.events.reader import Skipped
 
 CHUNK = 100  # events decoded in one call of msgspec's decoder
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # by a typed decoder
 
 Events = list[Event[Any, Any]]
 Fast = Callable[[Any], Event[Any, Any]]
-
-
-class Skipped(Exception):
-    """A record that is no event and no fault, such as a tombstone of a table's change stream."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class _NewFeatures(Exception):

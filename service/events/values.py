@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from kaboost.service.errors import EventError
+from kaboost.service.events.numbers import MAX_DECIMAL_BYTES, decimal_of
 
 MAX_ITEMS = 32  # of a list that become features; the others are left out
 MAX_DEPTH = 32  # of objects in objects
@@ -138,9 +139,9 @@ def _scaled(value: Mapping[str, Any]) -> float | None:
             digits = base64.b64decode(digits, validate=True)
         except ValueError:
             return None
-    if not isinstance(digits, bytes):
+    if not isinstance(digits, bytes) or len(digits) > MAX_DECIMAL_BYTES:
         return None
-    return _from_decimal(Decimal(int.from_bytes(digits, "big", signed=True)).scaleb(-scale))
+    return _from_decimal(decimal_of(digits, scale))
 
 
 def _from_decimal(value: Decimal) -> float | None:

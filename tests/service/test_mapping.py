@@ -15,8 +15,9 @@ from kaboost.models.features.labels import labels
 from kaboost.service.config.records import Events
 from kaboost.service.errors import EventError
 from kaboost.service.events.decoder import Decoded
-from kaboost.service.events.decoders import JsonReader
+from kaboost.service.events.json_reader import decode_unframed
 from kaboost.service.events.mapping import RecordMapping, read_time
+from kaboost.service.events.reader import PlainReader
 from kaboost.service.events.record_decoder import RecordDecoder
 from kaboost.service.events.values import MAX_DEPTH, coerce, flatten
 
@@ -46,7 +47,9 @@ SCHEMA = {
 
 def decoder(schema: Any = SCHEMA, *, plain_json: bool = True, **settings: Any) -> RecordDecoder:
     mapping = RecordMapping(Events(**{**SETTINGS, **settings}))
-    return RecordDecoder(JsonReader(), mapping, schema, BINARY, plain_json=plain_json)
+    return RecordDecoder(
+        PlainReader(decode_unframed), mapping, schema, BINARY, plain_json=plain_json
+    )
 
 
 def encode(record: Any) -> bytes:
