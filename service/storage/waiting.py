@@ -17,11 +17,15 @@ from kaboost.service.errors import CheckpointError
 from kaboost.service.storage import waiting_generations as generations
 from kaboost.service.storage.early import EarlyLabel, EarlyLabels
 from kaboost.service.storage.waiting_database import Database, decode_id, encode_id, id_hashes
+from kaboost.service.storage.waiting_pending import Mark, Pending
 
 WAITING, JOINED, EXPIRED = 0, 1, 2
 FILE = "waiting.sqlite"
 FORGOTTEN_ROWS = 20_000  # at most in one call
-ENTRY = "e.number, e.id, e.time, e.weight, e.row, e.checksum"
+SKIPPED_ROWS = 10_000  # marked ones among those that wait in the table
+COLUMNS = "e.number, e.id, e.time, e.weight, e.row, e.checksum, coalesce(q.state, 0), q.label"
+STATE = "LEFT JOIN queue q ON q.done = 1 AND q.time = e.time AND q.number = e.number"
+BY_NUMBER = f"SELECT {COLUMNS} FROM entry e {STATE} WHERE e.number IN ({{}})"
 PACK = struct.Struct("<qdd").pack
 State = tuple[float, int, float | None]  # time, state, label
 
@@ -54,6 +58,7 @@ class WaitingStore(EarlyLabels):
 
     def __init__(self, directory: Path, max_memory: int) -> None:
         super().__init__(Database(directory / FILE, max_memory))
+        self._pending = Pending(self._database)
         self._seen: dict[int, State] = {}  # the entries that were found last, by number
 
     def begin(self, generation: int) -> None:
@@ -66,6 +71,7 @@ class WaitingStore(EarlyLabels):
         else:
             self._counters = generations.restore(self._database, generation)
         self._committed(generation)
+        self._pending.clear()
         self._seen = {}
 
     def commit(self, generation: int, keep_from: int) -> None:
@@ -75,6 +81,7 @@ class WaitingStore(EarlyLabels):
         """
         assert generation > self._generation, "generations grow"
         with self._database.operation():
+            self._pending.flush()
             generations.prune(self._database, min(keep_from, generation))
             generations.record(self._database, generation, self._counters)
         self._committed(generation)
@@ -98,11 +105,11 @@ class WaitingStore(EarlyLabels):
         with self._database.operation():
             keys = [encode_id(entry.id) for entry in entries]
             hashes = id_hashes(keys)
-            known = self._known(keys, hashes)
+            known = self._known(hashes)
             first = number = self._counters.number
             refused: list[int] = []
             added: list[tuple[Any, ...]] = []
-            index: list[tuple[int, int]] = []
+            new_hashes: list[int] = []
             for i, (key, entry) in enumerate(zip(keys, entries, strict=True)):
                 if key in known:
                     refused.append(i)
@@ -112,38 +119,45 @@ class WaitingStore(EarlyLabels):
                 time, weight = time + 0.0, weight + 0.0  # SQLite knows no negative zero
                 digest = crc32(row, crc32(key, crc32(PACK(number, time, weight))))
                 added.append((number, key, time, weight, row, digest))
-                index.append((hashes[i], number))
+                new_hashes.append(hashes[i])
                 number += 1
-            self._insert(added, index)
+            execute = self._database.execute_many
+            execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", added)
+            execute(
+                "INSERT INTO queue VALUES (0, ?, ?, 0, NULL)", [(row[2], row[0]) for row in added]
+            )
+            self._pending.add_ids(new_hashes, first)
             self._counters.number = number
             self._counters.waiting += number - first
+            self._pending.flush_much()
         return refused
 
-    def _known(self, keys: Sequence[bytes], hashes: Sequence[int]) -> set[bytes]:
+    def _known(self, hashes: Sequence[int]) -> set[bytes]:
         """Return those of the ids that are there, and perhaps others."""
-        sql = """SELECT e.id FROM ids JOIN entry e ON e.number = ids.number
-            WHERE ids.hash IN ({})"""
-        return {key for (key,) in self._database.select_in(sql, hashes)}
-
-    def _insert(self, added: list[tuple[Any, ...]], index: list[tuple[int, int]]) -> None:
-        """Write new entries into every table, in the order of the key of each."""
-        execute = self._database.execute_many
-        execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", added)
-        execute("INSERT INTO ids VALUES (?, ?)", sorted(index))
-        execute("INSERT INTO queue VALUES (0, ?, ?, 0, NULL)", [(row[2], row[0]) for row in added])
+        return {row[1] for row in self._select("e.number, e.id", "", hashes)}
 
     def find(self, ids: Sequence[str]) -> list[Entry | None]:
         """Find entries by id, None for an id that is not there."""
         keys = [encode_id(each) for each in ids]
-        sql = f"""SELECT {ENTRY}, coalesce(q.state, 0), q.label FROM ids
-            JOIN entry e ON e.number = ids.number
-            LEFT JOIN queue q ON q.done = 1 AND q.time = e.time AND q.number = e.number
-            WHERE ids.hash IN ({{}})"""
         with self._database.operation():
-            rows = list(self._database.select_in(sql, id_hashes(keys)))
-        self._seen = {row[0]: (row[2], row[6], row[7]) for row in rows}
-        found = {row[1]: row for row in rows}
+            rows = self._select(COLUMNS, STATE, id_hashes(keys))
+        found = {row[1]: self._with_mark(row) for row in rows}
+        self._seen = {row[0]: (row[2], row[6], row[7]) for row in found.values()}
         return [self._entry(found[key]) if key in found else None for key in keys]
+
+    def _select(self, columns: str, join: str, hashes: Sequence[int]) -> list[tuple[Any, ...]]:
+        """Return columns of the entries with these hashes; the first column is the number."""
+        forgotten, select = self._pending.forgotten, self._database.select_in
+        by_hash = f"""SELECT {columns} FROM ids JOIN entry e ON e.number = ids.number {join}
+            WHERE ids.hash IN ({{}})"""
+        by_number = f"SELECT {columns} FROM entry e {join} WHERE e.number IN ({{}})"
+        rows = [row for row in select(by_hash, hashes) if row[0] not in forgotten]
+        return rows + list(select(by_number, self._pending.numbers(hashes)))
+
+    def _with_mark(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return a row of an entry with the state that the table may lack."""
+        mark = self._pending.marks.get(row[0])
+        return row if mark is None else (*row[:6], mark.state, mark.label)
 
     def _entry(self, row: tuple[Any, ...]) -> Entry:
         """Check a row and make it an entry."""
@@ -158,35 +172,31 @@ class WaitingStore(EarlyLabels):
 
         An entry that waits again has no label.
         """
-        done = int(state != WAITING)
+        done, marks = state != WAITING, self._pending.marks
         new = {n: label if done else None for n, label in zip(numbers, labels, strict=True)}
         with self._database.operation():
             old = self._states(new)
+            assert len(old) == len(new), "an entry that is not there was marked"
             self._journal([(number, was, label) for number, (_, was, label) in old], forgotten=0)
-            execute = self._database.execute_many
-            removed = execute(
-                "DELETE FROM queue WHERE done = ? AND time = ? AND number = ?",
-                [(int(was != WAITING), time, number) for number, (time, was, _) in old],
-            )
-            assert removed == len(new) or not new, "an entry that is not there was marked"
-            execute(
-                "INSERT INTO queue VALUES (?, ?, ?, ?, ?)",
-                [(done, time, number, state, new[number]) for number, (time, _, _) in old],
-            )
-        self._seen.update((number, (time, state, new[number])) for number, (time, _, _) in old)
-        waited = sum(was == WAITING for _, (_, was, _) in old)
-        self._counters.waiting += (0 if done else len(old)) - waited
-        if not done:
-            self._counters.first_waiting = min([self._counters.first_waiting, *new])
+            for number, (time, was, _) in old:
+                stored = marks[number].stored if number in marks else int(was != WAITING)
+                marks[number] = Mark(time, stored, state, new[number])
+                self._seen[number] = (time, state, new[number])
+            waited = sum(was == WAITING for _, (_, was, _) in old)
+            self._counters.waiting += (0 if done else len(old)) - waited
+            self._pending.flush_much()
+            if not done:
+                self._counters.first_waiting = min([self._counters.first_waiting, *new])
+                self._pending.flush_marks()  # searches of those that wait leave marked ones out
 
     def _states(self, numbers: Collection[int]) -> list[tuple[int, State]]:
         """Return numbers with time, state and label; those just found are not read again."""
         seen = self._seen
-        sql = """SELECT e.number, e.time, coalesce(q.state, 0), q.label FROM entry e
-            LEFT JOIN queue q ON q.done = 1 AND q.time = e.time AND q.number = e.number
-            WHERE e.number IN ({})"""
         unseen = [number for number in numbers if number not in seen]
-        read = [(number, tuple(row)) for number, *row in self._database.select_in(sql, unseen)]
+        read = [
+            (row[0], (row[2], row[6], row[7]))
+            for row in map(self._with_mark, self._database.select_in(BY_NUMBER, unseen))
+        ]
         return [(number, seen[number]) for number in numbers if number in seen] + read
 
     def _journal(self, old: Iterable[tuple[int, int, float | None]], forgotten: int) -> None:
@@ -204,23 +214,43 @@ class WaitingStore(EarlyLabels):
 
     def oldest_waiting(self, before: float, limit: int) -> list[Entry]:
         """Return waiting entries with a time below `before`, by time and number."""
-        sql = f"""SELECT {ENTRY}, q.state, q.label FROM queue q
-            JOIN entry e ON e.number = q.number
-            WHERE q.done = 0 AND q.time < ? ORDER BY q.time, q.number LIMIT ?"""
+        sql = "SELECT number FROM queue WHERE done = 0 AND time < ? ORDER BY time, number"
         with self._database.operation():
-            rows = self._database.execute(sql, (before, limit)).fetchall()
-        return [self._entry(row) for row in rows]
+            numbers, skipped = self._unmarked(sql, before, limit)
+            if skipped > SKIPPED_ROWS:
+                self._pending.flush_marks()
+            entries = self._entries(numbers)
+        return sorted(entries, key=lambda entry: (entry.time, entry.number))
 
     def oldest_by_arrival(self, limit: int) -> list[Entry]:
         """Return the waiting entries that arrived first."""
-        sql = f"""SELECT {ENTRY}, q.state, q.label FROM entry e
+        sql = """SELECT e.number FROM entry e
             CROSS JOIN queue q ON q.done = 0 AND q.time = e.time AND q.number = e.number
-            WHERE e.number >= ? ORDER BY e.number LIMIT ?"""
+            WHERE e.number >= ? ORDER BY e.number"""
         with self._database.operation():
-            rows = self._database.execute(sql, (self._counters.first_waiting, limit)).fetchall()
+            numbers, _ = self._unmarked(sql, self._counters.first_waiting, limit)
+            entries = self._entries(numbers)
         if limit:
-            first = rows[0][0] if rows else self._counters.number
-            self._counters.first_waiting = first
+            self._counters.first_waiting = min(numbers, default=self._counters.number)
+        return sorted(entries)
+
+    def _unmarked(self, sql: str, first: float, limit: int) -> tuple[list[int], int]:
+        """Return the first numbers of a query that are not marked, and how many were."""
+        numbers: list[int] = []
+        skipped = 0
+        cursor = self._database.execute(sql, (first,))
+        while len(numbers) < limit and (row := cursor.fetchone()):
+            if row[0] in self._pending.marks:
+                skipped += 1
+            else:
+                numbers.append(row[0])
+        cursor.close()
+        return numbers, skipped
+
+    def _entries(self, numbers: Sequence[int]) -> list[Entry]:
+        """Return waiting entries by number."""
+        rows = list(self._database.select_in(BY_NUMBER, numbers))
+        self._seen = {row[0]: (row[2], row[6], row[7]) for row in rows}
         return [self._entry(row) for row in rows]
 
     def forget(self, before: float, limit: int = FORGOTTEN_ROWS) -> int:
@@ -232,10 +262,16 @@ class WaitingStore(EarlyLabels):
             JOIN entry e ON e.number = q.number
             WHERE q.done = 1 AND q.time < ? ORDER BY q.time, q.number LIMIT ?"""
         with self._database.operation():
+            self._pending.flush_found()
             rows = self._database.execute(sql, (before, limit)).fetchall()
             self._journal([(row[0], row[3], row[4]) for row in rows], forgotten=1)
-            generations.forget(self._database, [row[:3] for row in rows])
+            self._pending.forget(id_hashes([row[1] for row in rows]), [row[0] for row in rows])
+            self._database.execute_many(
+                "DELETE FROM queue WHERE done = 1 AND time = ? AND number = ?",
+                [(row[2], row[0]) for row in rows],
+            )
             recent = [(row[0],) for row in rows if row[0] >= self._start.number]
             self._database.execute_many("DELETE FROM entry WHERE number = ?", recent)
+            self._pending.flush_much()
         self._seen = {}
         return len(rows)
