@@ -14,10 +14,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from kaboost.service.errors import CheckpointError, Incompatible, NotWritten, Refused
-from kaboost.service.storage import waiting_database
+from kaboost.service.storage import waiting, waiting_database, waiting_pending
 from kaboost.service.storage.waiting import (
     EXPIRED,
     FILE,
@@ -32,7 +38,7 @@ from tests.naive.waiting import NaiveStore
 
 ROOT = Path(__file__).parents[2]
 MEMORY = 1 << 18  # bytes; less than what the larger tests add
-IDS = ["", "a", "b", "c", "ü\0x", "\ud800", *map(str, range(9))]
+IDS = ["", "a", "b", "c", "ü\0x", "\ud800", "d"]
 
 IDS += ["long" * n for n in (99, 2_000)]
 
@@ -57,8 +63,18 @@ class SameAsDictionaries(RuleBasedStateMachine):
         self.store = WaitingStore(self.directory, MEMORY)
         self.store.begin(0)
 
+    @initialize(most=st.sampled_from([0, 3, 100_000]), skipped=st.sampled_from([0, 10_000]))
+    def limit(self, most: int, skipped: int) -> None:
+        """Write pending changes at once, sometimes, or at the commit; begin with something."""
+        waiting_pending.MOST, waiting.SKIPPED_ROWS = most, skipped
+        some = [NewEntry(name, float(i % 3), 1.0, b"x") for i, name in enumerate(IDS)]
+        self.add(some)
+        self.add_early([EarlyLabel(name, float(i), 1.0, None, b"") for i, name in enumerate(IDS)])
+        self.commit(9, 1)
+
     def teardown(self) -> None:
         """Remove the folder."""
+        waiting_pending.MOST, waiting.SKIPPED_ROWS = 100_000, 10_000
         self.store.close()
         shutil.rmtree(self.directory)
 
@@ -110,7 +126,7 @@ class SameAsDictionaries(RuleBasedStateMachine):
 
         assert popped == self.store.pop_early_before(before, limit)
 
-    @rule(kept=st.integers(0, 4), skipped=st.integers(1, 3))
+    @rule(kept=st.integers(0, 9), skipped=st.integers(1, 2))
     def commit(self, kept: int, skipped: int) -> None:
         """Commit, and give up old generations."""
         generation = max(self.naive.generations) + skipped
@@ -120,7 +136,8 @@ class SameAsDictionaries(RuleBasedStateMachine):
     @rule(data=st.data(), reopen=st.booleans())
     def begin(self, data: st.DataObject, reopen: bool) -> None:
         """Restore any generation that is kept, after a restart or not."""
-        generation = data.draw(st.sampled_from(sorted(self.naive.generations)))
+        generations = sorted(self.naive.generations, reverse=True)
+        generation = data.draw(st.sampled_from(generations[:3] + generations))
         if reopen:
             self.store.close()
             self.store = WaitingStore(self.directory, MEMORY)
@@ -141,9 +158,10 @@ class SameAsDictionaries(RuleBasedStateMachine):
 
 TestSameAsDictionaries = SameAsDictionaries.TestCase
 TestSameAsDictionaries.settings = settings(
-    max_examples=25,
+    max_examples=60,
     stateful_step_count=30,
     deadline=None,
+    report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
 
@@ -179,6 +197,39 @@ def content(store: WaitingStore) -> str:
     counts = store.waiting, store.early
     oldest = [entry.number for entry in store.oldest_by_arrival(10_000)]
     return repr((found, counts, oldest, store.pop_early_before(1e18, 10_000)))
+
+
+CHANGES = {
+    "add": lambda store: store.add(entries(90, 30)),
+    "mark": lambda store: store.mark([3, 100], JOINED, [1.0, 0.0]),
+    "mark again": lambda store: store.mark([1, 2, 3], EXPIRED, [0.0] * 3),
+    "wait again": lambda store: store.mark([1], WAITING, [0.0]),
+    "forget": lambda store: store.forget(1e9),
+    "forget and add": lambda store: (store.forget(1e9), store.add(entries(0, 4))),
+    "add_early": lambda store: store.add_early([label(600), label(601)]),
+    "pop_early": lambda store: store.pop_early(["id-500", "id-507"]),
+    "pop_early_before": lambda store: store.pop_early_before(505.0, 3),
+}
+
+
+@pytest.mark.parametrize("committed", [0, 1, 2])
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_change_is_undone(store: WaitingStore, change: str, committed: int) -> None:
+    """A change is undone whether it was committed since or not, and others after it."""
+    store.mark([1, 2], JOINED, [1.0, 2.0])
+    store.commit(2, 1)
+    expected = content(store)
+    store.begin(2)
+    CHANGES[change](store)
+    changed = content(store)
+    store.begin(2)
+    for generation in range(3, 3 + committed):
+        CHANGES[change](store)
+        store.commit(generation, 2)
+    store.mark([50], JOINED, [1.0])
+    store.begin(2)
+
+    assert changed != expected == content(store)
 
 
 WORK = """
