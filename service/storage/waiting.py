@@ -117,7 +117,7 @@ class WaitingStore(EarlyLabels):
                 known.add(key)
                 _, time, weight, row = entry
                 time, weight = time + 0.0, weight + 0.0  # SQLite knows no negative zero
-                digest = crc32(row, crc32(key, crc32(PACK(number, time, weight))))
+                digest = crc32(PACK(number, time, weight) + key + row)
                 added.append((number, key, time, weight, row, digest))
                 new_hashes.append(hashes[i])
                 number += 1
@@ -162,7 +162,7 @@ class WaitingStore(EarlyLabels):
     def _entry(self, row: tuple[Any, ...]) -> Entry:
         """Check a row and make it an entry."""
         number, key, time, weight, data, digest, state, label = row
-        if crc32(data, crc32(key, crc32(PACK(number, time, weight)))) != digest:
+        if crc32(PACK(number, time, weight) + key + data) != digest:
             raise CheckpointError(self._database.damage(f"entry {number} has another checksum"))
         text, label = decode_id(key), math.nan if label is None else label
         return Entry(number, text, time, weight, data, state, label)

@@ -68,7 +68,6 @@ class Database:
             "temp_store = MEMORY",
         ):
             connection.execute(f"PRAGMA {pragma}")
-        connection.create_function("id_hash", 1, id_hash, deterministic=True)
 
     def close(self) -> None:
         """Close the file without the open transaction."""
@@ -190,13 +189,8 @@ def decode_id(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
-def id_hash(data: bytes) -> int:
-    """Hash an encoded id to a signed integer of 64 bits; equal hashes are told apart by the id."""
-    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little", signed=True)
-
-
 def id_hashes(ids: Sequence[bytes]) -> list[int]:
-    """Hash many encoded ids."""
+    """Hash encoded ids to signed integers of 64 bits; equal hashes are told apart by the id."""
     digests = b"".join([blake2b(data, digest_size=8).digest() for data in ids])
     hashes: list[int] = np.frombuffer(digests, "<i8").tolist()
     return hashes

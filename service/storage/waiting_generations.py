@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from kaboost.service.errors import CheckpointError, Incompatible
-from kaboost.service.storage.waiting_database import Database, id_hash
+from kaboost.service.storage.waiting_database import Database, id_hashes
 
 FORMAT = 1
 STEP = 10_000  # rows in memory at a time
@@ -88,10 +88,10 @@ def restore(database: Database, generation: int) -> Counters:
         _check_format(database)
         counters = _read(database, generation)
         _undo_changes(database, counters)
-        for rows in steps(
+        for rows in _steps(
             database, "SELECT number, id, time FROM entry WHERE number >= ?", counters.number
         ):
-            remove(database, rows)
+            _remove(database, rows)
         database.execute("DELETE FROM early WHERE number >= ?", (counters.early_number,))
         database.execute("UPDATE early SET popped = NULL WHERE popped >= ?", (generation,))
         database.execute("DELETE FROM undo WHERE sequence >= ?", (counters.undo,))
@@ -136,17 +136,14 @@ def _undo_changes(database: Database, counters: Counters) -> None:
         old = dict(zip(states["number"].tolist(), states.tolist(), strict=True))
         sql = "SELECT number, time, id FROM entry WHERE number IN ({})"
         rows = [(*row, old[row[0]]) for row in database.select_in(sql, old)]
-        database.execute_many(
-            "DELETE FROM queue WHERE done IN (0, 1) AND time = ? AND number = ?",
-            [(time, number) for number, time, _, _ in rows],
-        )
+        _leave_queue(database, [(time, number) for number, time, _, _ in rows])
         database.execute_many(
             "INSERT INTO queue VALUES (?, ?, ?, ?, ?)",
             [(int(state > 0), time, n, state, label) for n, time, _, (_, state, label) in rows],
         )
         database.execute_many(
             "INSERT OR IGNORE INTO ids VALUES (?, ?)",
-            [(id_hash(key), number) for number, _, key, _ in rows],
+            sorted(zip(id_hashes([row[2] for row in rows]), (row[0] for row in rows), strict=True)),
         )
 
 
@@ -156,31 +153,26 @@ def _undo_blob(database: Database, sequence: int) -> bytes:
     return blob
 
 
-def steps(database: Database, sql: str, first: int) -> Iterator[list[Any]]:
+def _steps(database: Database, sql: str, first: int) -> Iterator[list[Any]]:
     """Yield the rows of entries from a number on, some at a time; the caller may remove them."""
     while rows := database.execute(f"{sql} ORDER BY number LIMIT {STEP}", (first,)).fetchall():
         yield rows
         first = rows[-1][0] + 1
 
 
-def remove(database: Database, rows: Sequence[tuple[int, bytes, float]]) -> None:
+def _remove(database: Database, rows: Sequence[tuple[int, bytes, float]]) -> None:
     """Remove entries (number, id, time) from every table."""
-    forget(database, rows)
-    database.execute_many(
-        "DELETE FROM entry WHERE number = ?", [(number,) for number, _, _ in rows]
-    )
+    index = sorted(zip(id_hashes([row[1] for row in rows]), (row[0] for row in rows), strict=True))
+    database.execute_many("DELETE FROM ids WHERE hash = ? AND number = ?", index)
+    _leave_queue(database, [(time, number) for number, _, time in rows])
+    database.execute_many("DELETE FROM entry WHERE number = ?", [(row[0],) for row in rows])
 
 
-def forget(database: Database, rows: Sequence[tuple[int, bytes, float]]) -> None:
-    """Remove entries (number, id, time) from all tables that are searched."""
-    database.execute_many(
-        "DELETE FROM ids WHERE hash = ? AND number = ?",
-        [(id_hash(key), number) for number, key, _ in rows],
-    )
-    database.execute_many(
-        "DELETE FROM queue WHERE done IN (0, 1) AND time = ? AND number = ?",
-        [(time, number) for number, _, time in rows],
-    )
+def _leave_queue(database: Database, keys: Sequence[tuple[float, int]]) -> None:
+    """Remove entries by time and number, whether they wait or not."""
+    for done in (0, 1):  # `done IN (0, 1)` takes thirty times as long
+        sql = f"DELETE FROM queue WHERE done = {done} AND time = ? AND number = ?"
+        database.execute_many(sql, keys)
 
 
 def record(database: Database, generation: int, counters: Counters) -> None:

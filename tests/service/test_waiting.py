@@ -464,8 +464,9 @@ def test_memory_does_not_grow_with_what_waits(store: WaitingStore) -> None:
 def test_same_hash(store: WaitingStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ids with one hash are different ids."""
     name = "kaboost.service.storage.waiting.id_hashes"
-    monkeypatch.setattr(name, lambda keys: [7] * len(keys))
-    monkeypatch.setattr("kaboost.service.storage.waiting_generations.id_hash", lambda key: 7)
+    hashes = lambda keys: [7] * len(keys)  # noqa: E731
+    monkeypatch.setattr(name, hashes)
+    monkeypatch.setattr("kaboost.service.storage.waiting_generations.id_hashes", hashes)
     store.add(entries(200, 3))
     found = store.find(["id-200", "id-201", "id-203"])
 
