@@ -71,7 +71,8 @@ class SQLite:
     def join(self, ids: list[str]) -> None:
         """Find events and mark them."""
         found = self.store.find(ids)
-        self.store.mark([each.number for each in found if each], JOINED, [1.0] * len(found))
+        numbers = [each.number for each in found if each]
+        self.store.mark(numbers, JOINED, [1.0] * len(numbers))
 
     def commit(self, forget_before: float) -> None:
         """Forget and commit."""
