@@ -12,6 +12,7 @@ commit every 200,000 pairs. A restart opens the file with a cold file cache; ano
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import resource
 import shutil
@@ -254,6 +255,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, default=None, help="a folder on a real disk")
     parser.add_argument("--peers", nargs="*", choices=["SQLite", "LMDB", "RocksDB"], default=None)
     asked = parser.parse_args()
+    gc.set_threshold(100_000)  # as the learner's process
     kinds = {kind.__name__: kind for kind in (SQLite, LMDB, RocksDB)}
     for name in ["SQLite"] if asked.peers is None else asked.peers or kinds:
         run(kinds[name], asked)
