@@ -19,6 +19,7 @@ MAX_SERIES = 32  # of prefixes and of weak learners, spread evenly
 WRITE_BUCKETS = (1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 LATENCY_BUCKETS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, *WRITE_BUCKETS)
 DELAY_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
+LABEL_DELAY_BUCKETS = (1.0, 10.0, 60.0, 600.0, 3600.0, 21_600.0, 86_400.0, 604_800.0, 2_592_000.0)
 BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 100_000)
 
 
@@ -87,6 +88,13 @@ class LearnerMetrics(NamedTuple):
     dead_letters: Counter  # {reason}
     duplicates: Counter
     skipped: Counter  # {reason}
+    waiting_features: Gauge
+    waiting_bytes: Gauge
+    labels_early: Gauge
+    label_delay: Histogram
+    labels_joined: Counter
+    labels_expired: Counter
+    labels_corrected: Counter
     ignored: Counter
     weights_ignored: Counter
     validation: Validation
@@ -171,6 +179,27 @@ _LEARNER = {
         "kaboost_records_skipped",
         "Records that are no event and no fault, such as deletes of a table.",
         ("reason",),
+    ),
+    "waiting_features": _Spec(
+        Gauge, "kaboost_waiting_features", "Events whose features wait for their label."
+    ),
+    "waiting_bytes": _Spec(Gauge, "kaboost_waiting_bytes", "Size of the waiting features on disk."),
+    "labels_early": _Spec(Gauge, "kaboost_labels_early", "Labels that wait for their features."),
+    "label_delay": _Spec(
+        Histogram,
+        "kaboost_label_delay_seconds",
+        "From an event's time to the time of its label.",
+        (),
+        LABEL_DELAY_BUCKETS,
+    ),
+    "labels_joined": _Spec(
+        Counter, "kaboost_labels_joined", "Labels learned with the features that waited for them."
+    ),
+    "labels_expired": _Spec(
+        Counter, "kaboost_labels_expired", "Features that waited too long for a label."
+    ),
+    "labels_corrected": _Spec(
+        Counter, "kaboost_labels_corrected", "Labels that replaced one already learned."
     ),
     "ignored": _Spec(Counter, "kaboost_features_ignored", "Unknown features that were ignored."),
     "weights_ignored": _Spec(

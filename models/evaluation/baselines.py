@@ -114,6 +114,20 @@ def record(seen: ProgressiveValidation, outcome: Outcome, y: Vec, w: Vec) -> Non
     compare(seen, outcome.losses, outcome.errors, y, w)
 
 
+def correct(seen: ProgressiveValidation, before: Outcome, after: Outcome, w: float) -> None:
+    """Replace the loss of one event, whose label turned out to be another.
+
+    Its importance is w. The baselines and the decayed figures stay: they follow the labels as they
+    came.
+    """
+    seen.loss_sum[0] += w * (_limited(after.losses[0]) - _limited(before.losses[0]))
+    seen.error_sum[0] += w * (_limited(after.errors[0]) - _limited(before.errors[0]))
+
+
+def _limited(loss: float) -> float:
+    return min(float(loss), LOSS_LIMIT) if loss == loss else LOSS_LIMIT
+
+
 def copied(seen: ProgressiveValidation) -> ProgressiveValidation:
     """Return a copy."""
     inner = Reliability(*map(np.copy, seen.reliability))

@@ -71,6 +71,9 @@ class Decoder(Protocol):
             are skipped.
         """
 
+    def prepare(self, values: Sequence[bytes | None]) -> None:
+        """Fetch what decoding these takes; raise RegistryAway if it is not there now."""
+
     def tabulate(self, features: Sequence[Any]) -> Table:
         """Return the features of B decoded rows, grouped by kind."""
 

@@ -31,6 +31,7 @@ CODES = (
     "feature_unknown",
     "feature_type",
     "not_finite",
+    "label_unmatched",
 )
 LIMIT = 1e308  # of a number's magnitude: the sum of two larger ones is infinite
 EPOCH_MS = (-62_135_596_800_000, 253_402_300_799_999)  # the years 1 to 9999, the range of RFC 3339

@@ -76,7 +76,9 @@ class RecordDecoder(TypedDecoder):
             raise EventError("too_large", too_large(len(value), self._rules.max_bytes))
         record = self._reader.read(value, self._headers(index))
         event = self.mapping.envelope(record, self._rules.schema)
-        if self.mapping.coerces and "label" in event:
+        if not self._rules.labelled:
+            event["label"] = None
+        elif self.mapping.coerces and "label" in event:
             event["label"] = self._coerce_label(event["label"])
         return event
 

@@ -76,6 +76,10 @@ class TypedDecoder(ABC):
         self._known_labels: set[tuple[type, object]] = set()
         self._build_types()
 
+    def prepare(self, values: Sequence[bytes | None]) -> None:
+        """Fetch what decoding these takes; by default nothing."""
+        del values
+
     def decode(
         self,
         values: Sequence[bytes | None],
@@ -254,20 +258,28 @@ class TypedDecoder(ABC):
 
     def _check_label(self, event: Event[Any, Any], raw: Any) -> None:
         """Raise for a label that is none of the classes."""
-        if not self._regression and (event.label.__class__, event.label) not in self._known_labels:
+        if not self._rules.labelled or self._regression:
+            return
+        if (event.label.__class__, event.label) not in self._known_labels:
             try:
                 self._rules.labels.encode(event.label)
             except ValueError:
                 raise self._diagnose(raw) from None
             self._known_labels.add((event.label.__class__, event.label))
 
-    def _tabulate(self, events: Events) -> tuple[Table, Vec, Vec]:
-        """Return the features, the labels (B,) and the weights (B,) of B events."""
-        table = self.tabulate(self._features(events))
+    def _labels(self, events: Events) -> Vec:
+        """Return the labels (B,); zeros where they come in other records."""
+        if not self._rules.labelled:
+            return np.zeros(len(events))
         labels: Any = map(attrgetter("label"), events)
         if not self._regression:
             labels = map(self._codes.__getitem__, labels)
-        y = pack([tuple(labels)], len(events))[0]
+        return pack([tuple(labels)], len(events))[0]
+
+    def _tabulate(self, events: Events) -> tuple[Table, Vec, Vec]:
+        """Return the features, the labels (B,) and the weights (B,) of B events."""
+        table = self.tabulate(self._features(events))
+        y = self._labels(events)
         weights = list(map(attrgetter("weight"), events))
         if weights.count(None) == len(weights):
             return table, y, np.ones(len(weights))

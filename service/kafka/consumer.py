@@ -115,10 +115,10 @@ class KafkaConsumer:
         if self._paused:
             self.pause()  # a new assignment is not paused
 
-    def poll(self, limit: int) -> list[Message]:
-        """Read at most `limit` records that are there; wait a moment for the first."""
+    def poll(self, limit: int, wait: float = POLL_SECONDS) -> list[Message]:
+        """Read at most `limit` records that are there; wait so many seconds for the first."""
         # `consume` alone would wait until the whole batch is there or the time is up.
-        first = self._consumer.poll(POLL_SECONDS)
+        first = self._consumer.poll(wait)
         if first is None:
             self._check_contact()
             return []

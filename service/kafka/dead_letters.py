@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from prometheus_client import Counter
 
 from kaboost.service.errors import EventError
+from kaboost.service.kafka.stored_record import StoredRecord
 
 MAX_PENDING_BYTES = 8 * 1024 * 1024  # not confirmed; beyond it learning waits
 RETRY_SECONDS = 1.0
@@ -80,7 +81,7 @@ class DeadLetters:
             or time.monotonic() - oldest.since > self._timeout
         )
 
-    def send(self, message: Message, error: EventError, decoder: type) -> None:
+    def send(self, message: Message | StoredRecord, error: EventError, decoder: type) -> None:
         """Send one record with the reason; `outstanding` counts it until it is confirmed."""
         letter = write(message, error, decoder)
         self._sent += 1
@@ -140,7 +141,7 @@ class DeadLetters:
             log.error("dead letters cannot be written, they are tried again", extra=fields)
 
 
-def write(message: Message, error: EventError, decoder: type) -> Letter:
+def write(message: Message | StoredRecord, error: EventError, decoder: type) -> Letter:
     """Make the dead letter of a record: its content unchanged, plus origin, decoder and reason."""
     now = datetime.now(UTC)
     where = f"{message.topic()}[{message.partition()}]@{message.offset()}"

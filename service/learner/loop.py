@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 from confluent_kafka import Message
 
-from kaboost.service.errors import KaboostError, NotWritten
+from kaboost.service.errors import KaboostError, NotWritten, RegistryAway
 from kaboost.service.kafka import topics
-from kaboost.service.kafka.consumer import KafkaConsumer
 from kaboost.service.kafka.dead_letters import DeadLetters
+from kaboost.service.kafka.stored_record import StoredRecord
+from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.progress import Progress
 from kaboost.service.learner.startup import Startup
@@ -20,6 +21,7 @@ from kaboost.service.learner.trainer import Rejected, Trainer
 from kaboost.service.storage.snapshots import Condition
 
 HEARTBEAT_SECONDS = 1.0
+REGISTRY_SECONDS = 0.5  # between two requests to a schema registry that is away
 CONFIRM_SECONDS = 0.05  # one wait for dead letters on their way, before a checkpoint
 # A dead letter is logged when its count per code is one of these: the first, then ever fewer.
 LOGGED_COUNTS = frozenset({1, *(10**power for power in range(2, 16))})
@@ -35,14 +37,14 @@ class LearnerLoop:
     def __init__(
         self,
         parts: Parts,
-        consumer: KafkaConsumer,
+        inputs: Inputs,
         letters: DeadLetters,
         stop: threading.Event,
     ) -> None:
         self._settings = parts.settings
         self._metrics = parts.metrics
         self._snapshots = parts.stores.snapshots
-        self._consumer = consumer
+        self._inputs = inputs
         self._letters = letters
         self._stop = stop
         self._paused = False
@@ -57,14 +59,13 @@ class LearnerLoop:
         """Find state and offsets; return false if asked to stop before the topic exists."""
         startup.prepare()
         kafka = self._settings.kafka
-        partitions = topics.wait(self._consumer.client, kafka, self._heartbeat)
-        if not partitions:
+        if not self._inputs.wait(self._heartbeat):
             return False
         if kafka.create_dlq:
             topics.create_dead_letter_topic(kafka)
         self._after_failure = startup.after_failure
-        self.trainer = startup.open(self._consumer, partitions)
-        self._consumer.assign(self.trainer.state.offsets)
+        self.trainer = startup.open(self._inputs)
+        self._inputs.assign(self.trainer.state)
         if self.trainer.unsaved:
             self._save()  # at once: a start from `latest` must not be resolved a second time
         if self.trainer.unpublished:
@@ -85,7 +86,11 @@ class LearnerLoop:
                 self._letters.poll(CONFIRM_SECONDS)
                 continue
             # While paused, the consumer returns nothing but still serves the broker.
-            messages = self._consumer.poll(self.trainer.batch_events)
+            trainer = self.trainer
+            messages = self._inputs.poll(trainer.batch_events, labels_first=trainer.labels_first)
+            if not self._prepare(messages):
+                break
+            trainer.note_ends(*self._inputs.at_end)
             for message, error in self._train(messages):
                 self._letters.send(message, error, self.trainer.decoder_class)
             self._progress.report(self.trainer.state)
@@ -93,7 +98,7 @@ class LearnerLoop:
                 self._attempt("snapshot", self._publish)
             if self.trainer.checkpoint_due and not self._letters.outstanding:
                 self._attempt("checkpoint", self._save)
-            self._consumer.refresh_partitions()
+            self._inputs.refresh_partitions()
 
     def finish(self) -> None:
         """Write what was learned, unless that would pass an unconfirmed dead letter."""
@@ -105,6 +110,30 @@ class LearnerLoop:
         if self.trainer.unpublished:
             self._publish()
         log.info("learner stopped", extra={"events_learned": self.trainer.events_learned})
+
+    def close(self) -> None:
+        """Release what the trainer holds open."""
+        if hasattr(self, "trainer"):
+            self.trainer.close()
+
+    def _prepare(self, messages: list[Message]) -> bool:
+        """Wait for what decoding takes; return false if asked to stop meanwhile."""
+        waiting = False
+        while messages:
+            try:
+                self.trainer.prepare(messages)
+            except RegistryAway as err:
+                if not waiting:
+                    log.error("waiting for the schema registry", extra={"reason": str(err)})
+                waiting = True
+                if not self._heartbeat():
+                    return False
+                self._stop.wait(REGISTRY_SECONDS)
+            else:
+                break
+        if waiting:
+            log.info("the schema registry answers again")
+        return True
 
     def _warm(self) -> None:
         """Compile in a thread, with heartbeats and reports meanwhile."""
@@ -123,7 +152,7 @@ class LearnerLoop:
         2. The group's offsets are committed, for lag tools only.
         """
         written = self.trainer.write_checkpoint()
-        self._consumer.commit(self.trainer.state.offsets)
+        self._inputs.commit(self.trainer.state)
         log.debug("checkpoint written", extra={"path": written.name})
 
     def _publish(self) -> None:
@@ -145,9 +174,12 @@ class LearnerLoop:
     def _train(self, messages: list[Message]) -> list[Rejected]:
         """Let the trainer learn; an exception there is a bug: stop and name the event."""
         try:
-            rejected = self.trainer.learn(messages) if messages else []
+            work = messages or (self.trainer.has_due and not self._paused)
+            rejected = self.trainer.learn(messages) if work else []
+        except KaboostError:
+            raise  # such as a full disk: the last checkpoint has what was learned before
         except Exception as err:
-            where = self._locate(messages)
+            where = self._locate(messages) if messages else "features without a label"
             log.exception("internal error", extra={"at": where})
             raise KaboostError(
                 f"internal error at {where}: {err!r}; {self._after_failure}, please report the "
@@ -186,10 +218,10 @@ class LearnerLoop:
         pause = stuck or "checkpoint" in self._failing
         if pause and not self._paused:
             log.error("learning paused", extra={"dead_letters": waiting})
-            self._consumer.pause()
+            self._inputs.pause()
         elif self._paused and not pause:
             log.info("learning goes on")
-            self._consumer.resume()
+            self._inputs.resume()
         self._paused = pause
         self._metrics.paused.set(pause)
 
@@ -210,5 +242,5 @@ class LearnerLoop:
             self._condition = condition
 
 
-def _name(message: Message) -> str:
+def _name(message: Message | StoredRecord) -> str:
     return f"{message.topic()}[{message.partition()}]@{message.offset()}"

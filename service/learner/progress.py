@@ -19,6 +19,7 @@ from kaboost.models.kernels.compile_progress import (
 from kaboost.models.types import Vec
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import EventError
+from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.metrics import LearnerMetrics
 from kaboost.service.storage.snapshots import RECENT_RECORDS, Condition
 from kaboost.service.storage.state import State
@@ -29,7 +30,7 @@ COMPILING_SECONDS = 5.0  # between two log lines while kernels compile
 
 log = logging.getLogger(__name__)
 
-Rejected = tuple[Message, EventError]
+Rejected = tuple[Message | StoredRecord, EventError]
 
 
 class RecentRecords:
@@ -38,7 +39,7 @@ class RecentRecords:
     def __init__(self) -> None:
         self._errors: deque[EventError | None] = deque(maxlen=RECENT_RECORDS)
         self._rejected = 0
-        self._last: dict[str, Message] = {}  # the last rejected record of each code
+        self._last: dict[str, Message | StoredRecord] = {}  # the last rejected record of each code
 
     def note(self, messages: Sequence[Message], rejected: Sequence[Rejected]) -> None:
         """Take the records of a batch, in their order."""

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, start_http_server
 from kaboost.service.config import settings as config
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import BrokerError, ConfigError, Exit
-from kaboost.service.kafka.consumer import KafkaConsumer
 from kaboost.service.kafka.dead_letters import DeadLetters
+from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.loop import LearnerLoop
 from kaboost.service.learner.parts import make_parts
 from kaboost.service.learner.startup import (
@@ -53,12 +53,12 @@ def run(
             stack.enter_context(parts.stores.lock())
         stack.enter_context(_metrics_server(settings.metrics, registry))
         try:
-            consumer = stack.enter_context(closing(KafkaConsumer(kafka, metrics)))
+            inputs = stack.enter_context(closing(Inputs(settings, metrics)))
             letters = DeadLetters(
                 kafka.client(), kafka.dlq, kafka.dlq_timeout, metrics.dead_letters
             )
             stack.enter_context(closing(letters))
-            loop = LearnerLoop(parts, consumer, letters, stop)
+            loop = stack.enter_context(closing(LearnerLoop(parts, inputs, letters, stop)))
             if loop.begin(startup(parts, cold_start)):
                 loop.learn()
                 loop.finish()

@@ -8,10 +8,12 @@ from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.errors import ConfigError, NotWritten, Refused
 from kaboost.service.kafka.consumer import KafkaConsumer
+from kaboost.service.learner.inputs import Inputs
+from kaboost.service.learner.late_trainer import LateTrainer
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.trainer import Trainer
 from kaboost.service.storage.checkpoints import Checkpoint
-from kaboost.service.storage.state import State
+from kaboost.service.storage.state import LateState, State
 
 
 class Startup(Protocol):
@@ -23,8 +25,8 @@ class Startup(Protocol):
     def prepare(self) -> None:
         """Read what is stored, and refuse what can be refused without the broker."""
 
-    def open(self, consumer: KafkaConsumer, partitions: list[int]) -> Trainer:
-        """Return the trainer, in the state that the topic's partitions continue."""
+    def open(self, inputs: Inputs) -> Trainer:
+        """Return the trainer, in the state that the topics continue."""
 
 
 StartupFactory = Callable[[Parts, bool], Startup]  # called with whether this is a cold start
@@ -56,19 +58,29 @@ class RestoreFromCheckpoint:
         self._checkpoint, fallbacks = store.restore(expected)
         self._parts.metrics.restore_fallbacks.inc(fallbacks)
 
-    def open(self, consumer: KafkaConsumer, partitions: list[int]) -> Trainer:
+    def open(self, inputs: Inputs) -> Trainer:
         """Return a trainer of the restored state, or of a new model."""
+        consumer, partitions = inputs.events, inputs.partitions
         if self._checkpoint is None:
             consumer.check_identity()
             self._refuse_lost_state(consumer, partitions)
             state = self._new_state(consumer, partitions)
-            return Trainer(self._parts, state, restored=False, topic_id=consumer.topic_id)
+            return self._trainer(state, inputs, restored=False)
         state = self._checkpoint.state
         self._refuse_lost_partitions(state, partitions)
         consumer.check_identity(self._checkpoint.header.get("topic_id"))
         offsets = dict.fromkeys(partitions, 0) | state.offsets
-        state = state._replace(offsets=offsets)
-        return Trainer(self._parts, state, restored=True, topic_id=consumer.topic_id)
+        return self._trainer(state._replace(offsets=offsets), inputs, restored=True)
+
+    def _trainer(self, state: State, inputs: Inputs, *, restored: bool) -> Trainer:
+        """Make the trainer; that of late labels where they have a topic."""
+        topic_id = inputs.events.topic_id
+        if inputs.labels is None:
+            return Trainer(self._parts, state, restored=restored, topic_id=topic_id)
+        late = state.late or LateState(inputs.labels.start_offsets(inputs.label_partitions))
+        late.offsets.update({p: 0 for p in inputs.label_partitions if p not in late.offsets})
+        state = state._replace(late=late)
+        return LateTrainer(self._parts, state, restored=restored, topic_id=topic_id)
 
     def _new_state(self, consumer: KafkaConsumer, partitions: list[int]) -> State:
         settings = self._parts.settings

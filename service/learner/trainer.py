@@ -15,6 +15,7 @@ from confluent_kafka import Message
 from kaboost.models.evaluation.baselines import record
 from kaboost.service.errors import EventError, NotWritten
 from kaboost.service.events.decoder import Decoded, Decoder, Headers, Metadata
+from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recorder import Recorder
 from kaboost.service.learner.schedule import WriteSchedule
@@ -23,7 +24,7 @@ from kaboost.service.storage.state import State
 
 log = logging.getLogger(__name__)
 
-Rejected = tuple[Message, EventError]
+Rejected = tuple[Message | StoredRecord, EventError]
 
 _OFFSET, _VALUE = methodcaller("offset"), methodcaller("value")  # called for every record
 
@@ -88,6 +89,26 @@ class Trainer:
         """The class that decodes the records, for the headers of dead letters."""
         return type(self._decoder)
 
+    @property
+    def labels_first(self) -> bool:
+        """Whether the topic of labels should be read next."""
+        return False
+
+    @property
+    def has_due(self) -> bool:
+        """Whether there may be something to do without a new record."""
+        return False
+
+    def note_ends(self, events: bool, labels: bool) -> None:
+        """Note which topics are read to their ends."""
+
+    def close(self) -> None:
+        """Release what the trainer holds open."""
+
+    def prepare(self, messages: Sequence[Message]) -> None:
+        """Fetch what decoding some records takes; raise RegistryAway if it is not there now."""
+        self._decoder.prepare(list(map(_VALUE, messages)))
+
     def warm(self) -> None:
         """Compile the kernels before the first event waits for them."""
         self._learn(self._decoder.decode([]))
@@ -101,9 +122,9 @@ class Trainer:
         before, ignored = self.events_learned, 0
         rejected: list[Rejected] = []
         added: dict[str, str] = {}
-        unread = self._unread(messages)
+        unread = self._unread(messages, self.state.offsets)
         while unread:
-            values, headers = list(map(_VALUE, unread)), partial(_headers, unread)
+            values, headers = list(map(_VALUE, unread)), partial(headers_of, unread)
             decoded = self._decoder.decode(values, headers, self._is_new)
             rejected += [(unread[index], error) for index, error in decoded.faults]
             ignored += decoded.ignored
@@ -160,9 +181,8 @@ class Trainer:
         if decoded.meta:
             self._recorder.learning(len(decoded.meta), time.perf_counter() - begin)
 
-    def _unread(self, messages: Sequence[Message]) -> Sequence[Message]:
+    def _unread(self, messages: Sequence[Message], offsets: dict[int, int]) -> Sequence[Message]:
         """Move the offsets past some records; return those not read before."""
-        offsets = self.state.offsets
         if len(offsets) == 1:
             ((only, first),) = offsets.items()
             after = first + len(messages)
@@ -202,7 +222,7 @@ class Trainer:
             learned = zip(
                 events_of(messages, decoded), decoded.meta, decoded.w.tolist(), strict=False
             )
-            times = (_seconds(message, meta) for message, meta, weight in learned if weight)
+            times = (event_seconds(message, meta) for message, meta, weight in learned if weight)
             self._oldest = next(times, None)
 
     def _note_published(self, version: int) -> None:
@@ -254,12 +274,13 @@ def events_of(messages: Sequence[Message], decoded: Decoded) -> Iterator[Message
     return (message for index, message in enumerate(messages) if index not in others)
 
 
-def _headers(messages: Sequence[Message], index: int) -> Headers:
+def headers_of(messages: Sequence[Message], index: int) -> Headers:
+    """Return the headers of one of some records."""
     headers = messages[index].headers() or ()
     return list(headers.items()) if isinstance(headers, dict) else headers
 
 
-def _seconds(message: Message, meta: Metadata) -> float:
+def event_seconds(message: Message, meta: Metadata) -> float:
     """Return an event's time, or else its record's, in seconds since 1970."""
     timestamp = meta.timestamp
     if isinstance(timestamp, datetime):

@@ -3,7 +3,7 @@
 from kaboost.models.adapters.from_river import RiverModel
 from kaboost.models.types import ModelError
 from kaboost.service.errors import ConfigError
-from kaboost.service.kafka.consumer import KafkaConsumer
+from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.parts import Parts
 from kaboost.service.river.replay import Replay
 from kaboost.service.river.shared_model import SharedModel
@@ -32,8 +32,9 @@ class ReplayFromTopic:
         except ModelError as err:
             raise ConfigError(str(err)) from err
 
-    def open(self, consumer: KafkaConsumer, partitions: list[int]) -> RiverTrainer:
+    def open(self, inputs: Inputs) -> RiverTrainer:
         """Return a trainer that begins with the replay."""
+        consumer, partitions = inputs.events, inputs.partitions
         state = State.initial(self._model, consumer.start_offsets(partitions))
         lag, topic = self._parts.metrics.lag_records, self._parts.settings.kafka.topic
         replay = Replay(consumer.client, topic, state.offsets, lag)

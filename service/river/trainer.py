@@ -8,6 +8,7 @@ from confluent_kafka import Message
 
 from kaboost.models.adapters.from_river import RiverModel
 from kaboost.models.evaluation.baselines import copied
+from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.trainer import Rejected, Trainer, events_of
 from kaboost.service.river.progress import RiverProgress
@@ -127,7 +128,7 @@ class RiverTrainer(Trainer):
     def _resume(self) -> None:
         """Resume nothing: the model is rebuilt, whatever the folders hold."""
 
-    def _is_saved(self, message: Message) -> bool:
+    def _is_saved(self, message: Message | StoredRecord) -> bool:
         return (message.offset() or 0) < self._saved_offsets.get(message.partition() or 0, 0)
 
 

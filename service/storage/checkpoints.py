@@ -12,7 +12,7 @@ from kaboost.service.errors import CheckpointError, Damaged, Incompatible
 from kaboost.service.storage import files
 from kaboost.service.storage.comparison import require_equal
 from kaboost.service.storage.recent_ids import RecentIds
-from kaboost.service.storage.state import State, read_validation
+from kaboost.service.storage.state import LateState, State, read_validation
 
 KIND = "checkpoint"
 FIRST_RUN = "run-0001"
@@ -96,6 +96,7 @@ class FolderCheckpointStore:
             "damaged": damaged,
             "model": state.model.describe(),
             "offsets": {str(partition): offset for partition, offset in state.offsets.items()},
+            "late": None if state.late is None else state.late.describe(),
         }
         path = files.numbered(run, KIND, sequence)
         files.write(path, state.to_arrays(), whole)
@@ -152,7 +153,8 @@ def load(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
         ) from err
     offsets = {int(partition): offset for partition, offset in header["offsets"].items()}
     ids = RecentIds.from_arrays(arrays)
-    return Checkpoint(header, State(model, validation, offsets, ids))
+    late = LateState.from_description(header["late"]) if header.get("late") else None
+    return Checkpoint(header, State(model, validation, offsets, ids, late))
 
 
 def _written(path: Path) -> Written:

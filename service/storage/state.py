@@ -1,5 +1,6 @@
 """The learner's whole state: what a checkpoint holds, and what decides all that comes next."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,6 +16,37 @@ from kaboost.service.storage.recent_ids import RecentIds
 VALIDATION = "validation"  # prefix of its arrays
 
 
+class LateState(NamedTuple):
+    """How far the topic of labels was learned, and the moment of the store of waiting features."""
+
+    offsets: dict[int, int]  # partition → next offset of the topic of labels
+    generation: int = 0  # of the store
+    kept: tuple[int, ...] = ()  # generations that checkpoints may still name
+    features_time: float = -math.inf  # latest event times, seconds since 1970
+    labels_time: float = -math.inf
+    time: float = -math.inf  # the watermark
+
+    def describe(self) -> dict[str, Any]:
+        """Return the state as JSON values."""
+        times = {name: _finite(getattr(self, name)) for name in TIMES}
+        offsets = {str(partition): offset for partition, offset in self.offsets.items()}
+        return {"offsets": offsets, "generation": self.generation, "kept": self.kept, **times}
+
+    @classmethod
+    def from_description(cls, values: Mapping[str, Any]) -> "LateState":
+        """Return the state of what `describe` returned."""
+        times = {name: -math.inf if values[name] is None else values[name] for name in TIMES}
+        offsets = {int(partition): offset for partition, offset in values["offsets"].items()}
+        return cls(offsets, values["generation"], tuple(values["kept"]), **times)
+
+
+TIMES = ("features_time", "labels_time", "time")
+
+
+def _finite(time: float) -> float | None:
+    return time if math.isfinite(time) else None
+
+
 class State(NamedTuple):
     """A model, its progressive validation, and how far in the topic both have learned."""
 
@@ -22,6 +54,7 @@ class State(NamedTuple):
     validation: ProgressiveValidation
     offsets: dict[int, int]  # partition → next offset
     ids: RecentIds = RecentIds()  # of the last learned events
+    late: LateState | None = None  # where labels come later
 
     @classmethod
     def initial(cls, model: Model, offsets: dict[int, int]) -> "State":

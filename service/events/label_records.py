@@ -1,0 +1,149 @@
+"""Decode the records of a topic of labels: id, label, time and weight."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from kaboost.models.features.labels import Labels
+from kaboost.service.config.records import Events
+from kaboost.service.config.records import Labels as LabelSettings
+from kaboost.service.config.settings import Settings
+from kaboost.service.errors import EventError
+from kaboost.service.events.decoder import Faults, Headers
+from kaboost.service.events.diagnosis import show
+from kaboost.service.events.formats import make_reader
+from kaboost.service.events.mapping import MISSING, find, listed, parse_path, read_time
+from kaboost.service.events.reader import Reader, Skipped
+from kaboost.service.events.values import coerce, scalar
+
+
+class LabelRecord(NamedTuple):
+    """One label."""
+
+    place: int  # of its record in the batch
+    id: str
+    label: float  # encoded
+    time: float | None  # seconds since 1970; None for the record's time
+    weight: float | None  # None for that of the features
+
+
+class DecodedLabels(NamedTuple):
+    """What the records of a batch hold."""
+
+    labels: list[LabelRecord]
+    faults: Faults
+    skipped: list[tuple[int, str]]
+
+
+class LabelDecoder:
+    """Decode labels by the paths of the settings."""
+
+    def __init__(self, settings: LabelSettings, reader: Reader, labels: Labels) -> None:
+        self._reader = reader
+        self._labels = labels
+        self._names = {
+            key: getattr(settings, key)
+            for key in ("id", "label", "timestamp", "weight")
+            if getattr(settings, key) is not None
+        }
+        self._paths = {key: parse_path(name) for key, name in self._names.items()}
+
+    def prepare(self, values: Sequence[bytes | None]) -> None:
+        """Fetch what decoding these takes; raise RegistryAway if that cannot be had now."""
+        self._reader.prepare(values)
+
+    def decode(
+        self, values: Sequence[bytes | None], headers: Callable[[int], Headers]
+    ) -> DecodedLabels:
+        """Decode records in order."""
+        decoded = DecodedLabels([], [], [])
+        for index, value in enumerate(values):
+            try:
+                record = self._reader.read(value, headers(index))
+                decoded.labels.append(self._read(index, record))
+            except EventError as error:
+                decoded.faults.append((index, error))
+            except Skipped as skipped:
+                decoded.skipped.append((index, skipped.reason))
+        return decoded
+
+    def _read(self, index: int, record: object) -> LabelRecord:
+        if not isinstance(record, Mapping):
+            raise EventError("schema", f"{show(record)} is not an object; send an object of fields")
+        id_, label = (self._find(record, key) for key in ("id", "label"))
+        if isinstance(id_, bool) or not isinstance(id_, str | int):
+            detail = f"{show(id_)} where an id belongs; send text or a whole number"
+            raise EventError("schema", f"{self._names['id']}: {detail}")
+        return LabelRecord(
+            index, str(id_), self._encode(label), self._time(record), self._weight(record)
+        )
+
+    def _find(self, record: Mapping[str, Any], key: str) -> Any:
+        value = find(record, self._paths[key])
+        if value is MISSING:
+            name = self._names[key]
+            remedy = f"set labels.{key} to its path"
+            raise EventError("schema", f"{name}: is missing; {listed(record)}: {remedy}")
+        return scalar(value)
+
+    def _encode(self, label: Any) -> float:
+        """Return a label as the model learns it; text that is no label may be a number."""
+        reason = "is not finite; send a finite number"
+        for value in (label, coerce(label, "number"), coerce(label, "boolean")):
+            try:
+                encoded = self._labels.encode(value)
+            except (ValueError, TypeError) as error:
+                reason = str(error).removeprefix("label: ")
+            else:
+                if math.isfinite(encoded):
+                    return encoded
+        raise EventError("label", f"{self._names['label']}: {reason}")
+
+    def _time(self, record: Mapping[str, Any]) -> float | None:
+        if "timestamp" not in self._paths:
+            return None
+        value = self._find(record, "timestamp")
+        seconds = to_seconds(read_time(value, self._names["timestamp"]))
+        if seconds is None and value is not None:
+            detail = f"{show(value)} is no time; send RFC 3339 or milliseconds since 1970"
+            raise EventError("timestamp", f"{self._names['timestamp']}: {detail}")
+        return seconds
+
+    def _weight(self, record: Mapping[str, Any]) -> float | None:
+        if "weight" not in self._paths:
+            return None
+        value = coerce(self._find(record, "weight"), "number")
+        if value is None:
+            return None
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            weight = float(value)
+            if weight >= 0.0 and math.isfinite(weight):
+                return weight
+        detail = f"{show(value)} where a finite number >= 0 belongs; correct it, or send null"
+        raise EventError("weight", f"{self._names['weight']}: {detail}")
+
+
+def make_label_decoder(settings: Settings, labels: Labels) -> LabelDecoder:
+    """Make the decoder of the topic of labels: format and envelope are those of the events where
+    the section `labels` names none.
+    """
+    section = settings.labels
+    changes = {
+        key: value for key in ("format", "envelope") if (value := getattr(section, key)) is not None
+    }
+    events: Events = settings.events.model_copy(update=changes)
+    reader = make_reader(events, section.topic or "", settings.kafka.max_event_bytes)
+    return LabelDecoder(section, reader, labels)
+
+
+def to_seconds(value: Any) -> float | None:
+    """Return a time, as `read_time` gives it, in seconds since 1970; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return value / 1000.0
+    try:
+        return datetime.fromisoformat(value).timestamp()
+    except (TypeError, ValueError):
+        return None

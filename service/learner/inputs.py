@@ -1,0 +1,92 @@
+"""The topics that a learner reads: the events, and the labels where these come later."""
+
+from collections.abc import Callable
+
+from confluent_kafka import Message
+
+from kaboost.service.config.settings import Kafka, Settings
+from kaboost.service.kafka import topics
+from kaboost.service.kafka.consumer import POLL_SECONDS, KafkaConsumer
+from kaboost.service.metrics import LearnerMetrics
+from kaboost.service.storage.state import State
+
+
+class Inputs:
+    """Read one or two topics; one thread calls."""
+
+    def __init__(self, settings: Settings, metrics: LearnerMetrics) -> None:
+        self._kafka: list[Kafka] = [settings.kafka]
+        if settings.labels.topic is not None:
+            self._kafka.append(settings.kafka.model_copy(update={"topic": settings.labels.topic}))
+        self.events = KafkaConsumer(self._kafka[0], metrics)
+        self.labels = KafkaConsumer(self._kafka[1], metrics) if len(self._kafka) > 1 else None
+        self._at_end = {"events": False, "labels": False}
+        self.partitions: list[int] = []
+        self.label_partitions: list[int] = []
+
+    def wait(self, tick: Callable[[], bool]) -> bool:
+        """Wait until the topics exist; return false when `tick` does."""
+        self.partitions = topics.wait(self.events.client, self._kafka[0], tick)
+        if self.labels is not None and self.partitions:
+            self.label_partitions = topics.wait(self.labels.client, self._kafka[1], tick)
+            return bool(self.label_partitions)
+        return bool(self.partitions)
+
+    def assign(self, state: State) -> None:
+        """Read from the offsets of the state on; refuse where a topic lacks the next record."""
+        self.events.assign(state.offsets)
+        if self.labels is not None:
+            self.labels.assign(_label_offsets(state))
+
+    def poll(self, limit: int, *, labels_first: bool = False) -> list[Message]:
+        """Read at most `limit` records of events or labels, whichever are behind, and where there
+        are none those of the other topic.
+        """
+        if self.labels is None:
+            return self.events.poll(limit)
+        consumers = {"events": self.events, "labels": self.labels}
+        for name in ("labels", "events") if labels_first else ("events", "labels"):
+            read = consumers[name].poll(limit, 0.2 * POLL_SECONDS)
+            self._at_end[name] = not read
+            if read:
+                return read
+        return []
+
+    @property
+    def at_end(self) -> tuple[bool, bool]:
+        """Whether the last reads of events and of labels found nothing more."""
+        return self._at_end["events"], self._at_end["labels"]
+
+    def commit(self, state: State) -> None:
+        """Show lag tools how far a durable checkpoint reaches."""
+        self.events.commit(state.offsets)
+        if self.labels is not None:
+            self.labels.commit(_label_offsets(state))
+
+    def refresh_partitions(self) -> None:
+        """List the partitions again from time to time; read new ones from offset 0."""
+        for consumer in self._consumers():
+            consumer.refresh_partitions()
+
+    def pause(self) -> None:
+        """Stop reading; `poll` still serves the broker."""
+        for consumer in self._consumers():
+            consumer.pause()
+
+    def resume(self) -> None:
+        """Read again."""
+        for consumer in self._consumers():
+            consumer.resume()
+
+    def close(self) -> None:
+        """Close after the last commit."""
+        for consumer in self._consumers():
+            consumer.close()
+
+    def _consumers(self) -> list[KafkaConsumer]:
+        return [self.events] if self.labels is None else [self.events, self.labels]
+
+
+def _label_offsets(state: State) -> dict[int, int]:
+    assert state.late is not None
+    return state.late.offsets

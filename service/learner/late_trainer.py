@@ -1,0 +1,325 @@
+"""The trainer of late labels: features wait on disk, and are learned with their label."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from operator import methodcaller
+from typing import NamedTuple
+
+import numpy as np
+from confluent_kafka import Message
+
+from kaboost.models.evaluation.baselines import correct, record
+from kaboost.service.errors import EventError
+from kaboost.service.events.decoder import DUPLICATE, Decoded
+from kaboost.service.events.label_records import LabelRecord, make_label_decoder
+from kaboost.service.kafka import stored_record
+from kaboost.service.learner.captured_rows import pack, unpack
+from kaboost.service.learner.parts import Parts
+from kaboost.service.learner.trainer import Rejected, Trainer, event_seconds, events_of, headers_of
+from kaboost.service.learner.watermark import Watermark
+from kaboost.service.storage.checkpoints import Written
+from kaboost.service.storage.state import State
+from kaboost.service.storage.waiting import (
+    EXPIRED,
+    JOINED,
+    WAITING,
+    EarlyLabel,
+    Entry,
+    NewEntry,
+    WaitingStore,
+)
+
+MAX_ROUNDS = 5  # of expired features in one call, so that heartbeats come between
+NO_ID = "is missing; features wait for their label by it: send one, or set events.id to its path"
+UNMATCHED = (
+    "{}: no features with this id came within labels.early of the label; send them before, or set "
+    "labels.early higher"
+)
+TOO_LATE = "{}: its features had expired, without a label; set labels.wait higher"
+
+_VALUE = methodcaller("value")
+
+
+class Pair(NamedTuple):
+    """Features and their label."""
+
+    entry: Entry
+    label: float
+    weight: float
+    delay: float | None  # seconds from the features to the label; None for an expired one
+
+
+class LateTrainer(Trainer):
+    """Own one state whose features wait for their labels; one thread calls."""
+
+    def __init__(
+        self, parts: Parts, state: State, *, restored: bool, topic_id: str | None = None
+    ) -> None:
+        assert state.late is not None
+        super().__init__(parts, state, restored=restored, topic_id=topic_id)
+        settings = parts.settings
+        self._labels = settings.labels
+        self._metrics = parts.metrics
+        self._label_decoder = make_label_decoder(settings, state.model.labels)
+        self._keep = settings.checkpoints.keep
+        late = state.late
+        self._watermark = Watermark(late.features_time, late.labels_time, late.time)
+        self._store = WaitingStore(self._labels.directory / self._run, self._labels.max_memory)
+        self._store.begin(late.generation)
+        expired = self._labels.expired
+        self._expired_label = (
+            None if expired == "drop" else state.model.labels.encode(expired["label"])
+        )
+        self._show_store()
+
+    @property
+    def labels_first(self) -> bool:
+        """Whether labels should be read next: they are behind the features."""
+        return self._watermark.labels_are_behind
+
+    def note_ends(self, events: bool, labels: bool) -> None:
+        """Note which topics are read to their ends."""
+        self._watermark.read("features", to_end=events)
+        self._watermark.read("labels", to_end=labels)
+
+    def close(self) -> None:
+        """Close the store; what no checkpoint holds is read again from Kafka."""
+        self._store.close()
+
+    def warm(self) -> None:
+        """Compile the kernels before the first event waits for them."""
+        decoded = self._decoder.decode([])
+        model = self.state.model
+        outcome = model.learn_captured(model.capture(decoded.table), np.empty(0), np.empty(0))
+        record(self.state.validation, outcome, np.empty(0), np.empty(0))
+
+    def prepare(self, messages: Sequence[Message]) -> None:
+        """Fetch what decoding some records takes; raise RegistryAway if it is not there now."""
+        events, labels = self._split(messages)
+        self._decoder.prepare(list(map(_VALUE, events)))
+        self._label_decoder.prepare(list(map(_VALUE, labels)))
+
+    def learn(self, messages: Sequence[Message]) -> list[Rejected]:
+        """Let features wait, learn those whose label is there, and those that expired.
+
+        Returns the records that are no events and no labels, and labels without features.
+        """
+        before = self.events_learned
+        events, labels = self._split(messages)
+        rejected = self._read_features(events)
+        rejected += self._read_labels(labels)
+        rejected += self._expire()
+        self._snapshots.events += len(messages)
+        self._checkpoints.events += len(messages)
+        errors = [error for _, error in rejected]
+        self._recorder.batch(len(messages), self.events_learned - before, 0, errors)
+        self._recorder.validation(self.state)
+        self._show_store()
+        return rejected
+
+    def write_checkpoint(self) -> Written:
+        """Make the store durable as a new generation, then write the file that names it."""
+        late = self.state.late
+        assert late is not None
+        generation, times = late.generation + 1, self._watermark
+        kept = (*late.kept, generation)[-self._keep - 1 :]
+        with self._writing_checkpoint():
+            self._store.commit(generation, keep_from=kept[0])
+            late = late._replace(
+                generation=generation,
+                kept=kept,
+                features_time=times.features,
+                labels_time=times.labels,
+                time=times.time,
+            )
+            self.state = self.state._replace(late=late)
+            written = self._stores.checkpoints.write(self._header(), self.state)
+        self._note_checkpoint(written)
+        return written
+
+    def _split(self, messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+        topic = self._labels.topic
+        labels = [message for message in messages if message.topic() == topic]
+        return [message for message in messages if message.topic() != topic], labels
+
+    def _read_features(self, messages: Sequence[Message]) -> list[Rejected]:
+        """Capture the features of some records; they wait from now on."""
+        rejected: list[Rejected] = []
+        unread = self._unread(messages, self.state.offsets)
+        while unread:
+            values, headers = list(map(_VALUE, unread)), partial(headers_of, unread)
+            decoded = self._decoder.decode(values, headers, self._is_new)
+            rejected += [(unread[index], error) for index, error in decoded.faults]
+            self._recorder.skipped(reason for _, reason in decoded.skipped)
+            if decoded.meta:
+                rejected += self._wait(list(events_of(unread, decoded)), decoded)
+            if decoded.new_features:
+                self._add_features(decoded.new_features)
+            unread = unread[decoded.consumed :]
+        return rejected
+
+    def _wait(self, messages: Sequence[Message], decoded: Decoded) -> list[Rejected]:
+        """Store captured features; learn those whose label came before them."""
+        rows = pack(self.state.model.capture(decoded.table))
+        entries: list[NewEntry] = []
+        rejected: list[Rejected] = []
+        columns = zip(messages, decoded.meta, rows, decoded.w.tolist(), strict=True)
+        for message, meta, row, weight in columns:
+            time = event_seconds(message, meta)
+            self._watermark.see("features", time, _record_seconds(message))
+            if meta.id is None:
+                rejected.append((message, EventError("schema", f"id: {NO_ID}")))
+            else:
+                entries.append(NewEntry(str(meta.id), time, weight, row))
+        known = self._store.add(entries)
+        self._recorder.skipped([DUPLICATE] * len(known))
+        early = self._store.pop_early([entry.id for entry in entries])
+        if early:
+            self._join_early(early)
+        return rejected
+
+    def _join_early(self, early: dict[str, list[EarlyLabel]]) -> None:
+        """Join labels that came before their features."""
+        labels = [label for of_id in early.values() for label in of_id]
+        records = [LabelRecord(k, e.id, e.label, e.time, e.weight) for k, e in enumerate(labels)]
+        times = [label.time for label in labels]
+        self._join(records, times)
+
+    def _read_labels(self, messages: Sequence[Message]) -> list[Rejected]:
+        """Join the labels of some records with the features that wait for them."""
+        assert self.state.late is not None
+        unread = self._unread(messages, self.state.late.offsets)
+        decoded = self._label_decoder.decode(list(map(_VALUE, unread)), partial(headers_of, unread))
+        self._recorder.skipped(reason for _, reason in decoded.skipped)
+        times = []
+        for label in decoded.labels:
+            written = _record_seconds(unread[label.place])
+            times.append(written if label.time is None else label.time)
+            self._watermark.see("labels", times[-1], written)
+        early, unmatched = self._join(decoded.labels, times)
+        self._store.add_early(
+            [
+                EarlyLabel(
+                    label.id, time, label.label, label.weight,
+                    stored_record.store(unread[label.place]),
+                )
+                for label, time in early
+            ]
+        )  # fmt: skip
+        rejected: list[Rejected] = [(unread[index], error) for index, error in decoded.faults]
+        return rejected + [
+            (unread[label.place], EventError("label_unmatched", TOO_LATE.format(label.id)))
+            for label in unmatched
+        ]
+
+    def _join(
+        self, labels: Sequence[LabelRecord], times: Sequence[float]
+    ) -> tuple[list[tuple[LabelRecord, float]], list[LabelRecord]]:
+        """Learn the labels whose features wait; return those whose features are not there, with
+        their times, and those whose features expired without a label.
+        """
+        pairs: dict[str, Pair] = {}  # by id: the last label of an id in one batch counts
+        early, unmatched, repeated = [], [], 0
+        corrected: list[tuple[Entry, float, float]] = []
+        found = self._store.find([label.id for label in labels])
+        for label, time, entry in zip(labels, times, found, strict=True):
+            if entry is None:
+                early.append((label, time))
+            elif entry.state == WAITING and label.id not in pairs:
+                weight = entry.weight if label.weight is None else label.weight
+                pairs[label.id] = Pair(entry, label.label, weight, time - entry.time)
+            elif entry.state == EXPIRED and math.isnan(entry.label):
+                unmatched.append(label)
+            else:
+                known = pairs[label.id].label if label.id in pairs else entry.label
+                if known == label.label:
+                    repeated += 1
+                elif label.id in pairs:
+                    pairs[label.id] = pairs[label.id]._replace(label=label.label)
+                    self._metrics.labels_corrected.inc()
+                else:
+                    corrected.append((entry, label.label, known))
+        self._recorder.skipped([DUPLICATE] * repeated)
+        self._learn_pairs(list(pairs.values()), JOINED)
+        self._metrics.labels_joined.inc(len(pairs))
+        for one in corrected:
+            self._correct(*one)
+        return early, unmatched
+
+    def _learn_pairs(self, pairs: Sequence[Pair], state: int) -> None:
+        """Learn features with their labels, and mark them."""
+        if not pairs:
+            return
+        y, w = np.array([pair.label for pair in pairs]), np.array([pair.weight for pair in pairs])
+        self._store.mark([pair.entry.number for pair in pairs], state, y.tolist())
+        for places, captured in unpack([pair.entry.row for pair in pairs]):
+            labels, weights = y[places], w[places]
+            outcome = self.state.model.learn_captured(captured, labels, weights)
+            record(self.state.validation, outcome, labels, weights)
+        for pair in pairs:
+            if pair.delay is not None:
+                self._metrics.label_delay.observe(max(0.0, pair.delay))
+        if self._oldest is None:
+            self._oldest = pairs[0].entry.time
+
+    def _correct(self, entry: Entry, label: float, known: float) -> None:
+        """Replace a label that was learned: the loss is that of the new one, which is learned."""
+        ((_, captured),) = unpack([entry.row])
+        model, w = self.state.model, np.array([entry.weight])
+        before = model.outcome(np.ascontiguousarray(captured.scores), np.array([known]))
+        after = model.learn_captured(captured, np.array([label]), w)
+        correct(self.state.validation, before, after, entry.weight)
+        self._store.mark([entry.number], JOINED, [label])
+        self._metrics.labels_corrected.inc()
+
+    def _expire(self) -> list[Rejected]:
+        """Give up features that waited too long, and labels that came too early."""
+        now, labels = self._watermark.time, self._labels
+        if now == -math.inf:
+            return []
+        for _ in range(MAX_ROUNDS):
+            old = self._store.oldest_waiting(now - labels.wait, self.batch_events)
+            if not old:
+                break
+            self._give_up(old)
+        excess = self._store.waiting - labels.max_waiting
+        if excess > 0:
+            self._give_up(self._store.oldest_waiting(math.inf, min(excess, self.batch_events)))
+        self._store.forget(now - 2.0 * labels.wait)
+        return [
+            (stored_record.restore(early.record), _unmatched(early))
+            for early in self._store.pop_early_before(now - labels.early, self.batch_events)
+        ]
+
+    def _give_up(self, entries: Sequence[Entry]) -> None:
+        """Learn features without a label as `labels.expired` says, or drop them."""
+        self._metrics.labels_expired.inc(len(entries))
+        if self._expired_label is None:
+            numbers = [entry.number for entry in entries]
+            self._store.mark(numbers, EXPIRED, [math.nan] * len(numbers))
+            return
+        label = self._expired_label
+        self._learn_pairs([Pair(each, label, each.weight, None) for each in entries], EXPIRED)
+
+    def _show_store(self) -> None:
+        self._metrics.waiting_features.set(self._store.waiting)
+        self._metrics.waiting_bytes.set(self._store.size)
+        self._metrics.labels_early.set(self._store.early)
+
+    @property
+    def has_due(self) -> bool:
+        """Whether there may be something to expire without a new record."""
+        return self._store.waiting > 0 or self._store.early > 0
+
+    def _header(self) -> dict[str, object]:
+        waiting = {"waiting": self._store.waiting, "early": self._store.early}
+        return {**super()._header(), "labels": waiting}
+
+
+def _record_seconds(message: Message) -> float:
+    return float(message.timestamp()[1]) / 1000.0
+
+
+def _unmatched(early: EarlyLabel) -> EventError:
+    return EventError("label_unmatched", UNMATCHED.format(early.id))

@@ -1,0 +1,165 @@
+"""Labels that come later, on a real broker: joined, expired, corrected, and once through kills."""
+
+import json
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from kaboost.models.model import Model
+from kaboost.service.config.settings import Settings
+from kaboost.service.storage.checkpoints import FolderCheckpointStore
+from kaboost.service.storage.state import State
+from tests.kafka.client import Letter
+from tests.service.learning import gauge, learning, rows, until
+from tests.specs import LINEAR
+
+Make = Callable[..., Settings]
+Send = Callable[..., None]
+T0 = 1_760_000_000.0  # of the first event, seconds since 1970
+DAY = 86_400.0
+
+
+def feature_record(k: int, features: dict[str, Any], time: float) -> bytes:
+    at = datetime.fromtimestamp(time, UTC).isoformat()
+    return json.dumps({"order": k, "at": at, **features}).encode()
+
+
+def label_record(k: int | str, label: Any, time: float) -> bytes:
+    return json.dumps({"order": k, "result": label, "at": int(time * 1000)}).encode()
+
+
+@pytest.fixture
+def late(make_topic: Callable[..., str], make_settings: Make) -> Callable[..., Settings]:
+    """Make settings of two fresh topics: `late(partitions=1, wait="10d", ...)`."""
+
+    def make(partitions: int = 1, **labels: Any) -> Settings:
+        section = {"topic": make_topic(partitions=partitions), "id": "order", "label": "result"}
+        return make_settings(
+            make_topic(partitions=partitions),
+            events={"id": "order", "timestamp": "at"},
+            labels={**section, "timestamp": "at", **labels},
+        )
+
+    return make
+
+
+def newest(settings: Settings) -> State:
+    checkpoint, _ = FolderCheckpointStore(settings.checkpoints.directory).restore()
+    assert checkpoint is not None
+    return checkpoint.state
+
+
+def consumed(settings: Settings) -> float | None:
+    """Return how many records the learner has consumed; None before it serves its metrics."""
+    try:
+        return gauge(settings, "kaboost_events_consumed_total")
+    except OSError:
+        return None
+
+
+def consume(settings: Settings, records: int, expired: int = 0) -> dict[str, float]:
+    """Learn until so many records are consumed and so many features have expired; return the
+    counters of late labels.
+    """
+    names = ["joined", "expired", "corrected"]
+    with learning(settings) as running:
+        until(lambda: not running.alive or consumed(settings) == records)
+        until(lambda: (gauge(settings, "kaboost_labels_expired_total") or 0.0) >= expired)
+        counters = {name: gauge(settings, f"kaboost_labels_{name}_total") or 0.0 for name in names}
+        assert 0 == running.stop()
+    checkpoint, _ = FolderCheckpointStore(settings.checkpoints.directory).restore()
+    assert checkpoint is not None
+    return {**counters, **checkpoint.header["labels"]}
+
+
+def test_labels_are_joined_by_id(late: Callable[..., Settings], send: Send) -> None:
+    """The model is that of features captured in their order and learned in the order of labels."""
+    settings = late()
+    stream = rows(300)
+    times = [T0 + 60.0 * k for k in range(300)]
+    order = random.Random(1).sample(range(300), 300)
+    send(settings.kafka.topic, [feature_record(k, stream[k][0], times[k]) for k in range(300)])
+    labels = [label_record(k, stream[k][1], T0 + DAY + n) for n, k in enumerate(order)]
+    assert settings.labels.topic
+    send(settings.labels.topic, labels)
+
+    counters = consume(settings, 600)
+
+    assert (300, 0, 0) == (counters["joined"], counters["waiting"], counters["early"])
+    state = newest(settings)
+    assert state.late is not None
+    assert ({0: 300}, {0: 300}) == (state.offsets, state.late.offsets)
+    twin = Model("binary", LINEAR, settings.features.columns)
+    twin.learn_many([stream[k][0] for k in order], [stream[k][1] for k in order])
+    assert int(twin.booster.progress.events) == state.events_learned
+
+
+def test_a_label_may_come_first(late: Callable[..., Settings], send: Send) -> None:
+    """It waits for its features, and is joined when they come."""
+    settings = late()
+    assert settings.labels.topic
+    send(settings.labels.topic, [label_record(k, k % 2, T0) for k in range(10)])
+    counters = consume(settings, 10)
+    assert 10 == counters["early"]
+    send(settings.kafka.topic, [feature_record(k, rows(10)[k][0], T0) for k in range(10)])
+
+    counters = consume(settings, 10)
+
+    assert (10, 0, 0) == (counters["joined"], counters["waiting"], counters["early"])
+
+
+def test_features_expire_by_event_time(late: Callable[..., Settings], send: Send) -> None:
+    """No clock counts: an hour after the last of them in event time, the old ones are negatives."""
+    settings = late(wait="1h", expired={"label": 0})
+    x = rows(3)
+    times = [T0, T0 + 3600.0, T0 + 3600.5]
+    send(settings.kafka.topic, [feature_record(k, x[k][0], times[k]) for k in range(2)])
+    assert (0, 2) == (consume(settings, 2)["expired"], 2)  # at exactly `wait` it still waits
+    send(settings.kafka.topic, [feature_record(2, x[2][0], times[2])])
+
+    counters = consume(settings, 1, expired=1)
+
+    assert (1, 2) == (counters["expired"], counters["waiting"])
+    assert 1 == newest(settings).events_learned
+    assert settings.labels.topic
+    send(settings.labels.topic, [label_record(0, 1, T0 + 4000.0)])
+    assert 1 == consume(settings, 1)["corrected"]
+
+
+def test_a_label_without_features_is_a_dead_letter(
+    late: Callable[..., Settings], send: Send, dead_letters: Callable[..., list[Letter]]
+) -> None:
+    """After `early` of event time it is rejected with its bytes and a remedy."""
+    settings = late(early="1m")
+    assert settings.labels.topic
+    unmatched = label_record("nobody", 1, T0)
+    send(settings.labels.topic, [unmatched])
+    send(settings.kafka.topic, [feature_record(1, rows(1)[0][0], T0 + 61.0)])
+
+    consume(settings, 2)
+
+    (letter,) = dead_letters(settings.kafka.topic, 1)
+    assert ("label_unmatched", unmatched) == (letter.code, letter.value)
+    assert (settings.labels.topic, 0, 0) == letter.origin
+    assert "labels.early" in letter.texts["__connect.errors.exception.message"]
+
+
+def test_a_second_label_corrects_the_first(late: Callable[..., Settings], send: Send) -> None:
+    """The same label again is a duplicate; another one replaces the loss and is learned."""
+    settings = late()
+    assert settings.labels.topic
+    send(settings.kafka.topic, [feature_record(k, rows(4)[k][0], T0) for k in range(4)])
+    labels = [label_record(0, 1, T0), label_record(0, 1, T0 + 1), label_record(0, 0, T0 + 2)]
+    send(settings.labels.topic, labels[:1])
+    consume(settings, 5)
+    send(settings.labels.topic, labels[1:])
+
+    counters = consume(settings, 2)
+
+    assert 1 == counters["corrected"]
+    state = newest(settings)
+    assert 1.0 == float(state.validation.weight_sum)
+    assert float(state.validation.error_sum[0]) in (0.0, 1.0)
