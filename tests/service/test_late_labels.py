@@ -2,8 +2,11 @@
 
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
 from kaboost.service.storage.state import State
 from tests.kafka.client import Letter
-from tests.service.learning import gauge, learning, rows, until
+from tests.service.learning import gauge, learning, rows, saved, until
 from tests.specs import LINEAR
 
 Make = Callable[..., Settings]
@@ -163,3 +166,44 @@ def test_a_second_label_corrects_the_first(late: Callable[..., Settings], send: 
     state = newest(settings)
     assert 1.0 == float(state.validation.weight_sum)
     assert float(state.validation.error_sum[0]) in (0.0, 1.0)
+
+
+def test_every_pair_is_learned_once_over_kills(
+    late: Callable[..., Settings], send: Send, tmp_path: Path
+) -> None:
+    """Five times kill -9, four partitions, labels on other partitions than their features, some
+    early, some twice: state, offsets and waiting features continue from one moment.
+    """
+    settings = late(partitions=4, early="1d")
+    n, draw = 1200, random.Random(7)
+    stream = rows(n)
+    features = [feature_record(k, stream[k][0], T0 + k) for k in range(n)]
+    labels = [label_record(k, stream[k][1], T0 + k + 600) for k in draw.sample(range(n), n - 100)]
+    labels += draw.sample(labels, 50)
+    command = [sys.executable, "-m", "kaboost.service.cli", "learner", "--config"]
+    kills = 0
+    for part in range(6):
+        for partition in range(4):
+            chunk = slice(part * 50, (part + 1) * 50)
+            send(settings.kafka.topic, features[partition::4][chunk], partition=partition)
+            assert settings.labels.topic
+            send(settings.labels.topic, labels[partition::4][chunk], partition=3 - partition)
+        with subprocess.Popen([*command, str(tmp_path / "kaboost.json")]) as process:
+            if part < 5:
+                before = sum(saved(settings).values())
+                until(lambda: sum(saved(settings).values()) > before or process.poll() is not None)  # noqa: B023
+                process.kill()
+                kills += 1
+            else:
+                until(lambda: sum(saved(settings).values()) == n)
+                until(lambda: newest(settings).events_learned == n - 100)
+                process.terminate()
+    state = newest(settings)
+
+    assert 5 == kills
+    assert state.late is not None
+    assert len(labels) == sum(state.late.offsets.values())
+    assert n - 100 == state.events_learned == int(state.validation.weight_sum)
+    checkpoint, _ = FolderCheckpointStore(settings.checkpoints.directory).restore()
+    assert checkpoint is not None
+    assert {"waiting": 100, "early": 0} == checkpoint.header["labels"]

@@ -50,6 +50,15 @@ kaboost_model_memory_bytes
 kaboost_learner_restarts_total
 kaboost_learning_paused
 kaboost_features_ignored_total
+kaboost_duplicates_total
+kaboost_records_skipped_total{reason}
+kaboost_waiting_features
+kaboost_waiting_bytes
+kaboost_labels_early
+kaboost_label_delay_seconds
+kaboost_labels_joined_total
+kaboost_labels_expired_total
+kaboost_labels_corrected_total
 kaboost_weights_ignored_total
 """
 VALIDATION = """
