@@ -125,6 +125,8 @@ class ApiMetrics(NamedTuple):
     predictions: Counter
     predict_errors: Counter  # {status}
     features_ignored: Counter
+    predictions_logged: Counter  # {result}
+    accepted: Counter  # {topic}
     request_duration: Histogram  # {method, route, status}
 
 
@@ -297,6 +299,18 @@ _API = {
     ),
     "features_ignored": _Spec(
         Counter, "kaboost_predict_features_ignored", "Unknown features of rows that were ignored."
+    ),
+    "predictions_logged": _Spec(
+        Counter,
+        "kaboost_predictions_logged",
+        "Predictions for predictions.topic: written, failed or dropped.",
+        ("result",),
+    ),
+    "accepted": _Spec(
+        Counter,
+        "kaboost_records_accepted",
+        "Records of POST /events and POST /labels that the broker confirmed.",
+        ("topic",),
     ),
     "request_duration": _Spec(
         Histogram,

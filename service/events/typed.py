@@ -274,7 +274,8 @@ class TypedDecoder(ABC):
         labels: Any = map(attrgetter("label"), events)
         if not self._regression:
             labels = map(self._codes.__getitem__, labels)
-        return pack([tuple(labels)], len(events))[0]
+        y: Vec = pack([tuple(labels)], len(events))[0]
+        return y
 
     def _tabulate(self, events: Events) -> tuple[Table, Vec, Vec]:
         """Return the features, the labels (B,) and the weights (B,) of B events."""

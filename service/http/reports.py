@@ -124,6 +124,20 @@ class ImportanceReport(BaseModel):
     importance: list[Importance]
 
 
+class WrittenRecord(BaseModel):
+    """Where a record is."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Accepted(BaseModel):
+    """The records of a request, which the broker has confirmed."""
+
+    records: list[WrittenRecord]
+
+
 class Readiness(BaseModel):
     """Whether predictions are served, and how fresh they are."""
 

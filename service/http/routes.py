@@ -21,10 +21,13 @@ from kaboost.service.errors import NotReady, RequestError
 from kaboost.service.http import openapi, problems
 from kaboost.service.http.body import read_body
 from kaboost.service.http.follower import Follower, Served
+from kaboost.service.http.ingest import Ingest, PredictionLog, Sender
 from kaboost.service.http.metrics_page import CONTENT_TYPE, expose
 from kaboost.service.http.middleware import PREDICT, MetricsMiddleware, PredictShortcut
 from kaboost.service.http.predict import Rows
+from kaboost.service.http.records import RecordRequests
 from kaboost.service.http.reports import (
+    Accepted,
     ImportanceReport,
     ModelReport,
     Readiness,
@@ -46,6 +49,7 @@ class Parts(NamedTuple):
     follower: Follower
     metrics: ApiMetrics
     registry: CollectorRegistry
+    sender: Sender
     learner_metrics: str | None = None  # URL of the learner's metrics, to merge them
 
 
@@ -56,6 +60,8 @@ class Predict:
         self._follower = parts.follower
         self._limits = parts.settings.api
         self._metrics = parts.metrics
+        self._records = RecordRequests(parts.settings.events)
+        self._log = PredictionLog(parts.settings, parts.sender, parts.metrics)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request: on the event loop, or in a thread if it is large or explains."""
@@ -66,7 +72,7 @@ class Predict:
             if len(body) > LARGE_BODY_BYTES:
                 response = await asyncio.to_thread(self._read_and_respond, served, body)
             else:
-                rows = served.codec.read(body)
+                rows = self._read(served, body)
                 respond = partial(self._respond, served, rows)
                 response = await asyncio.to_thread(respond) if rows.explain else respond()
         except (HTTPException, RequestError, NotReady) as error:
@@ -77,12 +83,17 @@ class Predict:
         self._metrics.predict_duration.observe(perf_counter() - started)
 
     def _read_and_respond(self, served: Served, body: bytearray) -> Response:
-        return self._respond(served, served.codec.read(body))
+        return self._respond(served, self._read(served, body))
+
+    def _read(self, served: Served, body: bytearray) -> Rows:
+        schema = served.snapshot.model.encoder.kinds
+        return served.codec.read(self._records.to_rows(body, schema))
 
     def _respond(self, served: Served, rows: Rows) -> Response:
         body = served.codec.respond(rows, served.snapshot.model, served.stamp)
         self._metrics.predictions.inc(len(rows.features))
         self._metrics.features_ignored.inc(len(rows.ignored))
+        self._log.write(rows.ids, rows.features, body)
         return Response(body, media_type="application/json")
 
 
@@ -108,6 +119,7 @@ def build(parts: Parts) -> FastAPI:
     predict = Predict(parts)
     app.router.routes.append(Route(PREDICT, predict, methods=["POST"]))
     add_model_routes(app, parts)
+    add_ingest_routes(app, parts)
     add_operation_routes(app, parts)
     add_pages(app)
     paths = frozenset(str(getattr(route, "path", "")) for route in app.routes)
@@ -131,6 +143,24 @@ def add_model_routes(app: FastAPI, parts: Parts) -> None:
     async def importance() -> ImportanceReport:
         """List how much every feature contributes to the served model."""
         return await asyncio.to_thread(report_importance, await current(parts.follower))
+
+
+def add_ingest_routes(app: FastAPI, parts: Parts) -> None:
+    """Add the routes that write to the topics of events and labels."""
+    ingest = Ingest(parts.settings, parts.sender, parts.metrics)
+    limits = parts.settings.api
+
+    @app.post("/events", status_code=202, responses=openapi.NOT_READY)
+    async def events(request: Request) -> Accepted:
+        """Write one event or an array of them to the topic, once they are valid."""
+        body = await read_body(request.scope, request.receive, limits)
+        return await ingest.events(body, (await current(parts.follower)).snapshot.model)
+
+    @app.post("/labels", status_code=202, responses=openapi.NOT_READY)
+    async def labels(request: Request) -> Accepted:
+        """Write one label or an array of them to the topic of labels, once they are valid."""
+        body = await read_body(request.scope, request.receive, limits)
+        return await ingest.labels(body, (await current(parts.follower)).snapshot.model)
 
 
 def add_operation_routes(app: FastAPI, parts: Parts) -> None:

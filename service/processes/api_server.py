@@ -8,6 +8,7 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.http import routes
 from kaboost.service.http.follower import Follower
 from kaboost.service.http.newest_version import WorkerVersions
+from kaboost.service.kafka.sender import RecordSender
 from kaboost.service.metrics import api_metrics
 
 KEEP_ALIVE_SECONDS = 75  # longer than clients' pools keep a connection: they close it first
@@ -23,7 +24,10 @@ def create_api(
     registry = CollectorRegistry()
     metrics = api_metrics(registry)
     follower = follower or Follower(settings, versions)
-    return routes.build(routes.Parts(settings, follower, metrics, registry, learner_metrics))
+    sender = RecordSender(settings.kafka.client(), settings.predictions.max_pending)
+    return routes.build(
+        routes.Parts(settings, follower, metrics, registry, sender, learner_metrics)
+    )
 
 
 def create_server(settings: Settings, app: FastAPI) -> uvicorn.Server:

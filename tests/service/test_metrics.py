@@ -73,6 +73,8 @@ kaboost_calibration_error
 kaboost_interval_coverage{level}
 """
 API = """
+kaboost_predictions_logged_total{result}
+kaboost_records_accepted_total{topic}
 kaboost_predict_duration_seconds
 kaboost_predictions_total
 kaboost_predict_errors_total{status}

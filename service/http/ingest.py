@@ -1,0 +1,185 @@
+"""`POST /events` and `POST /labels`: records for those who do not speak Kafka; and predictions that
+are written to a topic, for a label that comes later.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import msgspec
+from starlette.exceptions import HTTPException
+
+from kaboost.models.model import Model
+from kaboost.service.config.settings import Settings
+from kaboost.service.errors import RequestError
+from kaboost.service.events.decoder import Decoder, Faults, no_headers
+from kaboost.service.events.decoders import make_decoder
+from kaboost.service.events.label_records import make_label_decoder
+from kaboost.service.http.reports import Accepted, WrittenRecord
+from kaboost.service.metrics import ApiMetrics
+
+ACCEPT_SECONDS = 10.0  # for the broker to confirm the records of one request
+JSON_ONLY = (
+    "{} = {}: this route writes JSON; produce records in that format with a Kafka client instead"
+)
+NO_LABELS = "labels.topic is not set: events bring their labels; send them to /events"
+
+Place = tuple[str, int, int]
+
+
+class Sender(Protocol):
+    """Write records to Kafka."""
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes,
+        delivered: Callable[[Place | None, str], None],
+    ) -> bool:
+        """Send a record; return false if too many are on their way."""
+
+
+class Ingest:
+    """Check records as the learner would, and write them to the topic that it reads."""
+
+    def __init__(self, settings: Settings, sender: Sender, metrics: ApiMetrics) -> None:
+        self._settings = settings
+        self._sender = sender
+        self._metrics = metrics
+
+    async def events(self, body: bytes | bytearray, model: Model) -> Accepted:
+        """Write one event, or an array of them."""
+        self._require_json("events.format", self._settings.events.format)
+        records = _records(body)
+        decoder = make_decoder(model.encoder.schema, model.labels, self._settings)
+        values = [msgspec.json.encode(record) for record in records]
+        faults, ids = _check(decoder, values)
+        return await self._write(self._settings.kafka.topic, values, faults, ids)
+
+    async def labels(self, body: bytes | bytearray, model: Model) -> Accepted:
+        """Write one label, or an array of them."""
+        topic = self._settings.labels.topic
+        if topic is None:
+            raise HTTPException(404, NO_LABELS)
+        section = self._settings.labels
+        self._require_json("labels.format", section.format or self._settings.events.format)
+        values = [msgspec.json.encode(record) for record in _records(body)]
+        decoded = make_label_decoder(self._settings, model.labels).decode(values, no_headers)
+        ids: list[str | None] = [label.id for label in decoded.labels]
+        return await self._write(topic, values, decoded.faults, ids)
+
+    async def _write(
+        self, topic: str, values: Sequence[bytes], faults: Faults, ids: Sequence[str | None]
+    ) -> Accepted:
+        """Send valid records and wait for the broker, or refuse all of them with their faults."""
+        if faults:
+            single = len(values) == 1
+            raise RequestError(
+                [("#" if single else f"#/{k}", error.message) for k, error in faults]
+            )
+        keys = [None if id_ is None else id_.encode() for id_ in ids] or [None] * len(values)
+        loop = asyncio.get_running_loop()
+        futures = []
+        for key, value in zip(keys, values, strict=True):
+            future: asyncio.Future[Place] = loop.create_future()
+            if not self._sender.send(topic, key, value, _resolver(loop, future)):
+                raise HTTPException(503, "too many records are on their way; send this again later")
+            futures.append(future)
+        try:
+            places = await asyncio.wait_for(asyncio.gather(*futures), ACCEPT_SECONDS)
+        except (TimeoutError, ConnectionError) as err:
+            reason = str(err) or f"no confirmation within {ACCEPT_SECONDS:g} s"
+            detail = (
+                f"topic {topic}: {reason}; some records may be written: send them again with ids"
+            )
+            raise HTTPException(503, detail) from err
+        self._metrics.accepted.labels(topic).inc(len(places))
+        return Accepted(
+            records=[WrittenRecord(topic=t, partition=p, offset=offset) for t, p, offset in places]
+        )
+
+    def _require_json(self, key: str, value: str) -> None:
+        if value not in ("auto", "json"):
+            raise HTTPException(409, JSON_ONLY.format(key, value))
+
+
+class PredictionLog:
+    """Write answers that have an id to `predictions.topic`, in the background."""
+
+    def __init__(self, settings: Settings, sender: Sender, metrics: ApiMetrics) -> None:
+        self._topic = settings.predictions.topic
+        self._sender = sender
+        self._metrics = metrics
+
+    def write(self, ids: Sequence[str | None], features: Sequence[Any], response: bytes) -> None:
+        """Write the rows of one response that have an id; it never fails and never waits."""
+        if self._topic is None or not any(id_ is not None for id_ in ids):
+            return
+        answer = json.loads(response)
+        predictions = answer.get("predictions") or [answer]
+        model, now = answer["model"], datetime.now(UTC).isoformat()
+        for id_, row, prediction in zip(ids, features, predictions, strict=True):
+            if id_ is None:
+                continue
+            kept = ("prediction", "probability", "score")
+            record = {
+                "id": id_,
+                "timestamp": now,
+                "features": row,
+                **{key: prediction[key] for key in kept if key in prediction},
+                "version": model["version"],
+            }
+            value = msgspec.json.encode(record)
+            if not self._sender.send(self._topic, id_.encode(), value, self._count):
+                self._metrics.predictions_logged.labels("dropped").inc()
+
+    def _count(self, place: Place | None, reason: str) -> None:
+        self._metrics.predictions_logged.labels("failed" if place is None else "written").inc()
+
+
+def _check(decoder: Decoder, values: Sequence[bytes]) -> tuple[Faults, list[str | None]]:
+    """Return the faults of events, and the ids of the valid ones; new features are no fault."""
+    faults: Faults = []
+    ids: list[str | None] = []
+    first = 0
+    while first < len(values):
+        decoded = decoder.decode(values[first:])
+        faults += [(first + index, error) for index, error in decoded.faults]
+        ids += [None if meta.id is None else str(meta.id) for meta in decoded.meta]
+        if decoded.new_features:
+            decoder.add_features(decoded.new_features)
+        first += decoded.consumed
+    return faults, ids
+
+
+def _records(body: bytes | bytearray) -> list[Any]:
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError) as err:
+        raise HTTPException(400, f"not JSON: {err}; send an object, or an array of them") from err
+    records = parsed if isinstance(parsed, list) else [parsed]
+    if not records:
+        raise HTTPException(422, "the array is empty; send an object, or an array of them")
+    return records
+
+
+def _resolver(
+    loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Place]"
+) -> Callable[[Place | None, str], None]:
+    """Return what resolves a future from the sender's thread."""
+
+    def resolve(place: Place | None, reason: str) -> None:
+        def finish() -> None:
+            if future.done():
+                return
+            if place is None:
+                future.set_exception(ConnectionError(reason))
+            else:
+                future.set_result(place)
+
+        loop.call_soon_threadsafe(finish)
+
+    return resolve
