@@ -36,7 +36,7 @@ def test_a_batch_decodes_as_its_values_do(task: str, others: int) -> None:
     expected, wrong = [], []
     for index, value in enumerate(values):
         try:
-            expected.append(decoder(task)._decode_one(value))
+            expected.append(decoder(task)._decode_one(value, 0))
         except EventError as err:
             wrong.append((index, err.code, str(err)))
     assert wrong == [(index, err.code, str(err)) for index, err in batch.faults]

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from kaboost.models import build
 from kaboost.service.errors import Refused
 from kaboost.service.kafka.consumer import KafkaConsumer
+from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.parts import Parts, make_parts
 from kaboost.service.learner.startup import RestoreFromCheckpoint
 from kaboost.service.learner.trainer import Trainer
@@ -21,6 +22,10 @@ class Consumer(KafkaConsumer):
 
     def __init__(self, *, committed: bool = False) -> None:
         self.committed = committed
+        self.topic_id = None
+
+    def check_identity(self, known: str | None = None) -> None:
+        """Accept every topic."""
 
     def start_offsets(self, partitions: list[int]) -> dict[int, int]:
         """Begin at 0."""
@@ -41,7 +46,10 @@ def start(parts: Parts, *, committed: bool = False, partitions: int = 1) -> Trai
     """Start a learner up to its trainer."""
     startup = RestoreFromCheckpoint(parts, cold_start=False)
     startup.prepare()
-    return startup.open(Consumer(committed=committed), list(range(partitions)))
+    inputs = Inputs.__new__(Inputs)  # without clients of a broker
+    inputs.events, inputs.labels = Consumer(committed=committed), None
+    inputs.partitions = list(range(partitions))
+    return startup.open(inputs)
 
 
 def save(trainer: Trainer) -> None:
