@@ -109,6 +109,72 @@ def api(file: File = None, set_: Set = None) -> None:
     _run(_load(file, set_), run_api)
 
 
+@app.command(epilog="Example: kaboost init --bootstrap 127.0.0.1:9092 --topic payments")
+def init(
+    file: Annotated[
+        Path | None, typer.Argument(help="CSV, Parquet or JSON lines instead of a topic.")
+    ] = None,
+    bootstrap: Annotated[str, typer.Option(help="Broker, host:port.")] = "127.0.0.1:9092",
+    topic: Annotated[str | None, typer.Option(help="Topic of the records.")] = None,
+    labels_topic: Annotated[str | None, typer.Option(help="Topic of later labels.")] = None,
+    registry: Annotated[str | None, typer.Option(help="URL of the schema registry.")] = None,
+    label: Annotated[str | None, typer.Option(help="Path of the label.")] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="Path of the id.")] = None,
+    timestamp: Annotated[str | None, typer.Option(help="Path of the time.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="binary, multiclass or regression.", metavar="TASK")
+    ] = None,
+    format_: Annotated[str | None, typer.Option("--format", help="As events.format.")] = None,
+    schema_file: Annotated[str | None, typer.Option(help="As events.schema_file.")] = None,
+    message_type: Annotated[str | None, typer.Option(help="As events.message_type.")] = None,
+    client: Annotated[
+        list[str] | None,
+        typer.Option(help="One librdkafka key: security.protocol=SSL.", metavar="KEY=VALUE"),
+    ] = None,
+    records: Annotated[int, typer.Option(help="Most records to look at.", min=1)] = 1000,
+    output: Annotated[Path, typer.Option(help="File to write.")] = DEFAULT_FILE,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite that file.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing, use the guesses.")] = False,
+) -> None:
+    """Look at a topic or a file, and write kaboost.yaml for it; nothing else is written."""
+    import_without_numba()
+    from kaboost.service.onboarding.init import Request, run
+    from kaboost.service.onboarding.plan import Given
+
+    given = Given(label, id_, timestamp, task)
+    events = {"format": format_, "schema_file": schema_file, "message_type": message_type}
+    known = {key: value for key, value in events.items() if value is not None}
+    keys = dict(_key_value(pair) for pair in client or [])
+    request = Request(
+        bootstrap, topic, file, labels_topic, output, force, given, records, registry, known, keys
+    )
+    run(request, _asking(yes or not sys.stdin.isatty()), typer.echo)
+
+
+@app.command(epilog="Example: kaboost doctor --config kaboost.yaml")
+def doctor(file: File = None, set_: Set = None, as_json: Json = False) -> None:
+    """Check broker, rights, topics, records, ports, folders and disk; nothing is written."""
+    import_without_numba()
+    from kaboost.service.onboarding.doctor import examine
+    from kaboost.service.onboarding.report import Check, line, worst
+
+    checks: list[Check] = []
+    try:
+        for check in examine(_load(file, set_)):
+            checks.append(check)
+            if not as_json:
+                typer.echo(line(check))
+    except ConfigError as err:
+        checks.append(Check("configuration", "red", str(err), "correct the configuration"))
+        if not as_json:
+            typer.echo(line(checks[-1]))
+    status = worst(checks)
+    rows = [check._asdict() for check in checks]
+    report = json.dumps({"status": status, "checks": rows}, indent=2)
+    typer.echo(report if as_json else f"\n{status}")
+    raise typer.Exit(Exit.NOT_HELD if status == "red" else Exit.DONE)
+
+
 @app.command(epilog="Example: kaboost demo --keep")
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything running.")] = False,
@@ -240,6 +306,26 @@ def _load(file: Path | None, set_: list[str] | None) -> "Settings":
             f"no configuration file: there is no {DEFAULT_FILE} in {Path.cwd()}, and neither "
             f"--config nor KABOOST_CONFIG names one\n{err}"
         ) from err
+
+
+def _key_value(pair: str) -> tuple[str, str]:
+    key, equals, value = pair.partition("=")
+    if not equals:
+        raise ConfigError(f"--client {pair}: write KEY=VALUE, such as security.protocol=SSL")
+    return key, value
+
+
+def _asking(silent: bool) -> Callable[[str, str | None, str], str]:
+    """Ask at the terminal, or take the defaults and refuse where there is none."""
+
+    def ask(question: str, default: str | None, flag: str) -> str:
+        if not silent:
+            return str(typer.prompt(question, default=default))
+        if default is None:
+            raise ConfigError(f"{flag}: cannot be guessed; pass it. {question}")
+        return default
+
+    return ask
 
 
 def _run(settings: "Settings", role: Callable[["Settings"], int]) -> None:

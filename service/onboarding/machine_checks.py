@@ -1,0 +1,71 @@
+"""Checks of this machine: ports, folders, disk, compiled kernels."""
+
+import os
+import shutil
+from pathlib import Path
+
+from kaboost.models.kernels.jit import cache_folder
+from kaboost.service.config.settings import Settings
+from kaboost.service.errors import ConfigError
+from kaboost.service.onboarding.report import Check, Status
+from kaboost.service.processes.ports import open_listener, reserve_metrics_port
+
+LOW_BYTES = 1 << 30
+LEAST_BYTES = 100 << 20
+
+
+def check_machine(settings: Settings) -> list[Check]:
+    """Look at ports, folders, disk and the cache of kernels."""
+    return [*check_ports(settings), *check_folders(settings), check_kernels(cache_folder())]
+
+
+def check_ports(settings: Settings) -> list[Check]:
+    """Bind both ports for a moment."""
+    checks = []
+    ports = {"api.port": settings.api.port, "metrics.port": settings.metrics.port}
+    for name, port in ports.items():
+        holder = (
+            open_listener(settings.api) if name == "api.port" else reserve_metrics_port(settings)
+        )
+        try:
+            with holder:
+                checks.append(Check(name, "green", f"{port} is free" if port else "any free one"))
+        except ConfigError as err:
+            remedy = f"stop what listens there, kaboost itself perhaps, or set another {name}"
+            checks.append(Check(name, "red", str(err), remedy))
+    return checks
+
+
+def check_folders(settings: Settings) -> list[Check]:
+    """Look whether the folders can be written, and at the space on their disk."""
+    folders = {
+        "snapshots.directory": settings.snapshots.directory,
+        "checkpoints.directory": settings.checkpoints.directory,
+    }
+    if settings.labels.topic is not None:
+        folders["labels.directory"] = settings.labels.directory
+    return [check for name, path in folders.items() for check in _check_folder(name, path)]
+
+
+def _check_folder(name: str, path: Path) -> list[Check]:
+    existing = next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        remedy = f"make {existing} writable for this user, or set {name}"
+        return [Check(name, "red", f"{path} cannot be written", remedy)]
+    free = shutil.disk_usage(existing).free
+    note = "" if path.exists() else ", which the learner creates"
+    space = f"{path}{note}: {free / (1 << 30):.1f} GiB free"
+    if free >= LOW_BYTES:
+        return [Check(name, "green", space)]
+    status: Status = "yellow" if free >= LEAST_BYTES else "red"
+    return [Check(name, status, space, f"free disk space, or set {name} to another disk")]
+
+
+def check_kernels(folder: Path) -> Check:
+    """Look for compiled kernels of this version in the cache."""
+    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or folder)
+    count = sum(1 for _ in folder.rglob("*.nbi")) if folder.is_dir() else 0
+    if count:
+        return Check("compiled kernels", "green", f"{count} in {folder}")
+    remedy = "none needed: the first start compiles them, which takes about a minute"
+    return Check("compiled kernels", "yellow", f"none in {folder}", remedy)

@@ -1,0 +1,181 @@
+"""Guess the role of every column: label, id, timestamp, ignored, or one that reveals the label."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from kaboost.models.features.schema import check_name
+from kaboost.service.onboarding.columns import Column, as_number, guess_kind, is_time, is_truth
+
+LABEL_WORDS = {
+    "label": 10, "target": 10, "y": 9, "outcome": 8, "class": 8, "fraud": 7, "fraudulent": 7,
+    "chargeback": 7, "churn": 7, "churned": 7, "click": 7, "clicked": 7, "converted": 7,
+    "conversion": 7, "default": 6, "defaulted": 7, "won": 6, "win": 5, "failure": 7, "failed": 6,
+    "anomaly": 7, "late": 6, "delayed": 6, "returned": 6, "cancelled": 6, "resolved": 5,
+    "escalated": 6, "price": 4, "result": 5, "rating": 4, "priority": 3, "delay": 4,
+}  # fmt: skip
+LABEL_PREFIXES = {"is": 3, "was": 3, "will": 3, "has": 1}
+SURE = 4  # the least score of a label that need not be asked for
+ID_WORDS = {"id", "uuid", "guid", "key", "ref", "reference", "number", "no", "hash"}
+TIME_WORDS = {"timestamp", "ts", "time", "at", "datetime", "date", "when", "occurred", "created"}
+OTHER_TIMES = {"birth", "dob", "expiry", "expires", "due", "deadline", "promised", "updated"}
+ENOUGH = 20  # records from which shares of distinct values mean something
+NEARLY_ALL = 0.9  # the share of distinct values of a column that identifies records
+MANY = 0.4  # that of a column whose name says that it is an id
+NEGATIVE = {
+    "0", "-1", "false", "no", "n", "none", "negative", "neg", "ok", "good", "normal", "legit",
+    "lost", "loss", "genuine", "healthy", "paid", "stayed", "active", "on_time", "ham", "miss",
+    "rejected",
+}  # fmt: skip
+
+
+class LabelGuess(NamedTuple):
+    """A column that may be the label."""
+
+    column: Column
+    score: int
+
+
+def rank_labels(columns: Sequence[Column]) -> list[LabelGuess]:
+    """Return the columns that may be the label, the likeliest first."""
+    last = len(columns) - 1
+    ranked = [LabelGuess(one, _label_score(one, k == last)) for k, one in enumerate(columns)]
+    possible = [guess for guess in ranked if guess.score > 0]
+    return sorted(possible, key=lambda guess: -guess.score)
+
+
+def _label_score(column: Column, is_last: bool) -> int:
+    kind = guess_kind(column).name
+    distinct = column.distinct
+    is_key = kind == "category" and distinct > max(50, 0.5 * len(column.present))
+    if distinct < 2 or kind in ("text", "datetime", "auto") or is_key or column.is_opaque:
+        return 0
+    if set(column.words[-1:]) & {"id", "uuid", "ts", "timestamp"}:
+        return 0
+    by_name = max((LABEL_WORDS.get(word, 0) for word in column.words), default=0)
+    by_prefix = LABEL_PREFIXES.get(column.words[0], 0) if column.words else 0
+    exact = 2 if by_name and len(column.words) <= 1 + bool(by_prefix) else 0
+    return 1 + by_name + by_prefix * bool(by_name or distinct == 2) + exact + is_last
+
+
+def guess_task(label: Column) -> str:
+    """Return the task that the values of a label mean."""
+    values = label.present
+    if label.distinct == 2 or all(isinstance(v, bool) for v in values):
+        return "binary"
+    if all(as_number(value) is not None for value in values):
+        return "regression"
+    return "multiclass"
+
+
+def is_converted(label: Column) -> bool:
+    """Return whether the label is a number or a boolean that is written in text."""
+    texts = [value for value in label.present if isinstance(value, str)]
+    return bool(texts) and all(as_number(text) is not None or is_truth(text) for text in texts)
+
+
+def classes(label: Column, task: str) -> list[Any] | None:
+    """Return `task.labels` for a label, the negative class first; None for the default."""
+    if task == "regression":
+        return None
+    values: list[Any] = list(dict.fromkeys(value for _, value in label.counts))
+    if is_converted(label):
+        values = [_converted(value) for value in values]
+    values = sorted(set(values), key=lambda value: (str(type(value)), value))
+    if task == "multiclass" or set(values) != {0, 1}:
+        return values if task == "multiclass" else _negative_first(values, label)
+    return None
+
+
+def _converted(value: Any) -> Any:
+    number = as_number(value)
+    if number is None:
+        return value.strip().lower() == "true" if isinstance(value, str) else value
+    return int(number) if number.is_integer() else number
+
+
+def _negative_first(values: list[Any], label: Column) -> list[Any]:
+    frequency = {str(value): count for (_, value), count in label.counts.items()}
+
+    def rank(value: Any) -> tuple[bool, int]:
+        word = str(value).lower()
+        is_negative = word in NEGATIVE or word.startswith(("not_", "no_", "non_", "un"))
+        return not is_negative, -frequency.get(str(value), 0)
+
+    return sorted(values, key=rank)
+
+
+def guess_id(columns: Sequence[Column]) -> Column | None:
+    """Return the column that names a record: there in every one, and different in every one."""
+    able = [one for one in columns if one.is_complete and one.uniqueness == 1 and _is_key(one)]
+    named = [one for one in able if _has_id_name(one)]
+    # An exact name, then the first: producers write the id of the record before those of others.
+    named.sort(key=lambda one: one.words not in (["id"], ["event", "id"], ["uuid"]))
+    opaque = [one for one in able if one.is_opaque]
+    return next(iter([*named, *opaque]), None)
+
+
+def _is_key(column: Column) -> bool:
+    """Return whether all values are text or whole numbers, and none is a time."""
+    texts = all(isinstance(value, str) and value for value in column.values)
+    whole = all(value.__class__ is int for value in column.values)
+    return (texts or whole) and not is_time(column)
+
+
+def _has_id_name(column: Column) -> bool:
+    return bool(set(column.words) & ID_WORDS)
+
+
+def guess_timestamp(columns: Sequence[Column]) -> Column | None:
+    """Return the column with the time of the record."""
+    ranked = [(one, _time_score(one)) for one in columns if one.is_complete and is_time(one)]
+    best = max(ranked, key=lambda pair: pair[1], default=None)
+    return best[0] if best and best[1] > 0 else None
+
+
+def _time_score(column: Column) -> int:
+    words = set(column.words)
+    if words & OTHER_TIMES or not words & TIME_WORDS:
+        return 0
+    numbers = [as_number(value) for value in column.values]
+    moments: list[Any] = column.values if None in numbers else numbers
+    steps = list(pairwise(moments))
+    ordered = sum(a <= b for a, b in steps) >= 0.9 * len(steps)
+    is_exact = words <= TIME_WORDS | {"event"}
+    return 1 + 2 * int(ordered) + int(is_exact)
+
+
+def reason_to_ignore(column: Column) -> str | None:
+    """Return why a column teaches nothing; None for a feature."""
+    kind = guess_kind(column).name
+    if (why := check_name(column.name)) is not None:
+        return f"its name {why}"
+    if len(column.present) < ENOUGH or kind not in ("category", "number"):
+        return None
+    by_name = _has_id_name(column) and _is_key_like(column)
+    if column.is_opaque and column.uniqueness >= MANY:
+        return f"an id: UUIDs or digests, {column.distinct} different"
+    if by_name and column.uniqueness >= MANY:
+        return f"an id, by its name: {column.distinct} different values in {len(column.present)}"
+    if kind == "category" and column.uniqueness >= NEARLY_ALL:
+        return f"different in nearly every record: {column.distinct} in {len(column.present)}"
+    return None
+
+
+def _is_key_like(column: Column) -> bool:
+    return all(value.__class__ in (int, str) for value in column.present)
+
+
+def reveals(column: Column, label: Column) -> bool:
+    """Return whether a column has the label's values under other names, or the same ones."""
+    pairs = [
+        (str(a).lower(), str(b).lower())
+        for a, b in zip(column.values, label.values, strict=True)
+        if a is not None and b is not None
+    ]
+    if len(pairs) < ENOUGH:
+        return False
+    if all(a == b for a, b in pairs):
+        return True
+    names = len({a for a, _ in pairs})
+    return 1 < names <= 20 and len(set(pairs)) == names == len({b for _, b in pairs})
