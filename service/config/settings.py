@@ -386,6 +386,11 @@ class Settings(BaseSettings):
         if "task" not in info.data:
             return value
         task, features = info.data["task"], info.data.get("features")
+        late = info.data.get("labels")
+        if river_spec.is_river(value) and late is not None and late.topic is not None:
+            raise ValueError(
+                "a River model cannot wait for labels.topic; leave it out, send labels in events"
+            )
         if river_spec.is_river(value) and features is not None:
             RiverModel(task.kind, value, features.columns, task.labels).rehearse()
         else:
@@ -394,6 +399,25 @@ class Settings(BaseSettings):
                 width = encoder_of(normalise_spec(value, task.kind))(features.columns).width
                 width, m = width or reserved_width(0), labels(task.kind, task.labels).m
                 check(value, width, m, task=task.kind)
+        return value
+
+    @field_validator("labels")
+    @classmethod
+    def _check_late_labels(cls, value: Labels, info: ValidationInfo) -> Labels:
+        """Refuse what the learner of late labels could not do."""
+        kafka, task, events = (info.data.get(key) for key in ("kafka", "task", "events"))
+        if value.topic is None or kafka is None or task is None or events is None:
+            return value
+        if value.topic in (kafka.topic, kafka.dlq):
+            raise ValueError(
+                f"topic {value.topic} is also that of events or dead letters; name another"
+            )
+        if events.is_mapped and events.id is None:
+            raise ValueError(
+                "events.id is not set, and features wait for their label by it; set its path"
+            )
+        if value.expired != "drop":
+            labels(task.kind, task.labels).encode(value.expired.get("label"))
         return value
 
     @field_validator("metrics")

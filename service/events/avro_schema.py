@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
-# Connect writes its types, and Debezium's, as a name beside a plain number.
+# Connect writes its types, and Debezium's, as a name next to a plain number.
 LOGICAL_TYPES = {
     "io.debezium.time.Date": "date",
     "io.debezium.time.Time": "time-millis",

@@ -11,7 +11,7 @@ from kaboost.service.events.json_reader import decode_json
 from kaboost.service.events.reader import Reader, fault, present
 
 PREFIX = "ce_"
-REQUIRED = ("id", "source", "type")  # beside specversion
+REQUIRED = ("id", "source", "type")  # besides specversion
 OPTIONAL = ("time", "subject")
 BATCH = "application/cloudevents-batch"
 STRUCTURED = "application/cloudevents"

@@ -1,4 +1,4 @@
-"""Values of Kafka Connect's JSON with the schema beside them, as Connect and Debezium write it."""
+"""Values of Kafka Connect's JSON with their schema, as Connect and Debezium write it."""
 
 import base64
 from collections.abc import Callable, Mapping

@@ -18,7 +18,7 @@ NO_SCHEMA = (
     "the registry's frame, or events.schema_file for those without"
 )
 BOTH = (
-    "events.schema_file: is not used beside events.schema_registry with the format {}; remove "
+    "events.schema_file: is not used with events.schema_registry with the format {}; remove "
     "one of the two"
 )
 

@@ -61,7 +61,7 @@ class _Field(NamedTuple):
     """How one field is read."""
 
     name: str
-    optional: bool  # whether its absence is told from its default
+    optional: bool  # whether its absence is distinguished from its default
     read: Callable[[Any], Any]
     messages: Callable[[Any], Iterable[Any]] | None  # those in it; None where there are none
 

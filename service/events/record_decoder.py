@@ -72,8 +72,6 @@ class RecordDecoder(TypedDecoder):
         return self._flat.decode
 
     def _read(self, value: bytes | None, index: int) -> dict[str, Any]:
-        if value is not None and len(value) > self._rules.max_bytes:
-            raise EventError("too_large", too_large(len(value), self._rules.max_bytes))
         record = self._reader.read(value, self._headers(index))
         event = self.mapping.envelope(record, self._rules.schema)
         if not self._rules.labelled:
@@ -123,8 +121,3 @@ class RecordDecoder(TypedDecoder):
         return [
             flat.row(row) if row.__class__ is flat.record else to_tuple(row) for row in features
         ]
-
-
-def too_large(size: int, limit: int) -> str:
-    """Word the fault of a record that is too large."""
-    return f"{size:,} bytes, kafka.max_event_bytes is {limit:,}; send less, or raise it"

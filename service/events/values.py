@@ -18,7 +18,7 @@ from kaboost.service.events.numbers import MAX_DECIMAL_BYTES, decimal_of
 MAX_ITEMS = 32  # of a list that become features; the others are left out
 MAX_DEPTH = 32  # of objects in objects
 SCALARS = frozenset({str, int, bool, type(None)})
-DECIMAL_KEYS = frozenset({"scale", "value"})  # of a decimal with its scale beside it
+DECIMAL_KEYS = frozenset({"scale", "value"})  # of a decimal with its scale
 TRUTH = {"true": True, "false": False}
 
 Scalar = str | int | float | bool | None

@@ -80,7 +80,9 @@ class Ingest:
             raise RequestError(
                 [("#" if single else f"#/{k}", error.message) for k, error in faults]
             )
-        keys = [None if id_ is None else id_.encode() for id_ in ids] or [None] * len(values)
+        # Records that are skipped, such as deletes, have no id.
+        known = ids if len(ids) == len(values) else [None] * len(values)
+        keys = [None if id_ is None else id_.encode() for id_ in known]
         loop = asyncio.get_running_loop()
         futures = []
         for key, value in zip(keys, values, strict=True):

@@ -122,7 +122,7 @@ class Rows(NamedTuple):
     ignored: list[str]  # features that the schema does not know, once for every row
     level: float | None  # of the requested intervals
     explain: bool  # whether explanations are requested
-    unknown_keys: Sequence[str] = ()  # beside features, that were ignored
+    unknown_keys: Sequence[str] = ()  # next to features, that were ignored
 
 
 Level = Annotated[float, msgspec.Meta(ge=MIN_LEVEL, le=MAX_LEVEL)]
@@ -304,7 +304,7 @@ class PredictCodec:
         return list(features.keys() - self._known)
 
     def _unknown_keys(self, text: msgspec.Raw | str, known: Sequence[str]) -> list[str]:
-        """List the keys beside features that were ignored; otherwise they were refused before."""
+        """List the keys next to features that were ignored; otherwise they were refused before."""
         if not self._ignore_keys:
             return []
         return [key for key in self._decode_bare(text) if key not in known]
@@ -354,7 +354,7 @@ class PredictCodec:
     def _key_faults(
         self, request: dict[str, object], known: Sequence[str], pointer: str
     ) -> Iterator[tuple[str, str]]:
-        """Refuse unknown keys beside features: a misspelled one would have no effect."""
+        """Refuse unknown keys next to features: a misspelled one would have no effect."""
         unknown = [key for key in request if key not in known and not self._ignore_keys]
         for key in unknown:
             near = nearest(key, known)

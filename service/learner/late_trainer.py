@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from operator import methodcaller
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -63,6 +64,7 @@ class LateTrainer(Trainer):
         self._metrics = parts.metrics
         self._label_decoder = make_label_decoder(settings, state.model.labels)
         self._keep = settings.checkpoints.keep
+        self._ignored = 0  # values of unknown features in the batch that is being read
         late = state.late
         self._watermark = Watermark(late.features_time, late.labels_time, late.time)
         self._store = WaitingStore(self._labels.directory / self._run, self._labels.max_memory)
@@ -107,13 +109,14 @@ class LateTrainer(Trainer):
         """
         before = self.events_learned
         events, labels = self._split(messages)
+        self._ignored = 0
         rejected = self._read_features(events)
         rejected += self._read_labels(labels)
         rejected += self._expire()
         self._snapshots.events += len(messages)
         self._checkpoints.events += len(messages)
         errors = [error for _, error in rejected]
-        self._recorder.batch(len(messages), self.events_learned - before, 0, errors)
+        self._recorder.batch(len(messages), self.events_learned - before, self._ignored, errors)
         self._recorder.validation(self.state)
         self._show_store()
         return rejected
@@ -151,6 +154,7 @@ class LateTrainer(Trainer):
             values, headers = list(map(_VALUE, unread)), partial(headers_of, unread)
             decoded = self._decoder.decode(values, headers, self._is_new)
             rejected += [(unread[index], error) for index, error in decoded.faults]
+            self._ignored += decoded.ignored
             self._recorder.skipped(reason for _, reason in decoded.skipped)
             if decoded.meta:
                 rejected += self._wait(list(events_of(unread, decoded)), decoded)
@@ -223,6 +227,7 @@ class LateTrainer(Trainer):
         early, unmatched, repeated = [], [], 0
         corrected: list[tuple[Entry, float, float]] = []
         found = self._store.find([label.id for label in labels])
+        latest: dict[str, float] = {}  # the last label of an id that this batch corrects
         for label, time, entry in zip(labels, times, found, strict=True):
             if entry is None:
                 early.append((label, time))
@@ -231,15 +236,19 @@ class LateTrainer(Trainer):
                 pairs[label.id] = Pair(entry, label.label, weight, time - entry.time)
             elif entry.state == EXPIRED and math.isnan(entry.label):
                 unmatched.append(label)
-            else:
-                known = pairs[label.id].label if label.id in pairs else entry.label
-                if known == label.label:
+            elif label.id in pairs:
+                if pairs[label.id].label == label.label:
                     repeated += 1
-                elif label.id in pairs:
+                else:
                     pairs[label.id] = pairs[label.id]._replace(label=label.label)
                     self._metrics.labels_corrected.inc()
+            else:
+                known = latest.get(label.id, entry.label)
+                if known == label.label:
+                    repeated += 1
                 else:
                     corrected.append((entry, label.label, known))
+                    latest[label.id] = label.label
         self._recorder.skipped([DUPLICATE] * repeated)
         self._learn_pairs(list(pairs.values()), JOINED)
         self._metrics.labels_joined.inc(len(pairs))
@@ -253,10 +262,12 @@ class LateTrainer(Trainer):
             return
         y, w = np.array([pair.label for pair in pairs]), np.array([pair.weight for pair in pairs])
         self._store.mark([pair.entry.number for pair in pairs], state, y.tolist())
+        begin = perf_counter()
         for places, captured in unpack([pair.entry.row for pair in pairs]):
             labels, weights = y[places], w[places]
             outcome = self.state.model.learn_captured(captured, labels, weights)
             record(self.state.validation, outcome, labels, weights)
+        self._recorder.learning(len(pairs), perf_counter() - begin)
         for pair in pairs:
             if pair.delay is not None:
                 self._metrics.label_delay.observe(max(0.0, pair.delay))

@@ -45,7 +45,7 @@ def run(request: Request, ask: Ask, say: Say) -> Settings:
     Raises
     ------
     ConfigError
-        If something is missing, or the file exists.
+        If something is missing, the file exists, or none of the sample can be learned.
     BrokerError
         If the broker or a topic is not there.
     """
@@ -82,7 +82,7 @@ def _sample(request: Request) -> tuple[list[RawRecord], Readable, str]:
             raise ConfigError(f"{request.file}: has no records; name a file with some")
         raws = [RawRecord(json.dumps(one, default=str).encode(), ()) for one in records]
         readable = read_records(raws, str(request.file), None, {"format": "json"})
-        return raws, readable._replace(records=readable.records), f"file {request.file}"
+        return raws, readable, f"file {request.file}"
     if request.topic is None:
         raise ConfigError("--topic: is missing; pass --topic NAME, or name a file")
     raws = _read_topic(request, request.topic)
@@ -150,3 +150,8 @@ def _try(
             say(f"  {count} skipped: {reason}")
         for fault in trial.faults:
             say(f"  {fault.count} dead letters, {fault.code}: {fault.example}")
+        if not trial.events:
+            raise ConfigError(
+                f"none of {len(sample)} {what} can be learned; correct the written file, or run "
+                "this again with --label, --id or --task and --force"
+            )

@@ -99,7 +99,7 @@ def _negative_first(values: list[Any], label: Column) -> list[Any]:
 
     def rank(value: Any) -> tuple[bool, int]:
         word = str(value).lower()
-        is_negative = word in NEGATIVE or word.startswith(("not_", "no_", "non_", "un"))
+        is_negative = word in NEGATIVE or word.startswith(("not_", "no_", "non_"))
         return not is_negative, -frequency.get(str(value), 0)
 
     return sorted(values, key=rank)

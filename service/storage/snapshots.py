@@ -38,7 +38,7 @@ class Status(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """What the learner reports of itself, beside its heartbeat."""
+    """What the learner reports of itself, next to its heartbeat."""
 
     records: int = 0  # the last ones, at most RECENT_RECORDS
     rejected_ratio: float = 0.0

@@ -190,7 +190,7 @@ def decode_id(data: bytes) -> str:
 
 
 def id_hashes(ids: Sequence[bytes]) -> list[int]:
-    """Hash encoded ids to signed integers of 64 bits; equal hashes are told apart by the id."""
+    """Hash encoded ids to signed integers of 64 bits; equal hashes are distinguished by the id."""
     digests = b"".join([blake2b(data, digest_size=8).digest() for data in ids])
     hashes: list[int] = np.frombuffer(digests, "<i8").tolist()
     return hashes

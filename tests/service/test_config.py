@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -453,3 +454,27 @@ def test_example_file() -> None:
 
     assert settings.kafka.topic == "payments.v1"
     assert settings.task.labels == ["legitimate", "fraud"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"labels": {"topic": "b", "expired": {"label": 7}}}, "7 is not one of 0, 1"),
+        ({"labels": {"topic": "a"}}, "topic a is also that of events"),
+        ({"labels": {"topic": "a.dlq"}}, "topic a.dlq is also that of events"),
+        ({"labels": {"topic": "b"}, "events": {"label": "y"}}, "events.id is not set"),
+        (
+            {"labels": {"topic": "b"}, "model": {"river": "linear_model.LogisticRegression"}},
+            "a River model cannot wait for labels.topic",
+        ),
+    ],
+)
+def test_late_labels_that_cannot_work_are_refused(
+    tmp_path: Path, changes: dict[str, Any], part: str
+) -> None:
+    """What the learner would fail at later is refused with the configuration."""
+    path = tmp_path / "kaboost.json"
+    path.write_text(json.dumps({"kafka": {"topic": "a"}, "task": {"kind": "binary"}, **changes}))
+
+    with pytest.raises(ConfigError, match=re.escape(part)):
+        load(path)

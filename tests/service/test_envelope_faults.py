@@ -77,7 +77,7 @@ CONNECT_CASES: list[tuple[Any, Any, str]] = [
 
 
 def connect(schema: Any, value: Any) -> bytes:
-    """Write a row of one field `a`, with its schema beside it."""
+    """Write a row of one field `a`, with its schema."""
     row = {"field": "after", "type": "struct", "fields": [{**schema, "field": "a"}]}
     payload = {"op": "c", "after": {"a": value}}
     return json.dumps({"schema": {"fields": [row]}, "payload": payload}).encode()

@@ -270,7 +270,7 @@ def test_debezium_gives_the_row(tmp_path: Path, operation: str) -> None:
 
 
 def test_debezium_converts_by_the_schema(tmp_path: Path) -> None:
-    """With Connect's schema beside it a row has decimals, dates and times."""
+    """With Connect's schema a row has decimals, dates and times."""
     reader = reader_of(tmp_path, "auto", envelope="debezium")
 
     assert CDC_READ == read(reader, change("u", CDC_ROW, wrapped=True))
@@ -465,7 +465,7 @@ def test_plug_in() -> None:
                 "schema_file": "{bad}",
                 "schema_registry": {"url": "http://127.0.0.1:1"},
             },
-            "events.schema_file: is not used beside",
+            "events.schema_file: is not used with",
         ),
         (
             {"schema_registry": {"url": "http://127.0.0.1:1", "tiemout": 5}},

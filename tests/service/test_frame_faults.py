@@ -144,7 +144,7 @@ def test_framed(case: int) -> None:
 
 
 def test_framed_records_are_read() -> None:
-    """With a registry `auto` reads every kind of schema, and plain JSON beside them."""
+    """With a registry `auto` reads every kind of schema, and plain JSON too."""
     reader = framed(REGISTERED, decode_json)
     customer = GetMessageClass(order_class().DESCRIPTOR.nested_types_by_name["Customer"])
     message: Any = customer(age=4)

@@ -155,14 +155,14 @@ def test_a_second_label_corrects_the_first(late: Callable[..., Settings], send: 
     settings = late()
     assert settings.labels.topic
     send(settings.kafka.topic, [feature_record(k, rows(4)[k][0], T0) for k in range(4)])
-    labels = [label_record(0, 1, T0), label_record(0, 1, T0 + 1), label_record(0, 0, T0 + 2)]
+    labels = [label_record(0, label, T0 + k) for k, label in enumerate([1, 1, 0, 0, 1])]
     send(settings.labels.topic, labels[:1])
     consume(settings, 5)
-    send(settings.labels.topic, labels[1:])
+    send(settings.labels.topic, labels[1:])  # read as one batch: the last one counts
 
-    counters = consume(settings, 2)
+    counters = consume(settings, 4)
 
-    assert 1 == counters["corrected"]
+    assert 2 == counters["corrected"]
     state = newest(settings)
     assert 1.0 == float(state.validation.weight_sum)
     assert float(state.validation.error_sum[0]) in (0.0, 1.0)
@@ -190,8 +190,7 @@ def test_every_pair_is_learned_once_over_kills(
             send(settings.labels.topic, labels[partition::4][chunk], partition=3 - partition)
         with subprocess.Popen([*command, str(tmp_path / "kaboost.json")]) as process:
             if part < 5:
-                before = sum(saved(settings).values())
-                until(lambda: sum(saved(settings).values()) > before or process.poll() is not None)  # noqa: B023
+                wait_for_progress(settings, process)
                 process.kill()
                 kills += 1
             else:
@@ -207,3 +206,9 @@ def test_every_pair_is_learned_once_over_kills(
     checkpoint, _ = FolderCheckpointStore(settings.checkpoints.directory).restore()
     assert checkpoint is not None
     assert {"waiting": 100, "early": 0} == checkpoint.header["labels"]
+
+
+def wait_for_progress(settings: Settings, process: "subprocess.Popen[bytes]") -> None:
+    """Wait until a checkpoint has passed more events, or the process has ended."""
+    before = sum(saved(settings).values())
+    until(lambda: sum(saved(settings).values()) > before or process.poll() is not None)

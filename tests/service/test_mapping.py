@@ -229,7 +229,7 @@ def test_coercion(value: Any, kind: str | None, meaning: Any) -> None:
 
 @pytest.mark.parametrize("number", [1_763_632_800, 1_763_632_800_000, 1_763_632_800_000_000])
 def test_an_epoch_is_read_by_its_size(number: int) -> None:
-    """Seconds, milliseconds and microseconds are told apart by size."""
+    """Seconds, milliseconds and microseconds are distinguished by size."""
     assert 1_763_632_800_000 == read_time(number, "at")
     assert 1_763_632_800_000 == read_time(str(number), "at")
 

@@ -111,11 +111,11 @@ def test_a_problem_is_logged_once_a_minute(
         clock.now = 100.0 + second
         progress.note(batch, refused(batch))
         progress.report(State.initial(Model("binary", LINEAR, SCHEMA), {0: 0}))
-    told = lines(caplog, "nearly all records are rejected")
+    logged = lines(caplog, "nearly all records are rejected")
 
-    assert 3 == len(told)
-    assert ("label", 20, 20) == tuple(told[0][key] for key in ("code", "rejected", "records"))
-    assert "label: 19 is not one of 0, 1" == told[0]["reason"]
+    assert 3 == len(logged)
+    assert ("label", 20, 20) == tuple(logged[0][key] for key in ("code", "rejected", "records"))
+    assert "label: 19 is not one of 0, 1" == logged[0]["reason"]
 
 
 def test_a_line_an_interval_has_the_figures(

@@ -342,7 +342,7 @@ def test_generations_that_are_kept(store: WaitingStore) -> None:
 
 
 def test_missing_file(store: WaitingStore, tmp_path: Path) -> None:
-    """A store that is gone is not begun empty."""
+    """A store that is gone is not started empty."""
     store.close()
     (tmp_path / FILE).unlink()
 
