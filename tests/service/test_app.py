@@ -206,7 +206,7 @@ def test_learner_without_a_broker_is_tried_again(tmp_path: Path) -> None:
         (line, *_) = program.events("process restarting", role="learner")
 
         assert "ended with exit code 4" in line["reason"]
-        assert "the learner is" in program.probe(503)["detail"]  # type: ignore[index]
+        until(lambda: "the learner is" in program.probe(503)["detail"])  # type: ignore[index]
         # While it waits for its next start, its own last word is told and not its code alone.
         until(lambda: "127.0.0.1:1" in program.probe(503)["detail"])  # type: ignore[index]
         # And while it tries again, why the one before it gave up.
