@@ -16,7 +16,7 @@ from tests.kafka.registry import SchemaRegistry
 from tests.service.learning import settings_for
 
 # The product of all models runs apart and without the JIT: tests/contracts/test_contracts.py does.
-collect_ignore = [] if "PRODUCT_HALF" in os.environ else ["contracts/product.py"]
+collect_ignore = [] if "PRODUCT_PART" in os.environ else ["contracts/product.py"]
 
 # The same examples on every machine, and no verdict about how fast it is.
 hypothesis.settings.register_profile("kaboost", derandomize=True, deadline=None)

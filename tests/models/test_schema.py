@@ -12,7 +12,12 @@ from kaboost.models.features.new_features import find_new_features
 from kaboost.models.features.schema import infer_kind, kind_hint, parse_schema
 from tests.models.test_rows import Frame
 
-TREES = {"kind": "reboosted_trees", "max_memory": 12, "structures": [{"trees": 6, "leaves": 8}]}
+# Four structures, as the default model has: the same compiled code.
+TREES = {
+    "kind": "reboosted_trees",
+    "max_memory": 12,
+    "structures": [{"trees": 2, "leaves": 8}] * 4,
+}
 SPEC = {"bank": TREES, "seed": 3}
 
 

@@ -12,7 +12,7 @@ from tests.service.serving import ROW, Program, post, publish, refusal, row, sna
 
 Start = Callable[..., tuple[Settings, Program]]
 SMALL = {"trees": 6, "leaves": 8, "depth": 4, "least_rows": 200, "least_h": 1.0, "lam": 1.0}
-BANK = {"kind": "reboosted_trees", "structures": [SMALL]}
+BANK = {"kind": "reboosted_trees", "structures": [SMALL] * 4}
 TASKS: dict[str, dict[str, Any]] = {
     "binary": {"kind": "binary"},
     "regression": {"kind": "regression"},

@@ -16,7 +16,12 @@ from tests.service.serving import Program, publish, refusal
 from tests.service.test_remedies import REMEDY
 
 LABELS = labels("binary", ["fine", "fraud"])
-TREES = {"kind": "reboosted_trees", "max_memory": 12, "structures": [{"trees": 6, "leaves": 8}]}
+# Four structures, as the default model has: the same compiled code.
+TREES = {
+    "kind": "reboosted_trees",
+    "max_memory": 12,
+    "structures": [{"trees": 2, "leaves": 8}] * 4,
+}
 Start = Callable[..., tuple[Settings, Program]]
 
 

@@ -12,7 +12,7 @@ Start = Callable[..., tuple[Settings, Program]]
 SCHEMA = {"when": "datetime", "note": "text", "age": "number"}
 BANKS: list[Any] = [
     None,
-    {"bank": {"kind": "reboosted_trees", "max_memory": 12, "structures": [{"trees": 3}]}},
+    {"bank": {"kind": "reboosted_trees", "max_memory": 16, "structures": [{"trees": 2}] * 4}},
 ]
 
 

@@ -6,7 +6,12 @@ import pytest
 from kaboost import Model
 
 SCHEMA = {"when": "datetime", "note": "text", "noise": "number"}
-TREES = {"kind": "reboosted_trees", "max_memory": 12, "structures": [{"trees": 12, "leaves": 8}]}
+# Four structures, as the default model has: the same compiled code.
+TREES = {
+    "kind": "reboosted_trees",
+    "max_memory": 12,
+    "structures": [{"trees": 3, "leaves": 8}] * 4,
+}
 SPECS = {"trees": {"bank": TREES, "seed": 3}, "nag": {"bank": {"kind": "linear", "step": "nag"}}}
 WORDS = ["a", "cheap", "flat", "with", "garden", "and", "an", "old", "kitchen", "near", "park"]
 
