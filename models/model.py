@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cached_property
+from itertools import groupby
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kaboost.models.booster import capture_many
 from kaboost.models.build import check
 from kaboost.models.capacity import reserve_width
 from kaboost.models.explain.reasons import Reason
@@ -16,15 +19,19 @@ from kaboost.models.features.checks import check_frame, check_rows, check_weight
 from kaboost.models.features.columns import Columns
 from kaboost.models.features.labels import Label, class_array, encode_many
 from kaboost.models.features.new_features import Additions, find_new_features, split_rows
-from kaboost.models.features.onehot import Table
+from kaboost.models.features.onehot import Table, slice_table
+from kaboost.models.features.predicted_rows import PredictedRow, PredictedRows, check_delay, room
 from kaboost.models.features.rows import BatchSlice, tabulate
 from kaboost.models.state import file
-from kaboost.models.table_model import TableModel
-from kaboost.models.types import Mat, ModelError, to_python
+from kaboost.models.table_model import Captured, TableModel
+from kaboost.models.types import Mat, ModelError, Vec, to_python
 
 
 class Model(TableModel):
     """A booster over named features that learns labelled events one by one, in order.
+
+    Labels may come late: the last predicted rows are remembered, and a row whose label is learned
+    after labels of other rows teaches what its prediction could know (docs/late-labels.md).
 
     Parameters
     ----------
@@ -65,8 +72,10 @@ class Model(TableModel):
         """Learn one event: features `x`, label `y`, importance `w`."""
         self.learn_many([x], [y], [w])
 
-    def learn_many(self, rows: Any, y: Any, w: Any = None) -> Mat:
+    def learn_many(self, rows: Any, y: Any, w: Any = None, *, delay: int = 0) -> Mat:
         """Learn events in order and return the predictions made before each was learned.
+
+        Of a row that was predicted before labels of other rows were learned, it is that prediction.
 
         Parameters
         ----------
@@ -76,6 +85,10 @@ class Model(TableModel):
             Labels, (B,).
         w
             Importances >= 0, (B,); 1 for every event by default.
+        delay
+            How many rows later a label comes. A row is predicted without the labels of at least so
+            many rows before it, and teaches what it could know; the last labels are learned at the
+            end. 0: every label comes before the next row.
 
         Returns
         -------
@@ -99,14 +112,49 @@ class Model(TableModel):
         additions = find_new_features(kinds, rows, weights) if auto else []
         if additions:
             self._check_additions(rows, additions)
+        if delay:
+            self._tabulate(rows)  # raises before anything is learned
+            return self._learn_delayed(rows, np.asarray(y), weights, check_delay(delay))
         predicted = []
         for part, place, new in split_rows(rows, additions):
             span = slice(place.first, place.first + len(part))
-            outcome = self.learn(self._tabulate(part, place), encoded[span], weights[span])
-            predicted.append(outcome.predictions)
+            table = self._tabulate(part, place)
+            predicted += self._learn_as_predicted(table, encoded[span], weights[span])
             if new:
                 self.add_features(new)
+        self._predicted_rows.labels += 1
         return np.concatenate(predicted)
+
+    def _learn_delayed(self, rows: Any, y: NDArray[Any], w: Vec, delay: int) -> Mat:
+        """Learn B checked events, each label `delay` rows or up to a sixteenth of them later."""
+        B, step = len(rows), max(1, delay // 16)
+        predicted = []
+        for first in range(0, B + delay, step):
+            if first < B:
+                self._predict_and_remember(self._tabulate_known(rows[first : first + step]))
+            due = slice(max(0, first - delay), max(0, first + step - delay))
+            if len(y[due]):
+                predicted.append(self.learn_many(rows[due], y[due], w[due]))
+        return np.concatenate(predicted)
+
+    def _learn_as_predicted(self, table: Table, y: Vec, w: Vec) -> list[Mat]:
+        """Learn events, those with late labels as they were predicted; return the predictions."""
+        rows = self._predicted_rows.pop(table)
+        predicted: list[Mat] = []
+        for size, run in groupby(range(len(rows)), lambda k: _size(rows[k])):
+            places = [*run]
+            first, last = places[0], places[-1]
+            span = slice(first, last + 1)
+            part = slice_table(table, first, last + 1)
+            if size == (0, 0):
+                outcome = self.learn(part, y[span], w[span])
+            else:
+                late = [row for row in (rows[k] for k in places) if row is not None]
+                X, parts, scores = (np.array(values) for values in zip(*late, strict=True))
+                _, codes = self.encoder.capture(part)
+                outcome = self.learn_captured(Captured(X, codes, parts, scores), y[span], w[span])
+            predicted.append(outcome.predictions)
+        return predicted
 
     def predict_one(self, x: Mapping[str, Any]) -> Label:
         """Return the number or the most probable label for features `x`."""
@@ -119,7 +167,7 @@ class Model(TableModel):
 
     def predict_many(self, rows: Any) -> NDArray[Any]:
         """Return numbers or the most probable labels, (B,)."""
-        predicted = self.predictions(self.predict(self._tabulate_known(rows)))
+        predicted = self.predictions(self._predict_and_remember(self._tabulate_known(rows)))
         if self.task == "regression":
             return predicted
         labels: NDArray[Any] = class_array(self.classes_)[self.classify(predicted)]
@@ -136,7 +184,7 @@ class Model(TableModel):
         if not self.has_probabilities:
             subject = "a regression" if self.task == "regression" else "the loss hinge"
             raise ModelError(f"task: {subject} has no probabilities; call predict_many")
-        return self.predictions(self.predict(self._tabulate_known(rows)))
+        return self.predictions(self._predict_and_remember(self._tabulate_known(rows)))
 
     def predict_interval_one(self, x: Mapping[str, Any], level: float = 0.9) -> tuple[float, float]:
         """Return the interval that holds the label for features `x` with probability `level`."""
@@ -163,7 +211,7 @@ class Model(TableModel):
         >>> low < 3.0 < high
         True
         """
-        predicted = self.predictions(self.predict(self._tabulate_known(rows)))
+        predicted = self.predictions(self._predict_and_remember(self._tabulate_known(rows)))
         return self.intervals_around(predicted, level)
 
     def explain_one(self, x: Mapping[str, Any], label: Label | None = None) -> Reason:
@@ -220,6 +268,24 @@ class Model(TableModel):
         """
         return cls.from_arrays(*file.load(path))
 
+    @cached_property
+    def _predicted_rows(self) -> PredictedRows:
+        return PredictedRows()
+
+    def _predict_and_remember(self, table: Table) -> Mat:
+        """Return the scores (B, m) of B events, and remember the last ones for late labels."""
+        if self.serving_only:
+            return self.predict(table)
+        B = len(table.numbers)
+        first = max(0, B - room(self.encoder.width))
+        scores = [self.predict(slice_table(table, 0, first))] if first else []
+        for part in self.chunks(slice_table(table, first, B)):
+            X = self.encoder.encode_many(part)
+            predicted, parts = capture_many(self.booster, X)
+            self._predicted_rows.add(part, X[:, : len(self.encoder.columns)], parts, predicted)
+            scores.append(predicted)
+        return np.concatenate(scores)
+
     def _tabulate_known(self, rows: Any) -> Table:
         """Return the known features of rows to predict."""
         check_frame(self.encoder.kinds, rows)
@@ -237,3 +303,8 @@ class Model(TableModel):
             schema = schema.with_inferred(new)
         m = self.labels.m
         check(self.spec, reserve_width(self.spec, len(Columns.columns_of(schema)), m), m)
+
+
+def _size(row: PredictedRow | None) -> tuple[int, int]:
+    """Return how many numbers a predicted row and its captured parts have; 0 for none."""
+    return (0, 0) if row is None else (len(row.X), len(row.parts))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -195,13 +195,18 @@ class TableModel:
 
     def predict(self, table: Table) -> Mat:
         """Return the scores (B, m) of B events; the model does not change."""
+        scores = [
+            score_many(self.booster, self.encoder.encode_many(part)) for part in self.chunks(table)
+        ]
+        return scores[0] if len(scores) == 1 else np.concatenate(scores)
+
+    def chunks(self, table: Table) -> Iterator[Table]:
+        """Yield a table in parts whose encoded numbers stay in the cache."""
         B, rows = len(table.numbers), max(1, CHUNK_NUMBERS // max(self.encoder.width, 1))
         if B <= rows:
-            return score_many(self.booster, self.encoder.encode_many(table))
-        parts = (slice_table(table, first, first + rows) for first in range(0, B, rows))
-        return np.concatenate(
-            [score_many(self.booster, self.encoder.encode_many(part)) for part in parts]
-        )
+            yield table
+        else:
+            yield from (slice_table(table, first, first + rows) for first in range(0, B, rows))
 
     def predictions(self, scores: Mat) -> Mat:
         """Return the predictions of scores (B, m): numbers (B,), or probabilities (B, C)."""

@@ -153,6 +153,10 @@ class RiverModel(Model):
             scores[k] = self._score(x)
         return scores
 
+    def _predict_and_remember(self, table: Table) -> Mat:
+        """Return the scores; River learns a late label as it comes."""
+        return self.predict(table)
+
     def predictions(self, scores: Mat) -> Mat:
         """Return the predictions of scores (B, m): numbers (B,), or probabilities (B, C)."""
         if self.task == "regression":
