@@ -40,6 +40,13 @@ LABEL_SHIFT = np.dtype(
             ("moved_at", np.float64),  # event at which the offset last moved
             ("last_move", np.float64),  # by how much
             ("blocked_until", np.float64),  # first event that may begin a new shift
+            ("paused_until", np.float64),  # the same, unless labels are outliers
+            ("home", np.float64),  # the offset before it last moved
+            ("away", np.float64),  # 1 from such a move to the next, 2 where it was to a stuck label
+            ("label", np.float64),  # last label of the possible shift, as it came
+            ("different", np.float64),  # its labels that were not equal to the one before
+            ("stuck_moves", np.float64),  # moves to labels that were equal
+            ("inflation", np.float64),  # factor on the outliers' distance, less 1; robust losses
         ],
     )
 )

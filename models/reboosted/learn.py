@@ -27,7 +27,7 @@ from kaboost.models.reboosted.config import MIN_WORKER_EVENTS
 from kaboost.models.reboosted.drift import update_drift
 from kaboost.models.reboosted.ensemble import LINEAR_SCORES, ReboostedTrees, ServedTrees
 from kaboost.models.reboosted.growth import grow_trees
-from kaboost.models.reboosted.label_guard import guard_label
+from kaboost.models.reboosted.label_guard import guard_label, has_bounded_gradient
 from kaboost.models.reboosted.label_scale import (
     TINY,
     LabelScale,
@@ -152,6 +152,7 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
     params, schedule, window, bins = bank.params, bank.schedule, bank.window, bank.bins
     means, link, calibrated = bank.label_means, int(params.link[()]), bool(b.calibrated[()] > 0)
     trees = ServedTrees(params.leaf_rates, params.depth, bank.structures, bank.base_score, means)
+    robust = has_bounded_gradient(loss)
     scores, done, has_worker, tree = run.scores, run.done, run.has_worker, run.tree
     while tree >= 0 and run.stop[()] == 0 and builds[tree].cursor[0].step != GROWN:
         rebuild_tree(bank, builds[tree], loss, tree, WORKER_SLICE_NS)
@@ -174,7 +175,9 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
             if t % METRICS_EVERY == METRICS_EVERY - 1:
                 observe_structures(params.eta, loss, label, w, seen, a)
             importance, w = w, relative_weight(scale.mean_weight, w, float(t))
-            y = guard_label(scale, label, t, mixed, filters, a.inputs) if link == NUMBERS else label
+            y = label
+            if link == NUMBERS:
+                y = guard_label(scale, label, t, mixed, filters, a.inputs, robust)
             last = last if y == label else k + 1  # later label means differ from those assumed
             assess_scores(loss, y, scale, link, a)
             if update_drift(schedule, scaled_loss(loss, mixed, y, scale, link), t, link):

@@ -42,7 +42,7 @@ def learned(made: LabelScale, labels: Any, predicted: float = 0.0, t: int = 100)
     lines, row = linear_filters(1), blank_row(1)
     row.runs[:] = 1  # nothing is there
     return [
-        guard_label(made, y - made.offset[()], t + k, predicted, lines, row)
+        guard_label(made, y - made.offset[()], t + k, predicted, lines, row, False)
         for k, y in enumerate(labels)
     ]
 
