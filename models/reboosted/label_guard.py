@@ -17,6 +17,7 @@ from kaboost.models.kernels.jit import kernel
 from kaboost.models.reboosted.label_scale import LabelScale
 from kaboost.models.reboosted.linear import LinearFilters
 from kaboost.models.reboosted.linear_inputs import InputRow, has_news
+from kaboost.models.reboosted.state import NUMBERS
 from kaboost.models.types import Vec
 from kaboost.models.verbs import value_gradient_hessian
 
@@ -42,6 +43,20 @@ def has_bounded_gradient(loss: Any) -> bool:
     """Return whether a far label is of no more weight in the loss than a near one."""
     _, g, _ = value_gradient_hessian(loss, FAR_LABEL, 0.0)
     return bool(g < FAR_LABEL / 1e6)
+
+
+@kernel
+def label_to_learn(
+    scale: LabelScale, loss: Any, y: float, event: tuple[int, int], score: float,
+    filters: LinearFilters, row: InputRow,
+) -> float:  # fmt: skip
+    """Return what `guard_label` does where scores are numbers, else y; `event` is the event's
+    number t and the scale of scores.
+    """
+    t, link = event
+    if link != NUMBERS:
+        return y
+    return guard_label(scale, y, t, score, filters, row, has_bounded_gradient(loss))
 
 
 @kernel
@@ -143,7 +158,7 @@ def _move_offset(scale: LabelScale, t: int) -> float:
     """
     shift = scale.shift[0]
     back, level, offset = _returns(shift, shift.level), float(shift.level), scale.offset[()]
-    stuck = shift.different == 0.0 and shift.stuck_moves < MAX_STUCK_MOVES
+    stuck = not back and shift.different == 0.0 and shift.stuck_moves < MAX_STUCK_MOVES
     if back:
         level = shift.home - offset  # to the bit: a level of 1e20 would leave its rounding
     repeated = t < 2.0 * shift.moved_at or abs(level + shift.last_move) < 0.5 * abs(level)

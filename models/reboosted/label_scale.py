@@ -19,7 +19,7 @@ MAX_STEP_SQUARES = 25.0  # a squared Newton step counts as at most this many usu
 STEP_CAP_AFTER = 50  # ... after so many events
 MIN_RESIDUAL = 1e-12  # in units of the label
 MAX_RESIDUAL = 1e30
-PEAKS = 8  # parts of the window whose largest labels are known
+PEAKS, PEAK_EVENTS = 8, 1024  # stretches of events whose largest labels are known
 MAX_PEAK_RATIO = 10.0  # a predicted mean is at most this many times the largest label
 PEAK_MARGIN = 1e-9  # of its logarithm, for rounding
 LOG_RANGE = 16.0  # a score is at most so far below the logarithm of the largest label
@@ -65,7 +65,7 @@ class LabelScale(NamedTuple):
     offset: Vec  # () subtracted from labels before learning, added to scores; 0 but for numbers
     shift: Records  # (1,) of LABEL_SHIFT
     mean_weight: Vec  # () running mean importance
-    peaks: Vec  # (8,) largest label in each eighth of the window, where scores are logarithms
+    peaks: Vec  # (8,) largest labels of the last 8 * PEAK_EVENTS, where scores are logarithms
 
 
 def label_scale() -> LabelScale:
@@ -108,6 +108,8 @@ def update_label_scale(
     residual = v - least if counts else abs(first - y)
     scale.residual[()] += fast * (min(residual, MAX_RESIDUAL) - scale.residual[()])
     scale.curvature[()] += slow * (h - scale.curvature[()])
+    if counts:
+        _update_peaks(scale, y, t)
 
 
 @inlined
@@ -117,12 +119,10 @@ def least_loss(y: float, link: int) -> float:
 
 
 @inlined
-def update_peaks(scale: LabelScale, y: float, link: int, t: int, R: int) -> None:
-    """Update the largest labels with that of event t; the window has R events."""
-    if link == LOGARITHMS:
-        part = R // PEAKS
-        i = t // part % PEAKS
-        scale.peaks[i] = y if t % part == 0 else max(scale.peaks[i], y)
+def _update_peaks(scale: LabelScale, y: float, t: int) -> None:
+    """Update the largest labels with that of event t."""
+    i = t // PEAK_EVENTS % PEAKS
+    scale.peaks[i] = y if t % PEAK_EVENTS == 0 else max(scale.peaks[i], y)
 
 
 @inlined

@@ -22,12 +22,12 @@ from kaboost.models.reboosted.background import (
     next_commit,
     processors,
 )
-from kaboost.models.reboosted.calibration import calibrate
+from kaboost.models.reboosted.calibration import Calibration, calibrate
 from kaboost.models.reboosted.config import MIN_WORKER_EVENTS
 from kaboost.models.reboosted.drift import update_drift
 from kaboost.models.reboosted.ensemble import LINEAR_SCORES, ReboostedTrees, ServedTrees
 from kaboost.models.reboosted.growth import grow_trees
-from kaboost.models.reboosted.label_guard import guard_label, has_bounded_gradient
+from kaboost.models.reboosted.label_guard import label_to_learn
 from kaboost.models.reboosted.label_scale import (
     TINY,
     LabelScale,
@@ -36,7 +36,6 @@ from kaboost.models.reboosted.label_scale import (
     residual_variance,
     update_label_means,
     update_label_scale,
-    update_peaks,
 )
 from kaboost.models.reboosted.linear import LINEAR_LEARNERS, LinearFilters
 from kaboost.models.reboosted.linear_learners import (
@@ -152,7 +151,6 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
     params, schedule, window, bins = bank.params, bank.schedule, bank.window, bank.bins
     means, link, calibrated = bank.label_means, int(params.link[()]), bool(b.calibrated[()] > 0)
     trees = ServedTrees(params.leaf_rates, params.depth, bank.structures, bank.base_score, means)
-    robust = has_bounded_gradient(loss)
     scores, done, has_worker, tree = run.scores, run.done, run.has_worker, run.tree
     while tree >= 0 and run.stop[()] == 0 and builds[tree].cursor[0].step != GROWN:
         rebuild_tree(bank, builds[tree], loss, tree, WORKER_SLICE_NS)
@@ -175,9 +173,7 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
             if t % METRICS_EVERY == METRICS_EVERY - 1:
                 observe_structures(params.eta, loss, label, w, seen, a)
             importance, w = w, relative_weight(scale.mean_weight, w, float(t))
-            y = label
-            if link == NUMBERS:
-                y = guard_label(scale, label, t, mixed, filters, a.inputs, robust)
+            y = label_to_learn(scale, loss, label, (t, link), mixed, filters, a.inputs)
             last = last if y == label else k + 1  # later label means differ from those assumed
             assess_scores(loss, y, scale, link, a)
             if update_drift(schedule, scaled_loss(loss, mixed, y, scale, link), t, link):
@@ -188,10 +184,8 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
             learn_lines(filters, loss, y, w, link, scale, a)
             mixed = assess_captured(loss, (y, mixed), link, stack, scale, batch.captured[k], a)
             learn_label(stack, loss, scale, (y, w), link, a)
-            if link == LOG_ODDS:
-                calibrate(calibration, mixed, 0.5 + 0.5 * y, w)
+            learn_calibration(calibration, link, mixed, y, w)
             update_label_scale(scale, loss, y, link, t, float(a.expert_scores[0]))
-            update_peaks(scale, y, link, t, window.labels.shape[0])
             fill_row(a.event_means, batch.keys[k], a.row)
             insert_event(window, bins, schedule, a, t, y, importance)
             update_label_means(means, params.label_mean_rates, y, link)
@@ -252,6 +246,15 @@ def learn_label(
     y, w = label
     factor = w * sharpness(loss, scale, link)
     learn_stack(stack, loss, _target(scale, link, y, w), factor, a)
+
+
+@inlined
+def learn_calibration(
+    calibration: Calibration, link: int, mixed: float, y: float, w: float
+) -> None:
+    """Update the calibration, if scores are log-odds, for their mixture and label y."""
+    if link == LOG_ODDS:
+        calibrate(calibration, mixed, 0.5 + 0.5 * y, w)
 
 
 @inlined
