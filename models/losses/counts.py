@@ -18,12 +18,14 @@ from kaboost.models.verbs import (
     encode_labels,
     init_score,
     inverse_link,
+    newton_curvature,
     radius,
     smoothness,
     update_init,
     value_gradient_hessian,
 )
 
+MAX_LOG_STEP = 3.0  # of Newton's step upwards: the label can be any multiple of the mean
 COUNT_LIMIT = 1e13  # a larger label is clipped: the largest slope, e^30, must exceed it
 
 
@@ -45,6 +47,12 @@ def _(loss: Poisson, s: float, z: float) -> tuple[float, float, float]:
     e = bounded_exp(near)
     # z s in two parts: the difference of two overflowing terms would be nan.
     return (e - z * near) + (e - z) * beyond, e - z, (e if s <= TANGENT_FROM else 0.0)
+
+
+@newton_curvature.register
+def _(loss: Poisson, s: float, z: float, unit: float) -> float:
+    e = bounded_exp(min(s, TANGENT_FROM))
+    return float(max(e, (z - e) / MAX_LOG_STEP, 1e-3))
 
 
 @inverse_link.register

@@ -22,6 +22,7 @@ from kaboost.models.explain.interface import Explanation, explain_many, gains
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.reboosted.booster import ReboostedTrees, to_rows
 from kaboost.models.reboosted.ensemble import LINEAR_SCORES
+from kaboost.models.reboosted.label_scale import score_bounds
 from kaboost.models.reboosted.linear import (
     LINEAR_LEARNERS,
     LinearFilters,
@@ -31,7 +32,7 @@ from kaboost.models.reboosted.linear import (
 from kaboost.models.reboosted.linear_inputs import InputRow, blank_row
 from kaboost.models.reboosted.linear_learners import attribute
 from kaboost.models.reboosted.predict import fill_row, last_label, read_columns
-from kaboost.models.reboosted.stacking import MAX_LOG_ODDS, exponential_weights
+from kaboost.models.reboosted.stacking import exponential_weights
 from kaboost.models.reboosted.state import NUMBERS, Keys, Reboosted, Rows
 from kaboost.models.reboosted.trees.binning import MAX_NUMBER, from_key, to_key
 from kaboost.models.reboosted.trees.binning import MISSING_KEY as MISSING_KEY
@@ -67,8 +68,9 @@ def linear_part(booster: ReboostedTrees) -> LinearPart:
     weights, lines = weights[:n], weights[n:]
     if bank.params.link != NUMBERS:
         scores = _mean_scores(bank)
-        finite = abs(scores) < MAX_LOG_ODDS
-        constant += MAX_LOG_ODDS * float(weights[~finite] @ np.sign(scores[~finite]))
+        least, most = score_bounds(scale, int(bank.params.link))
+        finite = (scores > least) & (scores < most)
+        constant += float(weights[~finite] @ np.clip(scores[~finite], least, most))
         weights = np.where(finite, weights, 0.0)
     weights = weights.reshape(len(bank.structures), -1)
     constant += float(scale.offset) + float(weights.sum(axis=1) @ bank.base_score)

@@ -7,7 +7,7 @@ from typing import Any
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.random import reseed
 from kaboost.models.reboosted.config import ALL_FEATURES_EVERY, FIRST_BINS_EVENTS
-from kaboost.models.reboosted.label_scale import LabelScale, residual_unit
+from kaboost.models.reboosted.label_scale import TINY, LabelScale, residual_unit
 from kaboost.models.reboosted.memory import events_ahead
 from kaboost.models.reboosted.schedule import window_events
 from kaboost.models.reboosted.state import (
@@ -66,7 +66,7 @@ def grow_trees(
         if schedule.status[k] == UNASSIGNED:
             if bins.progress[0].step != IDLE or schedule.credit[k] < 1.0:
                 continue
-            spent = float(start_tree(bank, builds[k], k, t, residual_unit(scale)))
+            spent = float(start_tree(bank, builds[k], k, t, scale))
             started = started or schedule.status[k] == BACKGROUND
         left_ns -= spent + _work_on_tree(bank, builds[k], loss, k, t, slice_ns - spent)
     schedule.spent_ns[()] += EVENT_BUDGET_NS - left_ns
@@ -99,10 +99,8 @@ def _use_slice(bank: Reboosted, builds: Builds, loss: Any, t: int) -> float:
 
 
 @kernel
-def start_tree(bank: Reboosted, build: TreeBuild, k: int, t: int, residual: float) -> float:
-    """Start the next tree of structure k after t events, of a typical residual; return the ns it
-    took.
-    """
+def start_tree(bank: Reboosted, build: TreeBuild, k: int, t: int, labels: LabelScale) -> float:
+    """Start the next tree of structure k after t events; return the ns it took."""
     params, schedule, cursor = bank.params, bank.schedule, build.cursor[0]
     m = window_events(params, schedule, k, t, bank.window.labels.shape[0])
     cursor.first, cursor.done, cursor.drawn, cursor.end = t - m, t - m, 0, t
@@ -114,7 +112,7 @@ def start_tree(bank: Reboosted, build: TreeBuild, k: int, t: int, residual: floa
     )
     schedule.columns_used[k], schedule.bins_scanned[k] = cursor.columns, cursor.bins_scanned
     schedule.credit[k] -= 1.0
-    _reset_scale(build, residual)
+    _reset_scale(build, residual_unit(labels), max(float(labels.mean_weight[()]), TINY))
     reseed(build.generator, schedule.generator)
     cursor.step = FIT_BASE_SCORE if schedule.cursor[k] == 0 else DRAW_ROWS
     _assign(params, schedule, k, m, t, events_ahead(bank.window.labels.shape[0]))
@@ -122,12 +120,12 @@ def start_tree(bank: Reboosted, build: TreeBuild, k: int, t: int, residual: floa
 
 
 @kernel
-def _reset_scale(build: TreeBuild, residual: float) -> None:
+def _reset_scale(build: TreeBuild, residual: float, mean_weight: float) -> None:
     scale = build.scale[0]
     scale.max_gradient, scale.max_hessian = 0.0, 0.0
     scale.gradient_unit, scale.hessian_unit = 0.0, 0.0
     scale.weight_sum, scale.label_sum, scale.base_score = 0.0, 0.0, 0.0
-    scale.residual = residual
+    scale.residual, scale.mean_weight = residual, mean_weight
 
 
 @kernel

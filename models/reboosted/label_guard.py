@@ -8,6 +8,8 @@ and several kinds of noise (docs/adr/0021).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from kaboost.models.features.label_outliers import FIRST_LABELS, OUTLIER_SPREADS
@@ -15,7 +17,9 @@ from kaboost.models.kernels.jit import kernel
 from kaboost.models.reboosted.label_scale import LabelScale
 from kaboost.models.reboosted.linear import LinearFilters
 from kaboost.models.reboosted.linear_inputs import InputRow, has_news
+from kaboost.models.reboosted.state import NUMBERS
 from kaboost.models.types import Vec
+from kaboost.models.verbs import value_gradient_hessian
 
 ROUNDING = 1e-9  # share of the mean within which labels may differ by rounding alone
 OFFSET_SPREADS = 10.0  # deviations of the first labels' mean from 0 that make it the offset
@@ -24,23 +28,50 @@ SHIFT_EVENTS = 8.0  # consecutive residuals off by about the same that make a sh
 PAUSE_EVENTS = 50.0  # events without a new count after one that was no shift
 BACKOFF = 64.0  # ages of a stream without moves, once the offset moved back and forth
 BIAS_RATE = 2e-3  # of the running mean residual, an event: of a quantile it is not 0
-MAX_SHIFT_SPREADS = 1e9  # deviations; labels less a farther offset would keep too few digits
+MAX_SHIFT_SPREADS = 1e40  # deviations
+MAX_STUCK_MOVES = 5.0  # to a stuck label: later ones may be explained by features
+STUCK = 2.0  # of `away`
 OUTLIER_GROWTH = 1.5  # factor on the deviation with every outlier
+DEFLATION = 0.96  # factor on the inflated distance with every other label
 DEVIATION_RATE = 1e-3  # lowest rate of the deviation, an event
+FAR_LABEL = 1e20  # whose gradient shows whether a loss bounds it
 MIN_SPREAD = 1e-12  # in units of the label
 
 
 @kernel
+def has_bounded_gradient(loss: Any) -> bool:
+    """Return whether a far label is of no more weight in the loss than a near one."""
+    _, g, _ = value_gradient_hessian(loss, FAR_LABEL, 0.0)
+    return bool(g < FAR_LABEL / 1e6)
+
+
+@kernel
+def label_to_learn(
+    scale: LabelScale, loss: Any, y: float, event: tuple[int, int], score: float,
+    filters: LinearFilters, row: InputRow,
+) -> float:  # fmt: skip
+    """Return what `guard_label` does where scores are numbers, else y; `event` is the event's
+    number t and the scale of scores.
+    """
+    t, link = event
+    if link != NUMBERS:
+        return y
+    return guard_label(scale, y, t, score, filters, row, has_bounded_gradient(loss))
+
+
+@kernel
 def guard_label(
-    scale: LabelScale, y: float, t: int, score: float, filters: LinearFilters, row: InputRow
-) -> float:
+    scale: LabelScale, y: float, t: int, score: float, filters: LinearFilters, row: InputRow,
+    robust: bool,
+) -> float:  # fmt: skip
     """Return the label to learn: y, or the served `score` where y is not to be learned; both less
-    the offset. `row` holds the event's inputs of the linear learners.
+    the offset. `row` holds the event's inputs of the linear learners; `robust` is whether the
+    loss's gradient has a bound.
 
     One label a million times too large would spoil label means, window and filters for thousands
     of events, and permanently what no other event corrects; clipped, it still would. Where outliers
     go on, the deviation grows by a half with each, until they are none: a thousand deviations take
-    nine events.
+    nine events. With a robust loss less than a tenth of labels stay outliers for ever.
 
     Where residuals are off by the same again and again, the level has shifted and not the rule.
     Until that is certain nothing is learned but the first such label: alone it may be a rare one.
@@ -48,37 +79,47 @@ def guard_label(
     shift, mean = scale.shift[0], float(scale.mean[()])
     off, early = y - mean, t < FIRST_LABELS
     spread = max(float(scale.deviation[()]), ROUNDING * abs(mean), MIN_SPREAD)
-    again = not early and _continues_shift(
-        shift, y - score - shift.bias, float(scale.residual[()]), t, filters, row
-    )
+    limit = OUTLIER_SPREADS * spread * (1.0 + shift.inflation)
+    outlier = not early and scale.deviation[()] != 0.0 and abs(off) > limit
+    again = not early and _continues_shift(scale, (y, score), t, outlier, filters, row)
     if again and shift.count >= SHIFT_EVENTS:
         return y - _move_offset(scale, t)
     if not again and shift.count <= 1.0:
         shift.deviation = scale.deviation[()]
-    if early or scale.deviation[()] == 0.0 or abs(off) <= OUTLIER_SPREADS * spread:
+    if not outlier:
+        shift.inflation = max((1.0 + shift.inflation) * DEFLATION - 1.0, 0.0)
         if again:
             return score
         rate = max(1.0 / (t + 1.0), DEVIATION_RATE)
         scale.deviation[()] += rate * (abs(off) - scale.deviation[()])
         return y
-    if not again:
+    if not again and robust:
+        shift.inflation = OUTLIER_GROWTH * (1.0 + shift.inflation) - 1.0
+    elif not again:
         scale.deviation[()] = OUTLIER_GROWTH * spread
     return score
 
 
 @kernel
 def _continues_shift(
-    shift: np.record, off: float, unit: float, t: int, filters: LinearFilters, row: InputRow
-) -> bool:
-    """Return whether a residual that is `off` beyond the bias continues a possible shift; `unit` is
-    the usual residual. An event with an unseen value is no part of one: the value may explain it.
+    scale: LabelScale, label: tuple[float, float], t: int, outlier: bool,
+    filters: LinearFilters, row: InputRow,
+) -> bool:  # fmt: skip
+    """Return whether a label, which is y and its served score, continues a possible shift. An event
+    with an unseen value is no part of one: the value may explain it.
     """
-    count = shift.count
+    y, score = label
+    shift, unit = scale.shift[0], float(scale.residual[()])
+    off, count = y - score - shift.bias, shift.count
     if (count > 0.0 or abs(off) > SHIFT_RESIDUALS * unit) and has_news(filters, row):
         shift.count = count if count > 1.0 else 0.0
         return False
     large = SHIFT_RESIDUALS * unit < abs(off) <= MAX_SHIFT_SPREADS * shift.deviation
-    large = large and t >= shift.blocked_until
+    if not _returns(shift, off):  # a way back is always open
+        large = large and t >= shift.blocked_until and (outlier or t >= shift.paused_until)
+    seen = y + float(scale.offset[()])
+    shift.different += 1.0 if seen != shift.label else 0.0
+    shift.label = seen
     level = shift.level
     if count > 1.0 and abs(off - level) <= 0.5 * abs(level):
         shift.level += (off - level) / count  # the mean, without the one that was learned
@@ -92,27 +133,41 @@ def _continues_shift(
 
 
 @kernel
+def _returns(shift: np.record, off: float) -> bool:
+    """Return whether a residual is that of a label where labels were before the last move."""
+    return bool(shift.away > 0.0 and abs(off + shift.last_move) <= 0.5 * abs(shift.last_move))
+
+
+@kernel
 def _restart_count(shift: np.record, off: float, t: int, large: bool) -> None:
     """Begin to count with this residual if it is `large`; else count none."""
     if shift.count > 1.0:  # the rule changes: do not keep back every other event
-        shift.blocked_until = max(shift.blocked_until, t + PAUSE_EVENTS)
-    shift.count, shift.level = 1.0 if large else 0.0, off
+        shift.paused_until = max(shift.paused_until, t + PAUSE_EVENTS)
+    shift.count, shift.level, shift.different = 1.0 if large else 0.0, off, 0.0
     shift.bias += 0.0 if large else BIAS_RATE * off
 
 
 @kernel
 def _move_offset(scale: LabelScale, t: int) -> float:
-    """Move the offset by the level of the shift; return the level.
+    """Move the offset by the level of the shift, or back to where it was; return by how much.
 
     Labels that go back and forth should be explained by features, from which nothing can be learned
     while the offset follows: a second move within half of the stream's age, or a move back, blocks
-    further ones for long.
+    further ones for long. A label that is stuck, and then well again, explains nothing: some such
+    moves block none.
     """
     shift = scale.shift[0]
-    level = float(shift.level)
-    if t < 2.0 * shift.moved_at or abs(level + shift.last_move) < 0.5 * abs(level):
+    back, level, offset = _returns(shift, shift.level), float(shift.level), scale.offset[()]
+    stuck = not back and shift.different == 0.0 and shift.stuck_moves < MAX_STUCK_MOVES
+    if back:
+        level = shift.home - offset  # to the bit: a level of 1e20 would leave its rounding
+    repeated = t < 2.0 * shift.moved_at or abs(level + shift.last_move) < 0.5 * abs(level)
+    if repeated and not stuck and not (back and shift.away == STUCK):
         shift.blocked_until = BACKOFF * t
-    scale.offset[()] += level
+    shift.away = 0.0 if back else (STUCK if stuck else 1.0)
+    shift.stuck_moves += 1.0 if stuck else 0.0
+    shift.home = offset
+    scale.offset[()] = offset + level
     scale.deviation[()] = shift.deviation
     shift.count, shift.moved_at, shift.last_move = 0.0, t, level
     return level

@@ -19,6 +19,7 @@ import numpy as np
 
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import log1pexp, sigmoid
+from kaboost.models.reboosted.label_scale import relative_weight
 from kaboost.models.reboosted.stacking import MAX_LOG_ODDS
 from kaboost.models.types import Mat, Vec
 
@@ -34,12 +35,13 @@ class LateMixture(NamedTuple):
 
     losses: Mat  # (S + 1, 8) decayed log-losses; the last row is that of the usual served score
     events: Vec  # () labels that came late, so far; at 0 the mixture is not served
+    mean_weight: Vec  # () running mean importance of their events
 
 
 def late_mixture(scores: int) -> LateMixture:
     """Return the mixture of so many scores before any late label."""
     shape = (scores + 1, len(INVERSE_TEMPERATURES))
-    return LateMixture(np.zeros(shape), np.zeros(()))
+    return LateMixture(np.zeros(shape), np.zeros(()), np.zeros(()))
 
 
 @kernel
@@ -49,12 +51,13 @@ def learn_late(late: LateMixture, captured: Mat, first: int, y: Vec, w: Vec) -> 
     """
     for k in range(y.shape[0]):
         if w[k] > 0.0:
+            weight = relative_weight(late.mean_weight, w[k], float(late.events[()]))
             late.events[()] += 1.0
             for i in range(late.losses.shape[0]):
                 z = _clip(float(captured[k, first + i]))
                 for t in range(late.losses.shape[1]):
                     loss = log1pexp(-y[k] * INVERSE_TEMPERATURES[t] * z)
-                    late.losses[i, t] = DECAY * late.losses[i, t] + w[k] * min(loss, MAX_LOSS)
+                    late.losses[i, t] = DECAY * late.losses[i, t] + weight * min(loss, MAX_LOSS)
 
 
 @kernel

@@ -22,15 +22,16 @@ from kaboost.models.reboosted.background import (
     next_commit,
     processors,
 )
-from kaboost.models.reboosted.calibration import calibrate
+from kaboost.models.reboosted.calibration import Calibration, calibrate
 from kaboost.models.reboosted.config import MIN_WORKER_EVENTS
 from kaboost.models.reboosted.drift import update_drift
 from kaboost.models.reboosted.ensemble import LINEAR_SCORES, ReboostedTrees, ServedTrees
 from kaboost.models.reboosted.growth import grow_trees
-from kaboost.models.reboosted.label_guard import guard_label
+from kaboost.models.reboosted.label_guard import label_to_learn
 from kaboost.models.reboosted.label_scale import (
     TINY,
     LabelScale,
+    relative_weight,
     residual_unit,
     residual_variance,
     update_label_means,
@@ -92,7 +93,9 @@ STRUCTURE_DECAY = 0.9995  # an event, of the losses that share the work among st
 MEAN_RATE = 1e-3  # lowest rate of running means, an event
 MAX_CURVATURE = 0.25  # of log-loss
 MAX_STEP_WEIGHT = 1e6  # an importance counts as at most this in Kalman and AdaGrad steps
-MAX_LOG_ERROR = 3.0  # error of a logarithm that the linear learners learn
+MAX_LOG_ERROR = 3.0  # error of a logarithm that linear and leaf learners learn
+CURVATURE_SHARE = 0.25  # of the curvature at a leaf learner's score that counts at least
+MAX_EXPONENT = 30.0  # of a curvature: that of the loss grows no more from there
 
 
 class BatchRun(NamedTuple):
@@ -169,7 +172,8 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
             store_prefixes(window.prefix, t, a.F, schedule.cursor)
             if t % METRICS_EVERY == METRICS_EVERY - 1:
                 observe_structures(params.eta, loss, label, w, seen, a)
-            y = guard_label(scale, label, t, mixed, filters, a.inputs) if link == NUMBERS else label
+            importance, w = w, relative_weight(scale.mean_weight, w, float(t))
+            y = label_to_learn(scale, loss, label, (t, link), mixed, filters, a.inputs)
             last = last if y == label else k + 1  # later label means differ from those assumed
             assess_scores(loss, y, scale, link, a)
             if update_drift(schedule, scaled_loss(loss, mixed, y, scale, link), t, link):
@@ -180,11 +184,10 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
             learn_lines(filters, loss, y, w, link, scale, a)
             mixed = assess_captured(loss, (y, mixed), link, stack, scale, batch.captured[k], a)
             learn_label(stack, loss, scale, (y, w), link, a)
-            if link == LOG_ODDS:
-                calibrate(calibration, mixed, 0.5 + 0.5 * y, w)
+            learn_calibration(calibration, link, mixed, y, w)
             update_label_scale(scale, loss, y, link, t, float(a.expert_scores[0]))
             fill_row(a.event_means, batch.keys[k], a.row)
-            insert_event(window, bins, schedule, a, t, y, w)
+            insert_event(window, bins, schedule, a, t, y, importance)
             update_label_means(means, params.label_mean_rates, y, link)
             schedule.time[()], started = t + 1, False
             if advance_schedule(params, schedule, window, bins, a.tree_counts, has_worker):
@@ -246,6 +249,15 @@ def learn_label(
 
 
 @inlined
+def learn_calibration(
+    calibration: Calibration, link: int, mixed: float, y: float, w: float
+) -> None:
+    """Update the calibration, if scores are log-odds, for their mixture and label y."""
+    if link == LOG_ODDS:
+        calibrate(calibration, mixed, 0.5 + 0.5 * y, w)
+
+
+@inlined
 def learn_stack(stack: Stack, loss: Any, target: Target, factor: float, a: LearnScratch) -> None:
     """Update the filters' weights, and the decayed losses behind average and mixture by this
     event's, a.score_losses (n,) and a.expert_losses (S+1,), times `factor`.
@@ -278,12 +290,25 @@ def learn_trees(
             decayed = STRUCTURE_DECAY * schedule.structure_losses[k, e]
             schedule.structure_losses[k, e] = decayed + w * a.score_losses[i]
             rate = min(params.leaf_rates[e] * w, 1.0)
-            a.leaf_steps[1 + e] = rate * step * a.score_gradients[i] / N
+            move = step * a.score_gradients[i]
+            if link == LOGARITHMS:
+                move = _log_step(float(a.scores[i]), a.score_gradients[i], curvature)
+            a.leaf_steps[1 + e] = rate * move / N
         _add_gradient_square(schedule, k, a.score_gradients[k * E], w, link)
         learn_leaves(structures[k].rows, leaves[k], a.leaf_steps)
         if t % ADAGRAD_EVERY == ADAGRAD_EVERY - 1:
             update_adagrad(structures[k].rows, leaves[k], schedule.gradient_squares[k])
             schedule.gradient_squares[k] = 0.0
+
+
+@inlined
+def _log_step(score: float, gradient: float, curvature: float) -> float:
+    """Return Newton's step of a logarithm, with a bound: where counts rise a thousandfold their
+    usual curvature is a thousand times too small.
+    """
+    own = CURVATURE_SHARE * math.exp(min(score, MAX_EXPONENT))
+    step = gradient / max(curvature, own, TINY)
+    return min(max(step, -MAX_LOG_ERROR), MAX_LOG_ERROR)
 
 
 @inlined

@@ -14,13 +14,12 @@ from kaboost.models.features.label_outliers import OUTLIER_SPREADS
 from kaboost.models.kernels.jit import inlined, kernel
 from kaboost.models.reboosted.calibration import Calibration, served_log_odds
 from kaboost.models.reboosted.ensemble import LINEAR_SCORES, ServedModel, ServedTrees
-from kaboost.models.reboosted.label_scale import LabelScale
+from kaboost.models.reboosted.label_scale import LabelScale, score_bounds
 from kaboost.models.reboosted.linear import LinearFilters
 from kaboost.models.reboosted.linear_inputs import InputRow, fill_inputs
 from kaboost.models.reboosted.linear_learners import scores as line_scores
 from kaboost.models.reboosted.scratch import LearnScratch, PredictArrays, Scratch, slice_scratch
 from kaboost.models.reboosted.stacking import (
-    MAX_LOG_ODDS,
     Stack,
     expert_scores,
     filter_inputs,
@@ -35,7 +34,6 @@ from kaboost.models.types import UINT, Mat, Mat3, Vec
 
 LAST_LABEL_SHRINKAGE = 0.9  # share of the way from probability 1/2 to the last of two labels
 MIN_COUNT = 0.5  # a last label of 0 counts as this before its logarithm is taken
-MAX_LOGARITHM = 60.0  # experts' scores beyond this count as this, where they are logarithms
 
 
 @kernel
@@ -161,15 +159,16 @@ def last_label(filters: LinearFilters, label: float, link: int) -> float:
 @inlined
 def stacked_score(link: int, stack: Stack, scale: LabelScale, a: Scratch) -> float:
     """Return the mixture of the scores a.scores (n,), and fill a.expert_scores and a.filter_inputs;
-    log-odds are clipped in place.
+    log-odds and logarithms are clipped in place.
     """
     n = a.scores.shape[0]
     if link == NUMBERS:
         centre, constant = float(scale.mean[()]), math.sqrt(float(scale.squared_step[()]))
     else:
         centre, constant = 0.0, 1.0
+        least, most = score_bounds(scale, link)
         for i in range(n):
-            a.scores[i] = min(max(a.scores[i], -MAX_LOG_ODDS), MAX_LOG_ODDS)
+            a.scores[i] = min(max(a.scores[i], least), most)
     filter_inputs(a.scores, n, centre, constant, a.filter_inputs)
     expert_scores(stack, a.filter_inputs, n, centre, a.weights, a.expert_scores)
     clip_to_labels(link, scale, a.expert_scores)
@@ -183,11 +182,13 @@ def clip_to_labels(link: int, scale: LabelScale, z: Vec) -> None:
     """
     if link == LOG_ODDS:
         return
-    middle, most = 0.0, MAX_LOGARITHM
     if link == NUMBERS:
         middle, most = float(scale.mean[()]), OUTLIER_SPREADS * float(scale.deviation[()])
+        low, high = middle - most, middle + most
+    else:
+        low, high = score_bounds(scale, link)
     for j in range(z.shape[0]):
-        z[j] = min(max(z[j], middle - most), middle + most)
+        z[j] = min(max(z[j], low), high)
 
 
 @inlined

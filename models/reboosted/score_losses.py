@@ -1,18 +1,18 @@
 """Losses and gradients of an event's scores, in a unit in which streams are comparable.
 
-Losses of numbers are divided by a share of the loss of predicting the mean label, those of counts
-are taken less the smallest possible one; no loss counts for more than `MAX_LOSS`.
+Losses of numbers are divided by a share of the loss of predicting the mean label; those of counts
+are taken less the smallest possible one, and divided so where that share is above 1. No loss counts
+for more than `MAX_LOSS`.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from kaboost.models.kernels.jit import inlined
-from kaboost.models.reboosted.label_scale import TINY, LabelScale, residual_unit
+from kaboost.models.reboosted.label_scale import TINY, LabelScale, least_loss, residual_unit
 from kaboost.models.reboosted.scratch import LearnScratch
-from kaboost.models.reboosted.state import LOGARITHMS, NUMBERS
+from kaboost.models.reboosted.state import LOG_ODDS, LOGARITHMS, NUMBERS
 from kaboost.models.verbs import value_gradient_hessian
 
 # Unit of losses of numbers, as a share of the loss of the mean label; largest loss in that unit.
@@ -26,11 +26,7 @@ def assess_scores(loss: Any, y: float, scale: LabelScale, link: int, a: LearnScr
     """Fill a.score_losses and a.score_gradients (n,) at the scores, and a.expert_losses (S+1,) at
     the experts' scores.
     """
-    least, factor = 0.0, 1.0
-    if link == NUMBERS:
-        factor = 1.0 / max(LOSS_SHARE * float(scale.mean_loss[()]), TINY)
-    elif link == LOGARITHMS and y > 0.0:
-        least = y - y * math.log(y)
+    least, factor = least_loss(y, link), _unit_factor(scale, link)
     for i in range(a.scores.shape[0]):
         v, g, _ = value_gradient_hessian(loss, float(a.scores[i]), y)
         a.score_losses[i] = min((v - least) * factor, MAX_LOSS)
@@ -44,8 +40,16 @@ def assess_scores(loss: Any, y: float, scale: LabelScale, link: int, a: LearnScr
 def scaled_loss(loss: Any, score: float, y: float, scale: LabelScale, link: int) -> float:
     """Return the capped loss of the served score in the unit of `assess_scores`."""
     v, _, _ = value_gradient_hessian(loss, score, y)
-    factor = 1.0 / max(LOSS_SHARE * float(scale.mean_loss[()]), TINY) if link == NUMBERS else 1.0
-    return float(min(v * factor, MAX_LOSS))
+    return float(min((v - least_loss(y, link)) * _unit_factor(scale, link), MAX_LOSS))
+
+
+@inlined
+def _unit_factor(scale: LabelScale, link: int) -> float:
+    """Return what losses are multiplied by; those of counts about 10 or less stay as they are."""
+    if link == LOG_ODDS:
+        return 1.0
+    least_unit = TINY if link == NUMBERS else 1.0
+    return 1.0 / max(LOSS_SHARE * float(scale.mean_loss[()]), least_unit)
 
 
 @inlined
@@ -55,8 +59,11 @@ def sharpness(loss: Any, scale: LabelScale, link: int) -> float:
     Where labels are easy to predict, usual losses are far below the loss of the mean label, and
     scores would hardly differ in the unit of `assess_scores`.
     """
-    if link != NUMBERS:
+    if link == LOG_ODDS:
         return 1.0
+    if link == LOGARITHMS:
+        unit = SHARPNESS_UNITS * residual_unit(scale)
+        return max(1.0, LOSS_SHARE * float(scale.mean_loss[()]) / max(unit, 1.0))
     # The mean of both sides: the quantile loss is not symmetric.
     over, _, _ = value_gradient_hessian(loss, residual_unit(scale), 0.0)
     under, _, _ = value_gradient_hessian(loss, -residual_unit(scale), 0.0)

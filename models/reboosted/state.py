@@ -71,7 +71,8 @@ BUILD_SCALE = _record(
     "max_hessian",
     "gradient_unit",  # of one packed
     "hessian_unit",
-    "weight_sum",  # of the window's labels
+    "mean_weight",  # when the tree was started
+    "weight_sum",  # of the window's labels, in units of it
     "label_sum",
     "base_score",
     "residual",  # typical size when the tree was started

@@ -98,8 +98,9 @@ def _fit_base_score(window: Window, build: TreeBuild, link: int) -> float:
     first, end, weight, total = int(cursor.done), int(cursor.end), scale.weight_sum, scale.label_sum
     s, last = _ring_span(first, min(end, first + int(SLICE_NS / LABEL_NS)), window.labels.shape[0])
     for i in range(s, s + last - first):
-        weight += window.weights[i]
-        total += window.weights[i] * window.labels[i]
+        w = window.weights[i] / scale.mean_weight
+        weight += w
+        total += w * window.labels[i]
     scale.weight_sum, scale.label_sum, cursor.done = weight, total, last
     if last == end:
         scale.base_score = best_constant(link, float(weight), float(total))

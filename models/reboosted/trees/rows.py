@@ -31,7 +31,7 @@ def draw_rows(
         s = start + place
         s = s - R if s >= R else s
         build.gradients[i], build.hessians[i] = prefix[s], window.labels[s]
-        build.weights[i] = window.weights[s]
+        build.weights[i] = window.weights[s] / build.scale[0].mean_weight
         copy_codes(window.codes[s], build, shift, build.codes[i * columns : (i + 1) * columns])
     _gradients_hessians(loss, link, build, first, last)
     cursor.drawn = last
