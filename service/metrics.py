@@ -96,6 +96,7 @@ class LearnerMetrics(NamedTuple):
     labels_expired: Counter
     labels_corrected: Counter
     ignored: Counter
+    metadata_repaired: Counter  # {field, action}
     weights_ignored: Counter
     validation: Validation
     lag_records: Gauge  # {topic, partition}
@@ -204,6 +205,12 @@ _LEARNER = {
         Counter, "kaboost_labels_corrected", "Labels that replaced one already learned."
     ),
     "ignored": _Spec(Counter, "kaboost_features_ignored", "Unknown features that were ignored."),
+    "metadata_repaired": _Spec(
+        Counter,
+        "kaboost_metadata_repaired",
+        "Ids and timestamps of events that were converted, or ignored because they are none.",
+        ("field", "action"),
+    ),
     "weights_ignored": _Spec(
         Counter,
         "kaboost_weights_ignored",

@@ -18,12 +18,20 @@ _DAY = "(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)"
 _DATE = f"[0-9]{{4}}-(?:{_DAY}|(?:0[13578]|1[02])-31)"
 _LEAP = "[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00"
 _HOUR = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
-_TIME = rf"[Tt ]{_HOUR}:[0-5][0-9](?:\.[0-9]+)?(?:[Zz]|[+-]{_HOUR})?"
-# RFC 3339 from the year 1 on, without leap seconds; the offset may be left out, the time as well.
+_OFFSET = "[Zz]|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?"
+_TIME = rf"[Tt ]{_HOUR}(?::[0-5][0-9](?:\.[0-9]+)?)?(?:{_OFFSET})?"
+# RFC 3339 from the year 1 on, without leap seconds; the offset may be left out, the seconds and
+# the time as well.
+_WRITTEN = rf"(?!0000)(?:{_DATE}|(?:{_LEAP})-02-29)(?:{_TIME})?"
+_NUMBER = r"-?[0-9]{1,20}(?:\.[0-9]+)?"
 # OpenAPI has the same pattern: it uses nothing that JavaScript reads differently.
-PATTERN = rf"^(?!0000)(?:{_DATE}|(?:{_LEAP})-02-29)(?:{_TIME})?$(?!\n)"
-_WRITTEN = re.compile(PATTERN)
-_KEPT = len("2026-11-20T10:00:00")
+PATTERN = rf"^(?:{_WRITTEN}|{_NUMBER})$(?!\n)"
+EPOCH_LIMIT = 1e20  # of a number that is a time
+# An epoch is in seconds, milliseconds, microseconds or nanoseconds by its size: to 1973 or 5138.
+EPOCHS = ((1e11, 1e3), (1e14, 1.0), (1e17, 1e-3), (EPOCH_LIMIT, 1e-6))
+_DATE_TEXT = re.compile(rf"^(?:{_WRITTEN})$(?!\n)")
+_NUMBER_TEXT = re.compile(rf"^(?:{_NUMBER})$(?!\n)")
+_KEPT, _MINUTES = len("2026-11-20T10:00:00"), len("2026-11-20T10:00")
 
 
 def is_datetime(text: str) -> bool:
@@ -34,18 +42,55 @@ def is_datetime(text: str) -> bool:
     >>> is_datetime("2026-11-20T10:00:00+01:00"), is_datetime("2026-02-29")
     (True, False)
     """
-    return _WRITTEN.search(text) is not None
+    return _DATE_TEXT.search(text) is not None
 
 
-def wall_seconds(columns: Sequence[Sequence[str | None]], B: int) -> Mat:
+def is_number_text(text: str) -> bool:
+    """Return whether a text is a number of seconds, milliseconds and so on.
+
+    Examples
+    --------
+    >>> is_number_text("1760000000123"), is_number_text("1e9")
+    (True, False)
+    """
+    return _NUMBER_TEXT.search(text) is not None
+
+
+def is_time(value: object) -> bool:
+    """Return whether a value is a time: a date, or a number since 1970, also as text.
+
+    Examples
+    --------
+    >>> is_time("2026-11-20 10:00+0100"), is_time(1_760_000_000), is_time("soon"), is_time(True)
+    (True, True, False, False)
+    """
+    if isinstance(value, str):
+        return is_datetime(value) or is_number_text(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) < EPOCH_LIMIT
+
+
+def to_milliseconds(epoch: float) -> float:
+    """Return a number since 1970 in milliseconds: its size says in which unit it is.
+
+    Examples
+    --------
+    >>> to_milliseconds(1_760_000_000), to_milliseconds(1_760_000_000_000_000)
+    (1760000000000.0, 1760000000000.0)
+    """
+    return next((epoch * factor for limit, factor in EPOCHS if abs(epoch) < limit), math.nan)
+
+
+def wall_seconds(columns: Sequence[Sequence[str | float | None]], B: int) -> Mat:
     """Return the wall clocks (B, t) of t columns of B texts, in whole seconds since 1970.
 
-    The offset is ignored: the local time of day is what matters.
+    The offset is ignored: the local time of day is what matters. Numbers are of the clock of UTC.
 
     Parameters
     ----------
     columns
-        Texts for which `is_datetime` holds; None where missing, which is NaN.
+        Values for which `is_time` holds; None where missing, which is NaN.
     B
         Events.
 
@@ -55,12 +100,22 @@ def wall_seconds(columns: Sequence[Sequence[str | None]], B: int) -> Mat:
     [[86401.0], [0.0], [nan]]
     """
     seconds = np.empty((B, len(columns)))
-    for j, texts in enumerate(columns):
-        heads = [text[:_KEPT].upper() if text else "" for text in texts]
-        moments = np.array(heads, "datetime64[s]")
+    for j, cells in enumerate(columns):
+        moments = np.array(list(map(_head, cells)), "datetime64[s]")
         seconds[:, j] = moments.view(np.int64)
-        seconds[np.isnat(moments), j] = np.nan
+        for k in np.flatnonzero(np.isnat(moments)).tolist():
+            cell = cells[k]
+            epoch = math.nan if cell is None or cell == "" else float(cell)
+            seconds[k, j] = to_milliseconds(epoch) // 1e3
     return seconds
+
+
+def _head(cell: str | float | None) -> str:
+    """Return date and time without fraction and offset; an empty text for numbers."""
+    if not isinstance(cell, str) or cell[4:5] != "-":
+        return ""
+    head = cell[:_KEPT]
+    return (head if head[_MINUTES : _MINUTES + 1] == ":" else head[:_MINUTES]).upper()
 
 
 @kernel

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kaboost.models.features.datetimes import is_datetime
-from kaboost.models.types import short_repr
+from kaboost.models.features.datetimes import is_time
+from kaboost.models.types import short_repr, to_python
 
 VALUE_LIMIT = 1e308  # of a number, here as in the service
 
@@ -51,20 +51,21 @@ def _text(value: Any) -> str | None:
     return value
 
 
-def _datetime(value: Any) -> str | None:
-    """Return a date and time as a text: of `datetime64`, or of anything with `isoformat`."""
-    text = value
+def _datetime(value: Any) -> str | float | None:
+    """Return a date and time: of `datetime64`, of anything with `isoformat`, or of a number."""
+    text = to_python(value) if isinstance(value, np.number) else value
     if isinstance(value, np.datetime64):
         text = str(value.astype("datetime64[s]"))
     elif hasattr(value, "isoformat"):
         text = value.isoformat()[:19]  # without the offset: features are of the local clock
-    if text is not None and not (isinstance(text, str) and is_datetime(text)):
+    if text is not None and not is_time(text):
         raise ValueError(
-            f"{short_repr(value)} is not a date and time; pass a datetime, or a text such as "
-            "'2026-11-20T10:00:00+01:00' (seconds are needed) or '2026-11-20', or None where it is "
-            "missing"
+            f"{short_repr(value)} is not a date and time; pass a datetime, a text such as "
+            "'2026-11-20T10:00:00+01:00' or '2026-11-20', seconds or milliseconds since 1970, or "
+            "None where it is missing"
         )
-    return text
+    checked: str | float | None = text
+    return checked
 
 
 READERS: dict[str, Callable[[Any], Any]] = {  # by kind; ValueError for a value of another kind

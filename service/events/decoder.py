@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from kaboost.models.features.onehot import Table
 from kaboost.models.types import Vec
 from kaboost.service.errors import EventError
+from kaboost.service.events.metadata import Repairs
 
 DUPLICATE = "duplicate"  # reason of a skipped event: its id was learned before
 
@@ -45,6 +46,7 @@ class Decoded(NamedTuple):
     skipped: Sequence[
         tuple[int, str]
     ] = ()  # the index of every record that teaches nothing, and why
+    repairs: Mapping[tuple[str, str], Repairs] = {}  # of ids and timestamps, see `metadata`
 
 
 class Decoder(Protocol):

@@ -4,14 +4,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import datetime
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from kaboost.models.features.datetimes import is_datetime
+from kaboost.models.features.datetimes import is_time
 from kaboost.models.features.labels import Labels
 from kaboost.models.features.rows import INFERRED
 from kaboost.service.errors import EventError
@@ -50,8 +49,6 @@ DECLARE_KIND = "{}: if that is wrong, declare features.schema.{} and start again
 MAX_COMPARED = 100  # known names that an unknown one is compared with: takes about 2 ms
 NUMERAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 HIGH_SURROGATE = re.compile(r"\\u[dD][89aAbB]")  # the first half of a surrogate pair
-
-Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Fault(NamedTuple):
@@ -257,20 +254,6 @@ def _features_faults(features: object, rules: Rules) -> Iterator[Fault]:
         yield Fault("schema", "features", detail)
 
 
-def _id_faults(value: Any, _: Rules) -> Iterator[Fault]:
-    if not isinstance(value, str | None):
-        yield Fault("schema", "id", f"{show(value)} where a string belongs; quote it")
-
-
-def _timestamp_faults(value: Any, _: Rules) -> Iterator[Fault]:
-    if not (value is None or _is_millis(value) or _is_instant(value)):
-        detail = (
-            f"{show(value)} is neither RFC 3339 with an offset nor milliseconds since 1970; send "
-            'one of them, such as "2026-11-20T10:00:00Z", or leave it out'
-        )
-        yield Fault("timestamp", "timestamp", detail)
-
-
 def _label_faults(label: Any, rules: Rules) -> Iterator[Fault]:
     if rules.labels.kind == "regression":
         if not (_is_number(label) and _is_finite(label)):
@@ -347,32 +330,18 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
-def _is_millis(value: Any) -> bool:
-    return _is_number(value) and EPOCH_MS[0] <= value <= EPOCH_MS[1]
-
-
-def _is_instant(value: Any) -> bool:
-    try:
-        msgspec.convert(value, Instant)
-    except msgspec.ValidationError:
-        return False
-    return True
-
-
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "number": (_is_number, "a number"),
     "boolean": (lambda value: isinstance(value, bool), "true or false"),
     "category": (lambda value: isinstance(value, str), "a string"),
     "datetime": (
-        lambda value: isinstance(value, str) and is_datetime(value),
-        'a date and time such as "2026-11-20T10:00:00+01:00" (seconds are needed), a date',
+        is_time,
+        'a date and time such as "2026-11-20T10:00:00+01:00", a date, a number since 1970',
     ),
     "text": (lambda value: isinstance(value, str), "a string"),
 }
 _CHECKS: dict[str, Callable[[object, Rules], Iterator[Fault]]] = {
     "features": _features_faults,
     "label": _label_faults,
-    "id": _id_faults,
-    "timestamp": _timestamp_faults,
     "weight": _weight_faults,
 }

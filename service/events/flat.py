@@ -2,20 +2,24 @@
 
 from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from kaboost.models.features.labels import Labels
-from kaboost.service.events.diagnosis import Instant
-from kaboost.service.events.json_types import FEATURE_TYPES, Weight, exact_label, missing
+from kaboost.service.events.json_types import (
+    FEATURE_TYPES,
+    Instant,
+    Millis,
+    Weight,
+    exact_label,
+    missing,
+)
 from kaboost.service.events.mapping import Path, Paths, RecordMapping, parse_path
 
-# Other forms of a time, such as seconds, are read by the mapping.
-PlainMillis = Annotated[float, msgspec.Meta(ge=1e11, le=1e14)]
 PART_TYPES: dict[str, Any] = {
     "id": str | int | None,
-    "timestamp": Instant | PlainMillis | None,
+    "timestamp": Instant | Millis | None,
     "weight": Weight | None,
 }
 

@@ -60,11 +60,11 @@ class JsonDecoder(TypedDecoder):
             raise diagnose(value, self._rules)
         return value
 
-    def _decode_strictly(self, raw: bytes) -> Event[Any, Any]:
+    def _decode_strictly(self, raw: bytes) -> Any:
         # msgspec does not look into the strings it skips: `str` finds broken UTF-8 there too.
         return self._strict.decode(str(raw, "utf-8"))
 
-    def _decode_known(self, raw: bytes) -> Event[Any, Any]:
+    def _decode_known(self, raw: bytes) -> Any:
         return self._lenient.decode(str(raw, "utf-8"))
 
     def _feature_items(self, raw: bytes) -> Iterable[tuple[str, object]]:

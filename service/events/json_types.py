@@ -2,26 +2,31 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from kaboost.models.features.datetimes import PATTERN
+from kaboost.models.features.datetimes import EPOCH_LIMIT, PATTERN
 from kaboost.models.features.labels import Labels
 from kaboost.service.errors import ConfigError
-from kaboost.service.events.diagnosis import EPOCH_MS, LIMIT, Instant
+from kaboost.service.events.diagnosis import LIMIT
 
 Number = Annotated[float, msgspec.Meta(ge=-LIMIT, le=LIMIT)]
 Weight = Annotated[float, msgspec.Meta(ge=0.0, le=LIMIT)]
-Millis = Annotated[float, msgspec.Meta(ge=EPOCH_MS[0], le=EPOCH_MS[1])]
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+# Other forms of a time, such as seconds, are read by `metadata`.
+Millis = Annotated[float, msgspec.Meta(ge=1e11, lt=1e14)]
 DateText = Annotated[str, msgspec.Meta(pattern=PATTERN)]
+Epoch = Annotated[float, msgspec.Meta(gt=-EPOCH_LIMIT, lt=EPOCH_LIMIT)]
 FEATURE_TYPES: dict[str, Any] = {
     "number": Number,
     "boolean": bool,
     "category": str,
-    "datetime": DateText,
+    "datetime": DateText | Epoch,
     "text": str,
 }
+NULL = msgspec.Raw(b"null")
 MAX_LITERAL = 2**62  # msgspec has literal types of smaller integers only
 
 F = TypeVar("F")
@@ -35,8 +40,28 @@ class Event(msgspec.Struct, Generic[F, L], gc=False):
 
     features: F
     label: L
-    id: str | None = None
+    id: str | int | None = None
     timestamp: Instant | Millis | None = None
+    weight: Weight | None = None
+
+
+class LooseEvent(msgspec.Struct, Generic[F, L], gc=False):
+    """An event whose id and timestamp are still to be read; they are no reason to reject it."""
+
+    features: F
+    label: L
+    id: Any = None
+    timestamp: Any = None
+    weight: Weight | None = None
+
+
+class RawEvent(msgspec.Struct, Generic[F, L], gc=False):
+    """The same, of JSON: not even numbers beyond a float are a reason."""
+
+    features: F
+    label: L
+    id: msgspec.Raw = NULL
+    timestamp: msgspec.Raw = NULL
     weight: Weight | None = None
 
 
@@ -66,10 +91,9 @@ def feature_type(
         raise ConfigError(f"features.schema has a name that cannot be used: {err}") from err
 
 
-def event_decoder(features: type, labels: Labels, label: Any = None) -> EventDecoder:
-    """Build a decoder of events; labels of classes are still to be checked."""
-    label = label or label_type(labels)
-    return msgspec.json.Decoder(Event[features, label])  # type: ignore[valid-type]
+def event_decoder(features: type, labels: Labels) -> Any:
+    """Build a decoder of events; labels of classes, ids and timestamps are still to be read."""
+    return msgspec.json.Decoder(RawEvent[features, label_type(labels)])  # type: ignore[misc, valid-type]
 
 
 def exact_decoder(features: type, labels: Labels) -> EventDecoder | None:
@@ -77,7 +101,7 @@ def exact_decoder(features: type, labels: Labels) -> EventDecoder | None:
     None where msgspec has no type for the labels.
     """
     label = exact_label(labels)
-    return None if label is None else event_decoder(features, labels, label)
+    return None if label is None else msgspec.json.Decoder(Event[features, label])  # type: ignore[valid-type]
 
 
 def label_type(labels: Labels) -> Any:

@@ -13,7 +13,8 @@ from kaboost.service.errors import EventError
 from kaboost.service.events.decoder import Faults, Headers
 from kaboost.service.events.diagnosis import show
 from kaboost.service.events.formats import make_reader
-from kaboost.service.events.mapping import MISSING, find, listed, parse_path, read_time
+from kaboost.service.events.mapping import MISSING, find, listed, parse_path
+from kaboost.service.events.metadata import Instant, read_time
 from kaboost.service.events.reader import Reader, Skipped
 from kaboost.service.events.values import coerce, scalar
 
@@ -104,7 +105,7 @@ class LabelDecoder:
         if "timestamp" not in self._paths:
             return None
         value = self._find(record, "timestamp")
-        seconds = to_seconds(read_time(value, self._names["timestamp"]))
+        seconds = to_seconds(read_time(value))
         if seconds is None and value is not None:
             detail = f"{show(value)} is no time; send RFC 3339 or milliseconds since 1970"
             raise EventError("timestamp", f"{self._names['timestamp']}: {detail}")
@@ -137,13 +138,8 @@ def make_label_decoder(settings: Settings, labels: Labels) -> LabelDecoder:
     return LabelDecoder(section, reader, labels)
 
 
-def to_seconds(value: Any) -> float | None:
-    """Return a time, as `read_time` gives it, in seconds since 1970; None for anything else."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int | float):
-        return value / 1000.0
-    try:
-        return datetime.fromisoformat(value).timestamp()
-    except (TypeError, ValueError):
-        return None
+def to_seconds(moment: Instant) -> float | None:
+    """Return a time in seconds since 1970; None for none."""
+    if isinstance(moment, datetime):
+        return moment.timestamp()
+    return None if moment is None else moment / 1000.0

@@ -1,7 +1,6 @@
 """Read an event from a record as it is: paths to features, label, id, timestamp and weight."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from kaboost.service.config.records import Events
@@ -10,8 +9,6 @@ from kaboost.service.events.diagnosis import shorten, show
 from kaboost.service.events.values import coerce, flatten, scalar
 
 MAX_KEYS = 10  # of a record that a message lists
-# An epoch is in seconds, milliseconds, microseconds or nanoseconds by its size: from 1973 to 5138.
-EPOCHS = ((1e11, 1e3), (1e14, 1.0), (1e17, 1e-3), (1e20, 1e-6))
 
 Path = tuple[str, ...]
 
@@ -56,15 +53,14 @@ class RecordMapping:
         Raises
         ------
         EventError
-            With the code `schema` where the features or the label are not there, `timestamp` for a
-            time that is none.
+            With the code `schema` where the features or the label are not there.
         """
         event: dict[str, Any] = {"features": self.features_of(record, schema)}
         assert isinstance(record, Mapping)
         for key, path in self._parts().items():
             value = find(record, path)
             if value is not MISSING:
-                event[key] = _READ[key](scalar(value), self.names[key])
+                event[key] = scalar(value)
             elif key == "label":
                 raise EventError("schema", self._missing(key, record))
         return event
@@ -171,43 +167,3 @@ def listed(record: Mapping[str, Any]) -> str:
     keys = [shorten(str(key), 30) for key in list(record)[:MAX_KEYS]]
     more = f" and {len(record) - MAX_KEYS} more" if len(record) > MAX_KEYS else ""
     return f"the record has {', '.join(keys)}{more}" if keys else "the record is empty"
-
-
-def read_time(value: Any, name: str) -> Any:
-    """Return a time as RFC 3339 with an offset, or in milliseconds since 1970.
-
-    Without an offset it is UTC; numbers are seconds, milliseconds, microseconds or nanoseconds by
-    their size.
-    """
-    if isinstance(value, str):
-        text = value.strip()
-        if text.lstrip("-").replace(".", "", 1).isdigit():
-            return read_time(float(text), name)
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            return value  # is diagnosed with the event
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        for limit, factor in EPOCHS:
-            if abs(value) < limit:
-                return value * factor
-    return value
-
-
-def _read_id(value: Any, name: str) -> Any:
-    """Return an id as text."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    raise EventError(
-        "schema", f"{name}: {show(value)} where an id belongs; send text or a whole number"
-    )
-
-
-def _read_as_is(value: Any, name: str) -> Any:
-    return value
-
-
-_READ = {"label": _read_as_is, "id": _read_id, "timestamp": read_time, "weight": _read_as_is}

@@ -11,7 +11,7 @@ from kaboost.service.errors import EventError
 from kaboost.service.events.diagnosis import diagnose_event
 from kaboost.service.events.flat import FlatTypes, flat_types
 from kaboost.service.events.json import is_sound
-from kaboost.service.events.json_types import Event, label_type
+from kaboost.service.events.json_types import LooseEvent, label_type
 from kaboost.service.events.mapping import RecordMapping
 from kaboost.service.events.reader import Reader
 from kaboost.service.events.typed import Events, Fast, TypedDecoder
@@ -58,7 +58,7 @@ class RecordDecoder(TypedDecoder):
         super()._build_types()
         label: Any = label_type(self._rules.labels) if self.mapping.paths.label else Any
         self._strict, self._lenient = (
-            Event[kind, label]  # type: ignore[valid-type] # made at run time
+            LooseEvent[kind, label]  # type: ignore[valid-type] # made at run time
             for kind in (self._strict_type, self._lenient_type)
         )
         self._flat: FlatTypes | None = None
@@ -91,13 +91,11 @@ class RecordDecoder(TypedDecoder):
                     return converted
         return label
 
-    def _decode_strictly(self, raw: dict[str, Any]) -> Event[Any, Any]:
-        event: Event[Any, Any] = msgspec.convert(raw, self._strict)
-        return event
+    def _decode_strictly(self, raw: dict[str, Any]) -> Any:
+        return msgspec.convert(raw, self._strict)
 
-    def _decode_known(self, raw: dict[str, Any]) -> Event[Any, Any]:
-        event: Event[Any, Any] = msgspec.convert(raw, self._lenient)
-        return event
+    def _decode_known(self, raw: dict[str, Any]) -> Any:
+        return msgspec.convert(raw, self._lenient)
 
     def _feature_items(self, raw: dict[str, Any]) -> Iterable[tuple[str, object]]:
         features: dict[str, object] = raw["features"]

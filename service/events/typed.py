@@ -23,6 +23,7 @@ from kaboost.service.events.decoder import DUPLICATE, Decoded, Faults, Headers, 
 from kaboost.service.events.diagnosis import Rules, feature_faults, show
 from kaboost.service.events.inference import infer_new_features
 from kaboost.service.events.json_types import FEATURE_TYPES, Event, feature_type
+from kaboost.service.events.metadata import RepairCounts, normalise
 from kaboost.service.events.reader import Skipped
 
 CHUNK = 100  # events decoded in one call of msgspec's decoder
@@ -66,6 +67,7 @@ class TypedDecoder(ABC):
         self._frozen = False
         self._ignored = 0  # values of unknown features that this call of `decode` skipped
         self._skipped: list[tuple[int, str]] = []
+        self._repairs: RepairCounts = {}
         self._headers: Callable[[int], Headers] = no_headers
         lenient = unknown == "ignore" or self._schema.auto
         inferred = frozenset(self._schema.inferred)
@@ -91,6 +93,7 @@ class TypedDecoder(ABC):
         faults: Faults = []
         new_features: dict[str, str] = {}
         consumed, self._ignored, self._skipped, self._headers = len(values), 0, [], headers
+        self._repairs = {}
         try:
             for first in range(0, len(values), CHUNK):
                 self._decode_chunk(values[first : first + CHUNK], first, events, faults)
@@ -100,7 +103,8 @@ class TypedDecoder(ABC):
         if is_new is not None and events:
             events = self._drop_duplicates(events, faults, is_new)
         table, y, w = self._tabulate(events)
-        return Decoded(table, y, w, events, faults, new_features, consumed, self._ignored, skipped)
+        others = (events, faults, new_features, consumed, self._ignored, skipped, self._repairs)
+        return Decoded(table, y, w, *others)
 
     def _drop_duplicates(
         self, events: Events, faults: Faults, is_new: Callable[[str], bool]
@@ -174,11 +178,14 @@ class TypedDecoder(ABC):
         """Return what the methods below take for a record; raise its EventError, or Skipped."""
 
     @abstractmethod
-    def _decode_strictly(self, raw: Any) -> Event[Any, Any]:
-        """Return the event, or raise one of REFUSED; an unknown feature is refused."""
+    def _decode_strictly(self, raw: Any) -> Any:
+        """Return the event, id and timestamp as they came, or raise one of REFUSED.
+
+        An unknown feature is refused.
+        """
 
     @abstractmethod
-    def _decode_known(self, raw: Any) -> Event[Any, Any]:
+    def _decode_known(self, raw: Any) -> Any:
         """Return the event without its unknown features, or raise one of REFUSED."""
 
     @abstractmethod
@@ -236,9 +243,11 @@ class TypedDecoder(ABC):
         except REFUSED:
             event = self._decode_leniently(raw)
         self._check_label(event, raw)
-        return event
+        normalise(event, self._repairs)
+        decoded: Event[Any, Any] = event
+        return decoded
 
-    def _decode_leniently(self, raw: Any) -> Event[Any, Any]:
+    def _decode_leniently(self, raw: Any) -> Any:
         """Skip and count unknown features, or interrupt at new ones, as the settings say."""
         if not self._rules.ignore_unknown:
             raise self._diagnose(raw)
@@ -256,7 +265,7 @@ class TypedDecoder(ABC):
         self._ignored += len({name for name, _ in items} - self._rules.schema.keys())
         return event
 
-    def _check_label(self, event: Event[Any, Any], raw: Any) -> None:
+    def _check_label(self, event: Any, raw: Any) -> None:
         """Raise for a label that is none of the classes."""
         if not self._rules.labelled or self._regression:
             return

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple, NoReturn
 
 import msgspec
@@ -35,7 +35,7 @@ TOO_DEEP = "nested too deeply to be parsed"
 MIN_LEVEL, MAX_LEVEL = LEVELS[0], LEVELS[-1]
 LEVEL_RANGE = f"where a level from {MIN_LEVEL} to {MAX_LEVEL} belongs, such as 0.9"
 NO_INTERVALS = "a classification has no intervals, only probabilities; leave it out"
-ID_TYPE = "where a string or null belongs; quote it"
+ID_TYPE = "where a string, a whole number or null belongs; quote it"
 MAX_NAMED = 20  # ignored features listed in a response
 REPEATED_KEY = "a key occurs twice, and one of its values does not fit: send it once"
 EVENT_KEYS = (
@@ -125,6 +125,7 @@ class Rows(NamedTuple):
     unknown_keys: Sequence[str] = ()  # next to features, that were ignored
 
 
+Id = str | int | None  # a whole number is the same id as its text
 Level = Annotated[float, msgspec.Meta(ge=MIN_LEVEL, le=MAX_LEVEL)]
 
 
@@ -159,7 +160,7 @@ class PredictCodec:
         self, decoder: JsonDecoder, labels: Labels, max_rows: int, *, ignore_keys: bool = False
     ) -> None:
         features: Any = decoder.FeatureType
-        self.Row: Any = msgspec.defstruct("Row", [("features", features), ("id", str | None, None)])
+        self.Row: Any = msgspec.defstruct("Row", [("features", features), ("id", Id, None)])
         row, body = request_types(features, strict=not ignore_keys)
         self._ignore_keys = ignore_keys
         strict = features.__struct_config__.forbid_unknown_fields
@@ -190,7 +191,7 @@ class PredictCodec:
             keys = self._unknown_keys(text, BODY_KEYS)
             if request.instances is UNSET:
                 ignored = self._ignored(text)
-                ids = [request.id]
+                ids = _texts([request.id])
                 return Rows([request.features], ids, True, ignored, level, request.explain, keys)
             return self._many(request.instances, level, request.explain, keys)
         except msgspec.ValidationError as err:
@@ -282,7 +283,7 @@ class PredictCodec:
         if self._ignore_keys:
             wrapped = filter(self._is_wrapped, instances)
             keys = [*keys, *(key for raw in wrapped for key in self._unknown_keys(raw, ROW_KEYS))]
-        features, ids = [row.features for row in rows], [row.id for row in rows]
+        features, ids = [row.features for row in rows], _texts(row.id for row in rows)
         return Rows(features, ids, False, ignored, level, explain, keys)
 
     def _row(self, raw: msgspec.Raw) -> Any:
@@ -337,7 +338,7 @@ class PredictCodec:
         if "features" in request:
             yield from self._row_faults(request, "#")
             return
-        if not isinstance(name := request.get("id"), str | None):
+        if not _is_id(name := request.get("id")):
             yield "#/id", f"{show(name)} {ID_TYPE}"
         if not isinstance(instances := request.get("instances", []), list):
             yield "#/instances", f"{show(instances)} where an array of rows belongs; {ONE_OF_BOTH}"
@@ -373,14 +374,14 @@ class PredictCodec:
 
     def _row_faults(self, row: dict[str, object], pointer: str) -> Iterator[tuple[str, str]]:
         yield from self._decoder.diagnose(row["features"], f"{pointer}/features")
-        if not isinstance(name := row.get("id"), str | None):
+        if not _is_id(name := row.get("id")):
             yield f"{pointer}/id", f"{show(name)} {ID_TYPE}"
 
 
 def request_types(features: Any, *, strict: bool) -> tuple[Any, Any]:
     """Build the types of a row and of a body; strict ones refuse unknown keys."""
     unread = [(key, msgspec.Raw | UnsetType, UNSET) for key in EVENT_KEYS]
-    id_ = ("id", str | None, None)
+    id_ = ("id", Id, None)
     row = msgspec.defstruct(
         "StrictRow", [("features", features), id_, *unread], forbid_unknown_fields=strict
     )
@@ -430,6 +431,15 @@ def _parse(body: bytes | bytearray) -> object:
         raise HTTPException(400, TOO_DEEP) from err
     except msgspec.DecodeError as err:
         raise HTTPException(400, f"not JSON: {err}") from err
+
+
+def _texts(ids: Iterable[str | int | None]) -> list[str | None]:
+    """Return ids as text: responses and Kafka's keys have them so."""
+    return [str(id_) if isinstance(id_, int) else id_ for id_ in ids]
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str | int | None) and not isinstance(value, bool)
 
 
 def _finite(end: float) -> float | None:

@@ -156,6 +156,7 @@ class LateTrainer(Trainer):
             rejected += [(unread[index], error) for index, error in decoded.faults]
             self._ignored += decoded.ignored
             self._recorder.skipped(reason for _, reason in decoded.skipped)
+            self._recorder.repairs(decoded.repairs)
             if decoded.meta:
                 rejected += self._wait(list(events_of(unread, decoded)), decoded)
             if decoded.new_features:

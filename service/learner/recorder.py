@@ -1,17 +1,27 @@
 """Record what a trainer does in the learner's metrics."""
 
+import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
 from kaboost.service.errors import EventError, NotWritten
 from kaboost.service.events.decoder import DUPLICATE
 from kaboost.service.events.diagnosis import CODES
+from kaboost.service.events.metadata import CONVERTED, FIELDS, IGNORED, Repairs
 from kaboost.service.metrics import LearnerMetrics
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.snapshots import Snapshot
 from kaboost.service.storage.state import State
+
+METADATA_REMEDIES = {
+    "id": "send text or a whole number, or leave it out",
+    "timestamp": "send RFC 3339 with an offset, or milliseconds since 1970, or leave it out",
+}
+
+log = logging.getLogger(__name__)
 
 
 class Recorder:
@@ -19,6 +29,7 @@ class Recorder:
 
     def __init__(self, metrics: LearnerMetrics) -> None:
         self._metrics = metrics
+        self._repaired: Counter[tuple[str, str]] = Counter()
 
     def start(self, name: str, kinds: tuple[str, str, str], state: State) -> None:
         """Set what stays constant, and show the state that learning begins with."""
@@ -26,6 +37,9 @@ class Recorder:
         for code in CODES:  # at 0: Prometheus sees no increase in a series that starts at 1
             self._metrics.rejected.labels(code)
             self._metrics.dead_letters.labels(code)
+        for field in FIELDS:
+            for action in (CONVERTED, IGNORED):
+                self._metrics.metadata_repaired.labels(field, action)
         self._metrics.checkpoint_failures.labels("not_written")
         self.memory(state)
         self.validation(state)
@@ -55,6 +69,20 @@ class Recorder:
                 self._metrics.duplicates.inc()
             else:
                 self._metrics.skipped.labels(reason).inc()
+
+    def repairs(self, repairs: Mapping[tuple[str, str], Repairs]) -> None:
+        """Count ids and timestamps that were converted or ignored, and log the first of a kind and
+        then each time that there are ten times as many.
+        """
+        for (field, action), (count, example) in repairs.items():
+            self._metrics.metadata_repaired.labels(field, action).inc(count)
+            before = self._repaired[field, action]
+            after = self._repaired[field, action] = before + count
+            if len(str(after)) > len(str(before)) or not before:
+                fields = {"field": field, "value": example, "events": after}
+                remedy = {"remedy": METADATA_REMEDIES[field]}
+                message = "the %s of events is %s, the events are learned"
+                log.warning(message, field, action, extra={**fields, **remedy})
 
     def learning(self, events: int, seconds: float) -> None:
         """Observe one call of the model."""

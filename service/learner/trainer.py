@@ -129,6 +129,7 @@ class Trainer:
             rejected += [(unread[index], error) for index, error in decoded.faults]
             ignored += decoded.ignored
             self._recorder.skipped(reason for _, reason in decoded.skipped)
+            self._recorder.repairs(decoded.repairs)
             if decoded.meta:
                 self._learning = unread, decoded
                 self._learn(decoded)

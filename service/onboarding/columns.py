@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kaboost.models.features.datetimes import is_datetime
-from kaboost.service.events.mapping import EPOCHS
+from kaboost.models.features.datetimes import EPOCHS, is_datetime
 from kaboost.service.events.values import TRUTH, flatten
 
 FIRST_EPOCH = 6.3e8  # seconds: the year 1990
