@@ -43,6 +43,7 @@ from kaboost.models.reboosted.linear_learners import (
     learn_line,
 )
 from kaboost.models.reboosted.lookahead import Batch, find_leaves, refresh_leaves
+from kaboost.models.reboosted.moves import follow_features
 from kaboost.models.reboosted.predict import (
     calibrated_score,
     fill_row,
@@ -187,6 +188,8 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
             insert_event(window, bins, schedule, a, t, y, w)
             update_label_means(means, params.label_mean_rates, y, link)
             schedule.time[()], started = t + 1, False
+            if follow_features(bins, window.codes, schedule, filters, t + 1) and has_worker:
+                until = next_commit(schedule)
             if advance_schedule(params, schedule, window, bins, a.tree_counts, has_worker):
                 started = grow_trees(bank, builds, loss, scale, has_worker)
                 refresh_leaves(bank, a, k + 1 - first, last - first)

@@ -89,7 +89,13 @@ BUILD_NODE = _record(
     "bin",
     "missing_left",
 )
-BINS_PROGRESS = _record(np.int64, "step", "feature", "event")  # step IDLE to CODING
+BINS_PROGRESS = _record(
+    np.int64,
+    "step",  # IDLE to CODING
+    "feature",
+    "event",
+    "moved",  # 1 where bins are made for features that moved only
+)
 
 
 class Trees(NamedTuple):
@@ -154,6 +160,11 @@ class Bins(NamedTuple):
     stride: Ints  # () events from one row of the sample to the next
     rebin_at: Ints  # () event after which bins are made again
     new_feature_at: Ints  # () event with the latest first value of a feature
+    recent: Keys  # (Q, d) of the last Q events; the event of number t stands at t mod Q
+    moved: Ints  # (d,) 1 where bins are made because the feature moved
+    check_at: Ints  # (d,) event from which on the feature may ask for bins again
+    check_gap: Ints  # (d,) events until then, the next time
+    moved_at: Ints  # () event that last asked for bins because a feature moved
     progress: Records  # (1,) of BINS_PROGRESS
     new_edges: Keys  # (d, 64) edges to come
     new_counts: Ints  # (d,)
