@@ -103,7 +103,6 @@ def _bins(old: Reboosted, fresh: Bins, places: Ints) -> Bins:
         stride=bins.stride,
         rebin_at=bins.rebin_at,
         new_feature_at=bins.new_feature_at,
-        moved_at=bins.moved_at,
         progress=bins.progress,
     )
 

@@ -58,6 +58,7 @@ START_SPEEDUP = 0.5  # part of the window by which a sweep may then be shorter
 SHORT_WINDOW_SPEEDUP = 0.25  # the same for short windows: each sweep resets what leaves learned
 BUDGET_COLUMNS = 250.0  # present columns of an event from which on the budget grows with them
 EVENTS_BEFORE_DRIFT = 200  # events before a detected drift that count as after it
+MOVED_DRIFT_EVENTS = 500  # between a drift and features that moved, where they are one change
 BASE_SHARE = 0.5  # of the budget that is shared by the settings; losses decide on the rest
 SHARE_TEMPERATURE = -0.1  # of the softmax of losses over the structures
 MAX_CREDIT = 2.0  # trees

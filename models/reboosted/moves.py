@@ -45,20 +45,21 @@ def follow_features(
                 _ask_for_bins(bins, j, t)
     if before != IDLE or bins.progress[0].step == IDLE:
         return False
-    bins.moved_at[()] = t
+    schedule.moved_at[1], schedule.moved_at[0] = schedule.moved_at[0], t
     commit_soon(schedule, t)
     return True
 
 
 @kernel
 def _is_affordable(bins: Bins, codes: Codes, schedule: Schedule, t: int) -> bool:
-    """Return whether the last bins for moved features were long enough ago for their cost, or came
-    before the last warning.
+    """Return whether bins for moved features were made long enough ago for their cost, at most
+    twice in a row, or before the last warning.
     """
-    moved_at, (R, d) = int(bins.moved_at[()]), codes.shape
+    R, d = codes.shape
     pause = min(t, R) * d * RECODE_NS / MOVED_BINS_NS
     pending = bins.progress[0].step == REQUESTED
-    return bool(pending or t >= moved_at + pause or schedule.warning_at[()] > moved_at)
+    due = schedule.moved_at[1] == 0 or t >= schedule.moved_at[1] + 2.0 * pause
+    return bool(pending or due or schedule.warning_at[()] > schedule.moved_at[0])
 
 
 @kernel

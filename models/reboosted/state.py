@@ -164,7 +164,6 @@ class Bins(NamedTuple):
     moved: Ints  # (d,) 1 where bins are made because the feature moved
     check_at: Ints  # (d,) event from which on the feature may ask for bins again
     check_gap: Ints  # (d,) events until then, the next time
-    moved_at: Ints  # () event that last asked for bins because a feature moved
     progress: Records  # (1,) of BINS_PROGRESS
     new_edges: Keys  # (d, 64) edges to come
     new_counts: Ints  # (d,)
@@ -189,6 +188,7 @@ class Schedule(NamedTuple):
     share: Vec  # (K,) of the budget
     drift_at: Ints  # () event of the last drift; 0 for none
     warning_at: Ints  # () event of the last warning
+    moved_at: Ints  # (2,) events that last asked for bins because a feature moved, the last first
     loss_statistics: Vec  # (3,) fast and slow mean of the loss, slow variance
     structure_losses: Mat  # (K, E) decayed loss of every leaf learner's score
     mean_square_gradient: Vec  # (K,) running mean

@@ -30,7 +30,7 @@ from kaboost.models.reboosted.trees.cost import (
     SORT_NS,
 )
 from kaboost.models.reboosted.trees.edges import keep_edges, make_edges, map_codes, sort_column
-from kaboost.models.reboosted.trees.recent import crowds_new_edges, mix_recent, new_code
+from kaboost.models.reboosted.trees.recent import crowds_new_edges, is_crowded, mix_recent, new_code
 from kaboost.models.reboosted.trees.sample import collect_column, new_feature_delay, sample_rows
 from kaboost.models.types import Ints
 
@@ -48,20 +48,22 @@ def update_bins(bins: Bins, codes: Codes, t: int, status: Ints) -> float:
     if progress.step == REQUESTED and not status.any():
         progress.step, progress.feature = CUTTING, 0
     if progress.step == CUTTING:
-        return float(_cut_features(bins, t))
+        return float(_cut_features(bins, codes, t))
     return float(_recode_window(bins, codes, t)) if progress.step == CODING else 0.0
 
 
 @kernel
-def _cut_features(bins: Bins, t: int) -> float:
+def _cut_features(bins: Bins, codes: Codes, t: int) -> float:
     """Make edges for some of the features; return the ns it took.
 
     One event makes those of many features where few events have them.
     """
     progress = bins.progress[0]
     d, j, left_ns = bins.counts.shape[0], int(progress.feature), CUTTING_SLICE_NS
-    rows = sample_rows(bins, t)
+    rows, only_moved = sample_rows(bins, t), progress.moved > 0
     while left_ns > 0.0 and j < d:
+        if only_moved and bins.moved[j] == 0 and j < d - LABEL_MEANS:
+            bins.moved[j] = is_crowded(bins, codes, j, t)
         left_ns -= _cut_feature(bins, j, t, rows)
         j += 1
     progress.feature = j

@@ -96,8 +96,7 @@ def mix_recent(bins: Bins, j: int, t: int, n: int) -> int:
     kept = min(n, int((1.0 - RECENT_SHARE) * S))
     for i in range(kept):
         column[i] = column[(2 * i + 1) * n // (2 * kept)]
-    since = t - int(bins.moved_at[()]) + CHECK_EVENTS
-    first, present = t - min(Q, since, t), 0
+    first, present = t - min(t, Q if bins.progress[0].moved == 0 else CHECK_EVENTS), 0
     for i in range(first, t):
         present += bins.recent[i % Q, j] != MISSING_KEY
     if present == 0:
