@@ -175,8 +175,6 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
             assess_scores(loss, y, scale, link, a)
             if update_drift(schedule, scaled_loss(loss, mixed, y, scale, link), t, link):
                 inflate_covariance(stack)
-            if has_worker and schedule.drift_at[()] == t:  # trees are committed sooner
-                until = next_commit(schedule)
             learn_trees(params, schedule, bank.structures, leaves, w, float(scale.curvature[()]), a)
             learn_lines(filters, loss, y, w, link, scale, a)
             mixed = assess_captured(loss, (y, mixed), link, stack, scale, batch.captured[k], a)

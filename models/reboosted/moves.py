@@ -32,8 +32,8 @@ JUMP_VALUES = 32  # last values that they jump to
 def follow_features(
     bins: Bins, codes: Codes, schedule: Schedule, filters: LinearFilters, t: int
 ) -> bool:
-    """Check this event's part of the features after t events in codes (R, d); return whether bins
-    are asked for, so that trees in the background are committed sooner.
+    """Check this event's part of the features after t events in codes (R, d); return whether trees
+    in the background are committed sooner: bins are asked for, or the last event was a drift.
     """
     d0, before = filters.mean.shape[0], int(bins.progress[0].step)
     cycle = max(CHECK_EVENTS, -(-d0 // CHECKED_PER_EVENT))
@@ -44,7 +44,7 @@ def follow_features(
             if bins.progress[0].step <= REQUESTED and _is_affordable(bins, codes, schedule, t):
                 _ask_for_bins(bins, j, t)
     if before != IDLE or bins.progress[0].step == IDLE:
-        return False
+        return bool(schedule.drift_at[()] == t - 1)
     schedule.moved_at[1], schedule.moved_at[0] = schedule.moved_at[0], t
     commit_soon(schedule, t)
     return True
