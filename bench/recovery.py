@@ -21,7 +21,8 @@ import kaboost
 D = 12
 AFTER = 3_500  # events
 SINCE, WINDOW = (0, 500, 1_500, 3_000), 500
-DRIFTS = ("none", "turned", "lifted", "tenfold", "columns")
+DRIFTS = ("none", "turned", "lifted", "tenfold", "columns", "unit change", "trend")
+TREND = 1e-3  # deviations an event, of one feature, from the first event on
 
 
 def rule(X: np.ndarray) -> np.ndarray:
@@ -37,6 +38,10 @@ def drawn(drift: str, at: int, noise: float, seed: int) -> tuple[np.ndarray, np.
     if drift == "columns":
         z[new] = rule(np.roll(X[new], 4, axis=1))
     z += noise * r.standard_normal(len(z))
+    if drift == "unit change":
+        X[new] = 1.8 * X[new] + 32.0
+    if drift == "trend":
+        X[:, 0] += TREND * np.arange(len(X))
     if drift == "turned":
         z[new] *= -1.0
     if drift == "lifted":

@@ -28,6 +28,7 @@ from kaboost.models.types import Ints
 FEATURE_SHIFT, CHILD_MASK = 16, 0xFFFF  # of a node
 _BY_FEATURE = (  # fields of bins
     "edges", "counts", "lowest", "highest", "has_missing", "new_edges", "new_counts", "new_codes",
+    "moved", "check_at", "check_gap",
 )  # fmt: skip
 
 
@@ -97,6 +98,7 @@ def _bins(old: Reboosted, fresh: Bins, places: Ints) -> Bins:
     # than the window, and bins follow a drift more slowly.
     fresh.sample[:] = MISSING_KEY
     fresh.sample[:, places] = bins.sample
+    fresh.recent[:, places] = bins.recent
     return fresh._replace(
         stride=bins.stride,
         rebin_at=bins.rebin_at,

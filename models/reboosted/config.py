@@ -24,6 +24,16 @@ FIRST_BINS_EVENTS = 100  # events before the first bins
 REBIN_EVERY = 100_000  # events between two makings of bins; before that they double
 NEW_FEATURE_ROWS = 64  # sampled rows after which a feature that has come up late gets bins
 NEW_FEATURE_DIVISOR = 16  # but not before this part of the events so far: re-coding costs
+RECENT_EVENTS = 512  # last events whose keys are kept; a power of 2
+CHECK_EVENTS = 128  # last events by which it is judged whether bins tell a feature's values apart
+CROWDED_SHARE = 0.25  # of their values: bins do not, if one holds more and they differ
+MIN_CROWD = 10  # values
+FIRST_CHECK = 256  # events before the first such check
+MIN_CHECK_GAP, GAP_DIVISOR = 256, 16  # events between bins that one feature asks for: from the
+# first, twice as many each time that it asks at once, up to that part of the events so far
+CHECKED_PER_EVENT = 2  # features checked in one event, at most
+RECENT_SHARE = 0.5  # of the edges that go to recent values, where a feature has moved
+MOVED_BINS_NS = 400.0  # ns an event that bins for features that moved may cost, but at a drift
 RUN_STRIDE = 16  # keys that are examined together, where most are missing
 
 # Screening of features
@@ -48,6 +58,7 @@ START_SPEEDUP = 0.5  # part of the window by which a sweep may then be shorter
 SHORT_WINDOW_SPEEDUP = 0.25  # the same for short windows: each sweep resets what leaves learned
 BUDGET_COLUMNS = 250.0  # present columns of an event from which on the budget grows with them
 EVENTS_BEFORE_DRIFT = 200  # events before a detected drift that count as after it
+MOVED_DRIFT_EVENTS = 500  # between a drift and features that moved, where they are one change
 BASE_SHARE = 0.5  # of the budget that is shared by the settings; losses decide on the rest
 SHARE_TEMPERATURE = -0.1  # of the softmax of losses over the structures
 MAX_CREDIT = 2.0  # trees

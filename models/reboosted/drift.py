@@ -64,6 +64,12 @@ def _set_drift(schedule: Schedule, t: int) -> None:
     seen = schedule.loss_statistics
     schedule.drift_at[()] = t
     seen[SLOW] = seen[FAST]
+    commit_soon(schedule, t)
+
+
+@kernel
+def commit_soon(schedule: Schedule, t: int) -> None:
+    """Commit trees in the background soon after event t."""
     for k in range(schedule.commit_at.shape[0]):
         soon = min(int(schedule.commit_at[k]), t + COMMIT_DELAY)
         schedule.commit_at[k] = max(soon, int(schedule.earliest_commit[k]))

@@ -44,6 +44,7 @@ from kaboost.models.reboosted.linear_learners import (
     learn_line,
 )
 from kaboost.models.reboosted.lookahead import Batch, find_leaves, refresh_leaves
+from kaboost.models.reboosted.moves import follow_features
 from kaboost.models.reboosted.predict import (
     calibrated_score,
     fill_row,
@@ -178,8 +179,6 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
             assess_scores(loss, y, scale, link, a)
             if update_drift(schedule, scaled_loss(loss, mixed, y, scale, link), t, link):
                 inflate_covariance(stack)
-            if has_worker and schedule.drift_at[()] == t:  # trees are committed sooner
-                until = next_commit(schedule)
             learn_trees(params, schedule, bank.structures, leaves, w, float(scale.curvature[()]), a)
             learn_lines(filters, loss, y, w, link, scale, a)
             mixed = assess_captured(loss, (y, mixed), link, stack, scale, batch.captured[k], a)
@@ -190,6 +189,8 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
             insert_event(window, bins, schedule, a, t, y, importance)
             update_label_means(means, params.label_mean_rates, y, link)
             schedule.time[()], started = t + 1, False
+            if follow_features(bins, window.codes, schedule, filters, t + 1) and has_worker:
+                until = next_commit(schedule)
             if advance_schedule(params, schedule, window, bins, a.tree_counts, has_worker):
                 started = grow_trees(bank, builds, loss, scale, has_worker)
                 refresh_leaves(bank, a, k + 1 - first, last - first)

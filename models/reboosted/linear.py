@@ -43,6 +43,7 @@ class LinearFilters(NamedTuple):
     mean: Vec  # (d,) running
     variance: Vec  # (d,) running
     counts: Vec  # (d,) events that had the column
+    scaled: Vec  # (d,) of these, those that mean and variance are of
     energy: Mat  # (2, d) decayed sums of squares of a column's contribution, times `scale` then
     scale: Vec  # () factor on new terms of `energy`: it grows, so that old ones need no decay
     events: Vec  # ()
@@ -72,6 +73,7 @@ def linear_filters(d: int) -> LinearFilters:
         mean=np.zeros(d),
         variance=np.zeros(d),
         counts=np.zeros(d),
+        scaled=np.zeros(d),
         energy=np.zeros((LINEAR_LEARNERS, d)),
         scale=np.ones(()),
         events=np.zeros(()),
@@ -82,7 +84,7 @@ def linear_filters(d: int) -> LinearFilters:
 
 def state_bytes(d: int) -> int:
     """Return the bytes of the state over d columns."""
-    return 8 * LINEAR_LEARNERS * (2 * ((2 + CATEGORY_WEIGHTS) * d + 1) + d) + 4 * d * 8
+    return 8 * LINEAR_LEARNERS * (2 * ((2 + CATEGORY_WEIGHTS) * d + 1) + d) + 5 * d * 8
 
 
 def with_features(old: LinearFilters, d: int) -> LinearFilters:
@@ -92,7 +94,7 @@ def with_features(old: LinearFilters, d: int) -> LinearFilters:
     inputs = np.r_[0:before, d : d + before, 2 * d, categories]  # old columns among the new
     made.weights[:, inputs], made.variances[:, inputs] = old.weights, old.variances
     made.energy[:, :before] = old.energy
-    for name in ("mean", "variance", "counts", "categorical"):
+    for name in ("mean", "variance", "counts", "scaled", "categorical"):
         getattr(made, name)[:before] = getattr(old, name)
     return made._replace(events=old.events, scale=old.scale, mean_weights=old.mean_weights)
 

@@ -60,7 +60,7 @@ def fill_inputs(filters: LinearFilters, row: InputRow) -> None:
     i = 0
     while row.runs[i] < d:
         for j in range(row.runs[i], row.runs[i + 1]):
-            mean, seen = filters.mean[j], filters.counts[j]
+            mean, seen = filters.mean[j], filters.scaled[j]
             off = x[j] - mean if seen > 0.0 and filters.categorical[j] == 0.0 else 0.0
             rate = max(1.0 / (seen + 1.0), STATISTICS_RATE)
             square = filters.variance[j] + rate * off * off

@@ -140,7 +140,8 @@ def _update_statistics(filters: LinearFilters, row: InputRow) -> None:
     while row.runs[r] < d:
         for j in range(row.runs[r], row.runs[r + 1]):
             filters.counts[j] += 1.0
-            rate = max(1.0 / filters.counts[j], STATISTICS_RATE)
+            filters.scaled[j] += 1.0
+            rate = max(1.0 / filters.scaled[j], STATISTICS_RATE)
             mean, variance = filters.mean[j], filters.variance[j]
             off = row.values[j] - mean
             # A column that was constant so far has no scale.

@@ -9,6 +9,7 @@ from kaboost.models.reboosted.config import (
     HISTOGRAM_BYTES,
     HISTOGRAM_MEMORY_DIVISOR,
     MAX_EVENTS_AHEAD,
+    RECENT_EVENTS,
     SAMPLE_ROWS,
     Sizes,
     Structure,
@@ -54,7 +55,7 @@ def state_bytes(sizes: Sizes, d0: int, R: int) -> int:
     """Return the bytes of the state over a window of R events of d0 features."""
     d, K = d0 + LABEL_MEANS, len(sizes.structures)
     window, sample = R * (d + 16 + 8 * K), min(SAMPLE_ROWS, R) * (4 * d + 8)
-    total = linear_bytes(d0) + window + sample + d * (64 * 9 + 40 + 8 * K)
+    total = linear_bytes(d0) + window + sample + d * (64 * 9 + 64 + 8 * K + 4 * RECENT_EVENTS)
     for one in sizes.structures:
         M, r = 2 * one.leaves - 1, max_rows(one, R)
         total += one.trees * (M * 8 + one.leaves * 4 * LANES) + M * 120

@@ -17,6 +17,7 @@ from kaboost.models.reboosted.config import (
     FIRST_BINS_EVENTS,
     MAX_CREDIT,
     MIN_EVENTS,
+    MOVED_DRIFT_EVENTS,
     SCHEDULE_ALWAYS_BEFORE,
     SCHEDULE_EVERY,
     SHARE_TEMPERATURE,
@@ -92,9 +93,13 @@ def window_events(params: StructureParams, schedule: Schedule, k: int, t: int, R
     The first structure looks back no further than a little before the last drift: where the stream
     has changed for good it drops the past, and where it has not the others still have it.
     """
-    m = min(t, R, int(params.window[k]))
-    if k == 0 and schedule.drift_at[()] > 0:
-        m = min(m, t - int(schedule.drift_at[()]) + EVENTS_BEFORE_DRIFT)
+    m, drift_at = min(t, R, int(params.window[k])), int(schedule.drift_at[()])
+    if k == 0 and drift_at > 0:
+        m = min(m, t - drift_at + EVENTS_BEFORE_DRIFT)
+    moved_at = int(schedule.moved_at[0])
+    moved = moved_at > 0 and abs(drift_at - moved_at) < MOVED_DRIFT_EVENTS
+    if moved and params.window[k] < R - events_ahead(R):
+        m = min(m, t - drift_at + EVENTS_BEFORE_DRIFT)
     return m
 
 

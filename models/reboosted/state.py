@@ -90,7 +90,13 @@ BUILD_NODE = _record(
     "bin",
     "missing_left",
 )
-BINS_PROGRESS = _record(np.int64, "step", "feature", "event")  # step IDLE to CODING
+BINS_PROGRESS = _record(
+    np.int64,
+    "step",  # IDLE to CODING
+    "feature",
+    "event",
+    "moved",  # 1 where bins are made for features that moved only
+)
 
 
 class Trees(NamedTuple):
@@ -155,6 +161,10 @@ class Bins(NamedTuple):
     stride: Ints  # () events from one row of the sample to the next
     rebin_at: Ints  # () event after which bins are made again
     new_feature_at: Ints  # () event with the latest first value of a feature
+    recent: Keys  # (Q, d) of the last Q events; the event of number t stands at t mod Q
+    moved: Ints  # (d,) 1 where bins are made because the feature moved
+    check_at: Ints  # (d,) event from which on the feature may ask for bins again
+    check_gap: Ints  # (d,) events until then, the next time
     progress: Records  # (1,) of BINS_PROGRESS
     new_edges: Keys  # (d, 64) edges to come
     new_counts: Ints  # (d,)
@@ -179,6 +189,7 @@ class Schedule(NamedTuple):
     share: Vec  # (K,) of the budget
     drift_at: Ints  # () event of the last drift; 0 for none
     warning_at: Ints  # () event of the last warning
+    moved_at: Ints  # (2,) events that last asked for bins because a feature moved, the last first
     loss_statistics: Vec  # (3,) fast and slow mean of the loss, slow variance
     structure_losses: Mat  # (K, E) decayed loss of every leaf learner's score
     mean_square_gradient: Vec  # (K,) running mean

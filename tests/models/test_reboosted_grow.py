@@ -147,7 +147,7 @@ def test_pieces_of_many_columns():
     assert grown[150.0] == grown[20.0] == grown[1e9]
 
 
-@pytest.mark.parametrize(("memory", "expected_strides"), [(128, {1, 2, 4, 8}), (1.2, {1, 2})])
+@pytest.mark.parametrize(("memory", "expected_strides"), [(128, {1, 2, 4, 8}), (1.25, {1, 2})])
 def test_sample_is_even(memory, expected_strides):
     """Edges come from every event of a number that the stride divides, of as many as there is room
     for: before and after it has been doubled, and after the window was full and went on.

@@ -14,14 +14,28 @@ from kaboost.models.types import Ints
 
 @kernel
 def make_edges(bins: Bins, j: int, n: int) -> None:
-    """Fill new_edges and new_codes of feature j from the n keys in bins.column; sort these."""
-    _sort(bins.column, bins.spare, bins.digit_counts, n)
+    """Fill new_edges of feature j from the n keys in bins.column; sort these."""
+    sort_column(bins, n)
     cuts = _split_extremes(bins, j, n, _quantiles(bins, j, n))
     cuts = _keep_old_edges(bins, j, cuts)
     for b in range(cuts, CODES):
         bins.new_edges[j, b] = MISSING_KEY
     bins.new_counts[j] = cuts
-    _map_codes(bins, j, n)
+
+
+@kernel
+def sort_column(bins: Bins, n: int) -> None:
+    """Sort the n keys in bins.column."""
+    _sort(bins.column, bins.spare, bins.digit_counts, n)
+
+
+@kernel
+def keep_edges(bins: Bins, j: int) -> None:
+    """Fill new_edges and new_codes of feature j with what they are."""
+    bins.new_counts[j] = bins.counts[j]
+    for b in range(CODES):
+        bins.new_edges[j, b] = bins.edges[j, b]
+        bins.new_codes[j, b] = b
 
 
 @kernel
@@ -131,8 +145,10 @@ def _keep_old_edges(bins: Bins, j: int, cuts: int) -> int:
 
 
 @kernel
-def _map_codes(bins: Bins, j: int, n: int) -> None:
-    """Fill new_codes[j] with the new code of every old one: that of the middle key of its bin."""
+def map_codes(bins: Bins, j: int, n: int) -> None:
+    """Fill new_codes[j] with the new code of every old one: that of the middle of the sorted keys
+    of its bin in bins.column (n,).
+    """
     low = 0
     for c in range(int(bins.counts[j]) + 1):
         high = _rank(bins.column, n, bins.edges[j, c]) if c < bins.counts[j] else n

@@ -13,13 +13,12 @@ from kaboost.models.reboosted.state import (
     CODING,
     CUTTING,
     IDLE,
-    MISSING,
+    LABEL_MEANS,
     REQUESTED,
     Bins,
     Codes,
     Keys,
 )
-from kaboost.models.reboosted.trees.binning import MISSING_KEY
 from kaboost.models.reboosted.trees.cost import (
     CUT_NS,
     CUTTING_SLICE_NS,
@@ -30,7 +29,8 @@ from kaboost.models.reboosted.trees.cost import (
     RECODED_PER_EVENT,
     SORT_NS,
 )
-from kaboost.models.reboosted.trees.edges import make_edges
+from kaboost.models.reboosted.trees.edges import keep_edges, make_edges, map_codes, sort_column
+from kaboost.models.reboosted.trees.recent import crowds_new_edges, is_crowded, mix_recent, new_code
 from kaboost.models.reboosted.trees.sample import collect_column, new_feature_delay, sample_rows
 from kaboost.models.types import Ints
 
@@ -43,33 +43,59 @@ def update_bins(bins: Bins, codes: Codes, t: int, status: Ints) -> float:
     It does not start before all status (K,) are 0, and no tree is started before it is done.
     """
     progress = bins.progress[0]
-    if progress.step == IDLE and t >= bins.rebin_at[()]:
-        progress.step = REQUESTED
+    if progress.step <= REQUESTED and t >= bins.rebin_at[()]:
+        progress.step, progress.moved = REQUESTED, 0
     if progress.step == REQUESTED and not status.any():
         progress.step, progress.feature = CUTTING, 0
     if progress.step == CUTTING:
-        return float(_cut_features(bins, t))
+        return float(_cut_features(bins, codes, t))
     return float(_recode_window(bins, codes, t)) if progress.step == CODING else 0.0
 
 
 @kernel
-def _cut_features(bins: Bins, t: int) -> float:
+def _cut_features(bins: Bins, codes: Codes, t: int) -> float:
     """Make edges for some of the features; return the ns it took.
 
     One event makes those of many features where few events have them.
     """
     progress = bins.progress[0]
     d, j, left_ns = bins.counts.shape[0], int(progress.feature), CUTTING_SLICE_NS
-    rows = sample_rows(bins, t)
+    rows, only_moved = sample_rows(bins, t), progress.moved > 0
     while left_ns > 0.0 and j < d:
-        n = collect_column(bins, j, t, rows)
-        make_edges(bins, j, n)
-        left_ns -= READ_NS * rows + SORT_NS * n + FIT_NS * int(bins.counts[j]) + CUT_NS
+        if only_moved and bins.moved[j] == 0 and j < d - LABEL_MEANS:
+            bins.moved[j] = is_crowded(bins, codes, j, t)
+        left_ns -= _cut_feature(bins, j, t, rows)
         j += 1
     progress.feature = j
     if j == d:
         progress.step, progress.event = CODING, 0
     return CUTTING_SLICE_NS - left_ns
+
+
+@kernel
+def _cut_feature(bins: Bins, j: int, t: int, rows: int) -> float:
+    """Make edges of feature j, where they are due; return the ns it took.
+
+    Those of the sample alone serve unless recent values would share one bin.
+    """
+    only_moved, left = bins.progress[0].moved > 0, j < bins.counts.shape[0] - LABEL_MEANS
+    if only_moved and bins.moved[j] == 0:
+        keep_edges(bins, j)
+        return CUT_NS
+    n = collect_column(bins, j, t, rows)
+    ns = READ_NS * rows + SORT_NS * n + FIT_NS * int(bins.counts[j]) + CUT_NS
+    bins.moved[j] = 1 if only_moved else 0
+    if not only_moved:
+        make_edges(bins, j, n)
+        bins.moved[j] = 1 if left and crowds_new_edges(bins, j, t) else 0
+    if bins.moved[j] > 0:
+        sort_column(bins, n)
+        make_edges(bins, j, mix_recent(bins, j, t, n))
+        collect_column(bins, j, t, rows)
+        sort_column(bins, n)
+        ns *= 2.0
+    map_codes(bins, j, n)
+    return ns
 
 
 @kernel
@@ -89,6 +115,8 @@ def _recode_window(bins: Bins, codes: Codes, t: int) -> float:
             row = codes[i % R]
             for j in range(d):
                 row[j] = bins.new_codes[j, row[j] & 63]
+            if i >= t - bins.recent.shape[0]:
+                _recode_moved(bins, row, bins.recent[i % bins.recent.shape[0]])
     progress.event = last
     if last == t:
         _install(bins, t)
@@ -96,24 +124,31 @@ def _recode_window(bins: Bins, codes: Codes, t: int) -> float:
 
 
 @kernel
+def _recode_moved(bins: Bins, codes: Codes, keys: Keys) -> None:
+    """Fill the codes (d,) of features that moved from their keys (d,)."""
+    for j in range(codes.shape[0]):
+        if bins.moved[j] > 0:
+            codes[j] = new_code(bins, j, keys[j])
+
+
+@kernel
 def _recode_exactly(bins: Bins, codes: Codes, keys: Keys) -> None:
     """Fill the codes (d,) of an event from its keys (d,)."""
     for j in range(codes.shape[0]):
-        k = keys[j]
-        c = 0
-        for b in range(int(bins.new_counts[j])):
-            c += bins.new_edges[j, b] < k
-        codes[j] = MISSING if k == MISSING_KEY else c
+        codes[j] = new_code(bins, j, keys[j])
 
 
 @kernel
 def _install(bins: Bins, t: int) -> None:
     """Replace the edges, and set when they are made next."""
     for j in range(bins.counts.shape[0]):
-        bins.counts[j] = bins.new_counts[j]
+        bins.counts[j], bins.moved[j] = bins.new_counts[j], 0
         for b in range(CODES):
             bins.edges[j, b] = bins.new_edges[j, b]
+    only_moved, bins.progress[0].moved = bins.progress[0].moved > 0, 0
     bins.progress[0].step = IDLE
+    if only_moved:
+        return
     due, new_at = int(bins.rebin_at[()]), int(bins.new_feature_at[()])
     if new_at >= due:
         bins.rebin_at[()] = max(new_at + new_feature_delay(bins, new_at), t + 1)

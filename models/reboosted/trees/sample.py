@@ -29,6 +29,9 @@ def observe_row(bins: Bins, t: int, keys: Keys, runs: Runs) -> None:
         i += 2
     if new > 0 and t >= FIRST_BINS_EVENTS:
         _observe_new_feature(bins, t)
+    recent = bins.recent[t % bins.recent.shape[0]]
+    for j in range(d):
+        recent[j] = keys[j]
     if t % bins.stride[()] == 0:
         row = _sample_row(bins, t)
         for j in range(d):
