@@ -75,10 +75,8 @@ BAD_TIMES = (
     '"2026-11-20T10:00:00+24:00"',
     '"1760000000123"',
     "1760000000123456",
-    "1760000000",
     "true",
     "[]",
-    "1e30",
     "1e400",
     str(EPOCH_MS[0] - 1),
 )
@@ -320,37 +318,6 @@ def test_the_other_keys_are_kept() -> None:
     assert datetime(2026, 11, 20, 10, tzinfo=UTC) == meta.timestamp
 
 
-TEN = datetime(2026, 11, 20, 10, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "meaning", "action"),
-    [
-        ("timestamp", '"2026-11-20T10:00:00"', TEN, "converted"),
-        ("timestamp", "1760000000123456", 1_760_000_000_123.456, "converted"),
-        ("timestamp", '"1760000000123"', 1_760_000_000_123.0, "converted"),
-        ("timestamp", "1760000000", 1_760_000_000_000.0, "converted"),
-        ("timestamp", '"soon"', None, "ignored"),
-        ("timestamp", "true", None, "ignored"),
-        ("timestamp", "1760000000123", 1_760_000_000_123.0, None),
-        ("timestamp", '"2026-11-20t10:00:00z"', TEN, None),
-        ("id", "17", 17, None),
-        ("id", "17.0", 17, None),
-        ("id", "[1]", None, "ignored"),
-    ],
-)
-def test_what_teaches_nothing_rejects_nothing(
-    field: str, value: str, meaning: Any, action: str | None
-) -> None:
-    """An odd id or timestamp is converted or ignored, and counted; the event is learned."""
-    decoded = decoder().decode([raw(), raw(**{field: value}), raw()])
-
-    assert 3 == len(decoded.y)
-    assert meaning == getattr(decoded.meta[1], field)
-    expected = {} if action is None else {(field, action): 1}
-    assert expected == {key: repairs.events for key, repairs in decoded.repairs.items()}
-
-
 def test_ignored_features_are_counted() -> None:
     """`features.unknown: ignore` passes over what the schema does not know, and says how much."""
     texts = ['{"age": 1}', '{"age": 1, "x": [], "y": {}}', '{"age": 1, "z": 1e400}']
@@ -386,9 +353,7 @@ def test_a_message_names_value_and_remedy_and_is_short() -> None:
 
     assert re.search(r'^age: "xx+\.\.\. where a number or null belongs; send', wrong_number)
     assert len(wrong_number) < 200
-    pattern = (
-        r'^when: "20\.11\.2026" where a date and time .*, a number since 1970 or null belongs; send'
-    )
+    pattern = r'^when: "20\.11\.2026" where a date and time .* since 1970 or null belongs; send'
     assert re.search(pattern, wrong_date)
     assert len(str(fault(raw(label=long)))) < 400
 
