@@ -68,3 +68,22 @@ def test_batches_are_independent():
     got = [kaboost.learn_many(parts, X[k : k + 170], y[k : k + 170]) for k in range(0, len(y), 170)]
 
     assert np.array_equal(expected, np.concatenate(got))
+
+
+def test_restarts_in_the_middle_of_a_move():
+    """Checkpoints taken while new values come and bins are made go on to the same bytes."""
+    X, y = drawn(5)
+    X[AGE:] = X[AGE:] * 1.8 + 32.0
+    spec = {"bank": "reboosted_trees", "loss": "logistic"}
+    whole, parts = kaboost.build(spec, 3), kaboost.build(spec, 3)
+    kaboost.learn_many(whole, X, y)
+    kaboost.learn_many(parts, X[:AGE], y[:AGE])
+    for k in range(AGE, AGE + 600, 10):
+        arrays = {name: array.copy() for name, array in kaboost.to_arrays(parts).items()}
+        parts = kaboost.from_arrays(spec, arrays)
+        kaboost.learn_many(parts, X[k : k + 10], y[k : k + 10])
+    kaboost.learn_many(parts, X[AGE + 600 :], y[AGE + 600 :])
+
+    assert (whole.trees.schedule.moved_at > AGE).any()
+    for name, array in kaboost.to_arrays(whole).items():
+        assert array.tobytes() == kaboost.to_arrays(parts)[name].tobytes(), name
