@@ -34,7 +34,7 @@ def test_both_kinds_are_served(serve: Start, model: Any) -> None:
     same = [{"when": "2026-11-20"}, {"when": "2026-11-20T00:00:00-07:00"}]
     found = program.client.post("/predict", json={"instances": same}).json()["predictions"]
     assert found[0] == found[1]
-    bad = [row | {"when": "tomorrow"}, {"features": {"note": 5, "when": 1763632800}}]
+    bad = [row | {"when": "tomorrow"}, {"features": {"note": 5, "when": [1763632800]}}]
     faults = refusal(program.client.post("/predict", json={"instances": bad})).errors
     assert ["#/instances/0/when", "#/instances/1/features/note", "#/instances/1/features/when"] == [
         fault.pointer for fault in faults
