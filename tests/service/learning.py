@@ -38,6 +38,8 @@ def settings_for(bootstrap: str, folder: Path, topic: str, **sections: Any) -> S
         "checkpoints": {"directory": str(folder / "checkpoints"), "every_seconds": 0.2},
         "metrics": {"port": free_port()},
     }
+    if "labels" in sections:
+        whole["labels"] = {"directory": str(folder / "labels")}
     merged = whole | {name: whole.get(name, {}) | given for name, given in sections.items()}
     merged.setdefault("model", LINEAR)
     path = folder / "kaboost.json"  # every JSON text is YAML
