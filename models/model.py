@@ -140,6 +140,8 @@ class Model(TableModel):
     def _learn_as_predicted(self, table: Table, y: Vec, w: Vec) -> list[Mat]:
         """Learn events, those with late labels as they were predicted; return the predictions."""
         rows = self._predicted_rows.pop(table)
+        if not any(rows):
+            return [self.learn(table, y, w).predictions]
         predicted: list[Mat] = []
         for size, run in groupby(range(len(rows)), lambda k: _size(rows[k])):
             places = [*run]
