@@ -47,7 +47,7 @@ class PredictedRows:
             found.append((self._next, self.labels, PredictedRow(*row)))
             self._order[self._next] = key
             self._next += 1
-            if len(self._order) > most:
+            while len(self._order) > most:
                 self._forget_oldest()
 
     def pop(self, table: Table) -> list[PredictedRow | None]:

@@ -1,4 +1,4 @@
-"""Features that move are told apart within 300 events; still ones ask for no bins."""
+"""Features that move are distinguished within 300 events; still ones ask for no bins."""
 
 from __future__ import annotations
 

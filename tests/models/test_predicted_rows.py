@@ -52,7 +52,7 @@ def test_late_labels_make_nothing_overconfident() -> None:
     assert wrong[sure].sum() <= 0.03 * max(sure.sum(), 100)
 
 
-def test_a_told_delay_is_learned_alike() -> None:
+def test_a_given_delay_is_learned_alike() -> None:
     """With `delay` the answers of one call are as those of a loop that waits for the labels."""
     rows, y = stream(6000)
     model = Model(features=NUMBERS)

@@ -19,7 +19,7 @@ def usual(n: int) -> np.ndarray:
 @pytest.mark.parametrize("stuck", [-500.0, 7e4, 1e300])
 @pytest.mark.parametrize("length", [10, 17, 25, 40, 70, 300])
 def test_stuck_labels(stuck: float, length: int) -> None:
-    """A run of any length is told from a new level when values return."""
+    """A run of any length is distinguished from a new level when values return."""
     X, y = stream(AT + length + 450)
     given = y.copy()
     given[AT : AT + length] = stuck
