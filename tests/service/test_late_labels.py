@@ -142,7 +142,10 @@ def test_a_label_without_features_is_a_dead_letter(
     send(settings.labels.topic, [unmatched])
     send(settings.kafka.topic, [feature_record(1, rows(1)[0][0], T0 + 61.0)])
 
-    consume(settings, 2)
+    with learning(settings) as running:
+        until(lambda: consumed(settings) == 2)
+        until(lambda: gauge(settings, "kaboost_labels_early") == 0)
+        assert 0 == running.stop()
 
     (letter,) = dead_letters(settings.kafka.topic, 1)
     assert ("label_unmatched", unmatched) == (letter.code, letter.value)
