@@ -170,10 +170,10 @@ class TableModel:
             When the model came from a snapshot, which lacks the arrays that learning needs.
         """
         self._require_learning()
-        X = _padded(captured.X, self.encoder.width, math.nan)
+        X = _padded(captured.X, self.encoder.width, math.nan).copy()  # a part of it is replaced
         codes = _padded(captured.codes, len(self.encoder.categories), MISSING)
+        self.encoder.learn_labels(X, codes, w, y, self._far)
         learn_captured(self.booster, X, np.ascontiguousarray(captured.parts), y, w)
-        self.encoder.learn_labels(codes, w, y, self._far)
         return self._assess(np.ascontiguousarray(captured.scores), y, w)
 
     def _assess(self, scores: Mat, y: Vec, w: Vec) -> Outcome:

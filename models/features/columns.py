@@ -155,15 +155,16 @@ class Columns(Encoder):
         """Return X (B, d) of events whose labels come later."""
         return self.fill(table, codes)
 
-    def learn_labels(self, codes: Ints, w: Vec, y: Vec, far: float = math.inf) -> None:
+    def learn_labels(self, X: Mat, codes: Ints, w: Vec, y: Vec, far: float = math.inf) -> None:
         """Learn the labels of events that were captured; y and far are as for `learn_many`.
 
-        `codes` (B, c) are the slots of their category values.
+        The mean labels in X (B, d) become those of now, as in the rows that are predicted now.
         """
-        # The columns that the kernel fills are those of now; the captured ones are learned.
         known, c = np.where(codes <= NEW, NEW - codes, codes), len(self._categories)
-        X, places = np.empty((len(codes), 2 * c)), 2 * np.arange(c)
-        self._learn((np.ascontiguousarray(known.T), y, w, X, places), far)
+        now = np.empty((len(codes), 2 * c))
+        self._learn((np.ascontiguousarray(known.T), y, w, now, 2 * np.arange(c)), far)
+        means = np.where(codes >= 0, now[:, ::2], X[:, self._categories])
+        X[:, self._categories] = means
 
     def _learn(self, events: Any, far: float) -> None:
         """Update the means by codes (c, B), labels, weights, and fill the columns of X (B, d)."""

@@ -148,7 +148,7 @@ def _(booster: ReboostedTrees, X: Mat) -> Mat:
 
 
 def _captured_width(booster: ReboostedTrees) -> int:
-    return booster.trees.label_means.size + score_count(booster.trees) + 2
+    return booster.trees.label_means.size + score_count(booster.trees) + 3
 
 
 def _score(booster: ReboostedTrees, X: Mat, captured: Mat) -> Mat:
@@ -158,13 +158,14 @@ def _score(booster: ReboostedTrees, X: Mat, captured: Mat) -> Mat:
     late, first = booster.late, booster.trees.label_means.size
     if late.events > 0.0:
         score_late(late, captured, first, np.empty_like(late.losses), scores)
-        captured[:, -1] = scores[:, 0]
+        captured[:, -2] = scores[:, 0]
     return scores
 
 
 @capture_many.register
 def _(booster: ReboostedTrees, X: Mat) -> tuple[Mat, Mat]:
     captured = np.empty((len(X), _captured_width(booster)))
+    captured[:, -1] = booster.trees.schedule.time
     return _score(booster, X, captured), captured
 
 

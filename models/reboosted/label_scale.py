@@ -10,7 +10,7 @@ import numpy as np
 from kaboost.models.kernels.jit import inlined
 from kaboost.models.reboosted.stacking import MAX_LOG_ODDS
 from kaboost.models.reboosted.state import LOG_ODDS, LOGARITHMS, NUMBERS, Records
-from kaboost.models.types import Vec
+from kaboost.models.types import Mat, Vec
 from kaboost.models.verbs import newton_curvature, value_gradient_hessian
 
 SLOW_RATE = 1e-3  # lowest rate an event of running means: a memory of 1,000 events
@@ -26,6 +26,8 @@ LOG_RANGE = 16.0  # a score is at most so far below the logarithm of the largest
 TINY = 1e-300  # keeps divisors positive
 WEIGHT_RATE = 1e-3  # lowest rate of the running mean importance, an event
 MAX_WEIGHT_RATIO = 100.0  # mean importances: a larger one counts as this in their mean
+LATENESS_RATE = 0.01  # lowest rate of the running mean lateness, an event
+MAX_LATENESS = 100.0  # labels; tuned on Elec2, 48 and 336 labels late, and on chargebacks
 
 
 # The record of a possible shift of all labels.
@@ -65,6 +67,7 @@ class LabelScale(NamedTuple):
     offset: Vec  # () subtracted from labels before learning, added to scores; 0 but for numbers
     shift: Records  # (1,) of LABEL_SHIFT
     mean_weight: Vec  # () running mean importance
+    lateness: Vec  # () running mean of how many labels are learned from a prediction to its label
     peaks: Vec  # (8,) largest labels of the last 8 * PEAK_EVENTS, where scores are logarithms
 
 
@@ -149,6 +152,25 @@ def update_label_means(means: Vec, rates: Vec, y: float, link: int) -> None:
     seen = 0.5 + 0.5 * y if link == LOG_ODDS else y
     for j in range(means.shape[0]):
         means[j] += rates[j] * (seen - means[j])
+
+
+@inlined
+def follows_labels(scale: LabelScale, means: Vec, captured: Mat, k: int, t: int) -> bool:
+    """Return whether the label means (5,) move with the label of event k, the t-th to be learned.
+
+    Where labels come much later they say little, and much that is wrong: with labels of one class
+    later than those of the other, they tell the class of what is learned, not of what is served.
+    They are 0 then.
+    """
+    if captured.shape[1] == 0 and scale.lateness[()] == 0.0:
+        return True
+    late = t - captured[k, captured.shape[1] - 1] if captured.shape[1] > 0 else 0.0
+    scale.lateness[()] += max(1.0 / (t + 1.0), LATENESS_RATE) * (late - scale.lateness[()])
+    if scale.lateness[()] <= MAX_LATENESS:
+        return True
+    for j in range(means.shape[0]):
+        means[j] = 0.0
+    return False
 
 
 @inlined

@@ -1,7 +1,7 @@
 """The mixture that is served while labels come late: every score at several temperatures.
 
 A learner that adapts fast is right while labels come at once and overconfident when they lag. Each
-score that `capture_rows` kept, and the usual served one, is an expert at each of eight
+score that `predict_rows` kept, and the usual served one, is an expert at each of eight
 temperatures. An expert's weight is the exponential of minus its decayed log-loss times a low rate,
 measured on predictions as they were made, so what is served is as sure as it was right.
 

@@ -31,6 +31,7 @@ from kaboost.models.reboosted.label_guard import label_to_learn
 from kaboost.models.reboosted.label_scale import (
     TINY,
     LabelScale,
+    follows_labels,
     relative_weight,
     residual_unit,
     residual_variance,
@@ -181,13 +182,13 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
                 inflate_covariance(stack)
             learn_trees(params, schedule, bank.structures, leaves, w, float(scale.curvature[()]), a)
             learn_lines(filters, loss, y, w, link, scale, a)
-            mixed = assess_captured(loss, (y, mixed), link, stack, scale, batch.captured[k], a)
             learn_label(stack, loss, scale, (y, w), link, a)
             learn_calibration(calibration, link, mixed, y, w)
             update_label_scale(scale, loss, y, link, t, float(a.expert_scores[0]))
             fill_row(a.event_means, batch.keys[k], a.row)
             insert_event(window, bins, schedule, a, t, y, importance)
-            update_label_means(means, params.label_mean_rates, y, link)
+            if follows_labels(scale, means, batch.captured, k, t):
+                update_label_means(means, params.label_mean_rates, y, link)
             schedule.time[()], started = t + 1, False
             if follow_features(bins, window.codes, schedule, filters, t + 1) and has_worker:
                 until = next_commit(schedule)
@@ -208,28 +209,8 @@ def read_means(means: Vec, captured: Mat, k: int, out: Vec) -> None:
 @inlined
 def captured_score(captured: Mat, k: int, score: float) -> float:
     """Return the score that event k was predicted with: `score` if its label came at once."""
-    last = captured.shape[1] - 1
-    return captured[k, last] if last >= 0 else score
-
-
-@kernel
-def assess_captured(
-    loss: Any, label: tuple[float, float], link: int, stack: Stack, scale: LabelScale,
-    captured: Vec, a: LearnScratch,
-) -> float:  # fmt: skip
-    """Do what precedes `learn_stack` with the scores as they were when the event was predicted:
-    the stack weighs them by how good they were then. Return their mixture.
-
-    `label` is the event's, and the mixture of the scores of now, which stays without captured ones.
-    """
-    y, mixed = label
-    if captured.shape[0] == 0:
-        return mixed
-    for i in range(a.scores.shape[0]):
-        a.scores[i] = captured[a.event_means.shape[0] + i] - scale.offset[()]
-    mixed = stacked_score(link, stack, scale, a)
-    assess_scores(loss, y, scale, link, a)
-    return mixed
+    served = captured.shape[1] - 2
+    return captured[k, served] if served >= 0 else score
 
 
 @inlined

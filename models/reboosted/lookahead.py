@@ -25,7 +25,7 @@ class Batch(NamedTuple):
     keys: Keys  # (n, d0) of features
     labels: Mat  # (n, 1)
     weights: Vec  # (n,) importances; one of 0 is predicted and not learned
-    captured: Mat  # (n, 5 + S + 2) what `capture_rows` filled; (n, 0) if labels come at once
+    captured: Mat  # (n, 5 + S + 3) from `predict_rows`, and the time; (n, 0) if labels come at once
 
 
 @kernel

@@ -40,9 +40,9 @@ MIN_COUNT = 0.5  # a last label of 0 counts as this before its logarithm is take
 def predict_rows(
     model: ServedModel, keys: Keys, arrays: PredictArrays, scores: Mat, captured: Mat
 ) -> None:
-    """Fill scores (n, 1) for the keys (n, d0) of events, and captured (n, 5 + S + 2), if it has
+    """Fill scores (n, 1) for the keys (n, d0) of events, and captured (n, 5 + S + 3), if it has
     columns, with what learning needs later: label means, scores of the S learners, and twice the
-    score to serve, of which `score_late` may replace the last.
+    score to serve, of which `score_late` may replace the last. The last column stays.
     """
     trees, filters, stack, scale = model.trees, model.linear, model.stack, model.labels
     link = model.link
@@ -55,8 +55,8 @@ def predict_rows(
         scores[k, 0] = mixed + scale.offset[()]
         if captured.shape[1] > 0:
             _capture(trees.label_means, a.scores, float(scale.offset[()]), captured[k])
+            captured[k, captured.shape[1] - 3] = scores[k, 0]
             captured[k, captured.shape[1] - 2] = scores[k, 0]
-            captured[k, captured.shape[1] - 1] = scores[k, 0]
 
 
 @inlined

@@ -55,7 +55,7 @@ def test_an_encoder_learns_the_same_in_two_steps(kind: type[Encoder]) -> None:
     for k in range(60):
         expected = at_once.learn_many(part(whole, k), one, y[k : k + 1])
         X, codes = late.capture(part(whole, k))
-        late.learn_labels(codes, one, y[k : k + 1])
+        late.learn_labels(X, codes, one, y[k : k + 1])
         if kind is Columns:  # a one-hot column of a new value is set from the next event on
             np.testing.assert_array_equal(X, expected)
 
