@@ -16,10 +16,12 @@ from kaboost.service.events.decoder import DUPLICATE, Decoded
 from kaboost.service.events.label_records import LabelRecord, make_label_decoder
 from kaboost.service.kafka import stored_record
 from kaboost.service.learner.captured_rows import pack, unpack
+from kaboost.service.learner.late_recorder import LateRecorder
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.trainer import Rejected, Trainer, event_seconds, events_of, headers_of
 from kaboost.service.learner.watermark import Watermark
 from kaboost.service.storage.checkpoints import Written
+from kaboost.service.storage.late_figures import LateFigures
 from kaboost.service.storage.state import State
 from kaboost.service.storage.waiting import (
     EXPIRED,
@@ -48,7 +50,7 @@ class Pair(NamedTuple):
     entry: Entry
     label: float
     weight: float
-    delay: float | None  # seconds from the features to the label; None for an expired one
+    delay: float = 0.0  # seconds from the features to the label
 
 
 class LateTrainer(Trainer):
@@ -61,7 +63,7 @@ class LateTrainer(Trainer):
         super().__init__(parts, state, restored=restored, topic_id=topic_id)
         settings = parts.settings
         self._labels = settings.labels
-        self._metrics = parts.metrics
+        self._late = LateRecorder(parts.metrics, state.late.counts)
         self._label_decoder = make_label_decoder(settings, state.model.labels)
         self._keep = settings.checkpoints.keep
         self._ignored = 0  # values of unknown features in the batch that is being read
@@ -73,7 +75,7 @@ class LateTrainer(Trainer):
         self._expired_label = (
             None if expired == "drop" else state.model.labels.encode(expired["label"])
         )
-        self._show_store()
+        self._late.store(self._store)
 
     @property
     def labels_first(self) -> bool:
@@ -118,7 +120,7 @@ class LateTrainer(Trainer):
         errors = [error for _, error in rejected]
         self._recorder.batch(len(messages), self.events_learned - before, self._ignored, errors)
         self._recorder.validation(self.state)
-        self._show_store()
+        self._late.store(self._store)
         return rejected
 
     def write_checkpoint(self) -> Written:
@@ -135,6 +137,7 @@ class LateTrainer(Trainer):
                 features_time=times.features,
                 labels_time=times.labels,
                 time=times.time,
+                counts=self._late.counts,
             )
             self.state = self.state._replace(late=late)
             written = self._stores.checkpoints.write(self._header(), self.state)
@@ -242,7 +245,7 @@ class LateTrainer(Trainer):
                     repeated += 1
                 else:
                     pairs[label.id] = pairs[label.id]._replace(label=label.label)
-                    self._metrics.labels_corrected.inc()
+                    self._late.corrected()
             else:
                 known = latest.get(label.id, entry.label)
                 if known == label.label:
@@ -252,9 +255,10 @@ class LateTrainer(Trainer):
                     latest[label.id] = label.label
         self._recorder.skipped([DUPLICATE] * repeated)
         self._learn_pairs(list(pairs.values()), JOINED)
-        self._metrics.labels_joined.inc(len(pairs))
+        self._late.joined([pair.delay for pair in pairs.values()])
         for one in corrected:
             self._correct(*one)
+        self._late.unmatched(len(unmatched))
         return early, unmatched
 
     def _learn_pairs(self, pairs: Sequence[Pair], state: int) -> None:
@@ -269,9 +273,6 @@ class LateTrainer(Trainer):
             outcome = self.state.model.learn_captured(captured, labels, weights)
             record(self.state.validation, outcome, labels, weights)
         self._recorder.learning(len(pairs), perf_counter() - begin)
-        for pair in pairs:
-            if pair.delay is not None:
-                self._metrics.label_delay.observe(max(0.0, pair.delay))
         if self._oldest is None:
             self._oldest = pairs[0].entry.time
 
@@ -283,7 +284,7 @@ class LateTrainer(Trainer):
         after = model.learn_captured(captured, np.array([label]), w)
         correct(self.state.validation, before, after, entry.weight)
         self._store.mark([entry.number], JOINED, [label])
-        self._metrics.labels_corrected.inc()
+        self._late.corrected()
 
     def _expire(self) -> list[Rejected]:
         """Give up features that waited too long, and labels that came too early."""
@@ -299,25 +300,24 @@ class LateTrainer(Trainer):
         if excess > 0:
             self._give_up(self._store.oldest_waiting(math.inf, min(excess, self.batch_events)))
         self._store.forget(now - 2.0 * labels.wait)
-        return [
-            (stored_record.restore(early.record), _unmatched(early))
-            for early in self._store.pop_early_before(now - labels.early, self.batch_events)
-        ]
+        unmatched = self._store.pop_early_before(now - labels.early, self.batch_events)
+        self._late.unmatched(len(unmatched))
+        return [(stored_record.restore(early.record), _unmatched(early)) for early in unmatched]
 
     def _give_up(self, entries: Sequence[Entry]) -> None:
         """Learn features without a label as `labels.expired` says, or drop them."""
-        self._metrics.labels_expired.inc(len(entries))
+        self._late.expired(len(entries))
         if self._expired_label is None:
             numbers = [entry.number for entry in entries]
             self._store.mark(numbers, EXPIRED, [math.nan] * len(numbers))
             return
         label = self._expired_label
-        self._learn_pairs([Pair(each, label, each.weight, None) for each in entries], EXPIRED)
+        self._learn_pairs([Pair(each, label, each.weight) for each in entries], EXPIRED)
 
-    def _show_store(self) -> None:
-        self._metrics.waiting_features.set(self._store.waiting)
-        self._metrics.waiting_bytes.set(self._store.size)
-        self._metrics.labels_early.set(self._store.early)
+    @property
+    def late_figures(self) -> LateFigures:
+        """What waits, and what became of labels."""
+        return self._late.figures(self._store)
 
     @property
     def has_due(self) -> bool:

@@ -236,7 +236,8 @@ class LearnerLoop:
 
     def _publish_condition(self) -> None:
         """Publish what has changed of the learner's condition."""
-        condition = self._progress.condition
+        late = self.trainer.late_figures if hasattr(self, "trainer") else None
+        condition = self._progress.condition._replace(late_labels=late)
         if condition != self._condition:
             self._snapshots.write_condition(condition)
             self._condition = condition

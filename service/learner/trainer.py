@@ -20,6 +20,7 @@ from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recorder import Recorder
 from kaboost.service.learner.schedule import WriteSchedule
 from kaboost.service.storage.checkpoints import Written
+from kaboost.service.storage.late_figures import LateFigures
 from kaboost.service.storage.state import State
 
 log = logging.getLogger(__name__)
@@ -98,6 +99,11 @@ class Trainer:
     def has_due(self) -> bool:
         """Whether there may be something to do without a new record."""
         return False
+
+    @property
+    def late_figures(self) -> LateFigures | None:
+        """What became of labels that come later; None where labels are in the events."""
+        return None
 
     def note_ends(self, events: bool, labels: bool) -> None:
         """Note which topics are read to their ends."""

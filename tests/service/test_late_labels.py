@@ -14,6 +14,8 @@ import pytest
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
+from kaboost.service.storage.late_figures import LateFigures
+from kaboost.service.storage.snapshots import FolderSnapshotStore
 from kaboost.service.storage.state import State
 from tests.kafka.client import Letter
 from tests.service.learning import gauge, learning, rows, saved, until
@@ -63,15 +65,30 @@ def consumed(settings: Settings) -> float | None:
         return None
 
 
+def figures(settings: Settings) -> LateFigures | None:
+    """Return the figures of late labels that the newest checkpoint has."""
+    checkpoint, _ = FolderCheckpointStore(settings.checkpoints.directory).restore()
+    if checkpoint is None or checkpoint.state.late is None:
+        return None
+    labels = checkpoint.header["labels"]
+    return LateFigures(labels["waiting"], labels["early"], *checkpoint.state.late.counts)
+
+
+def reported(settings: Settings) -> LateFigures | None:
+    """Return the figures that the learner reports to the API."""
+    return FolderSnapshotStore(settings.snapshots.directory).read_condition().late_labels
+
+
 def consume(settings: Settings, records: int, expired: int = 0) -> dict[str, float]:
-    """Learn until so many records are consumed and so many features have expired; return the
-    counters of late labels.
+    """Learn until so many records are consumed, so many features have expired and the figures for
+    the API say so, too; return the counters of late labels.
     """
     names = ["joined", "expired", "corrected"]
     with learning(settings) as running:
         until(lambda: not running.alive or consumed(settings) == records)
         until(lambda: (gauge(settings, "kaboost_labels_expired_total") or 0.0) >= expired)
         counters = {name: gauge(settings, f"kaboost_labels_{name}_total") or 0.0 for name in names}
+        until(lambda: reported(settings) == figures(settings))
         assert 0 == running.stop()
     checkpoint, _ = FolderCheckpointStore(settings.checkpoints.directory).restore()
     assert checkpoint is not None
@@ -98,6 +115,8 @@ def test_labels_are_joined_by_id(late: Callable[..., Settings], send: Send) -> N
     twin = Model("binary", LINEAR, settings.features.columns)
     twin.learn_many([stream[k][0] for k in order], [stream[k][1] for k in order])
     assert int(twin.booster.progress.events) == state.events_learned
+    delays = [T0 + DAY + n - times[k] for n, k in enumerate(order)]
+    assert sum(delays) / 300 == pytest.approx(state.late.counts.mean_delay)
 
 
 def test_a_label_may_come_first(late: Callable[..., Settings], send: Send) -> None:
@@ -130,6 +149,7 @@ def test_features_expire_by_event_time(late: Callable[..., Settings], send: Send
     assert settings.labels.topic
     send(settings.labels.topic, [label_record(0, 1, T0 + 4000.0)])
     assert 1 == consume(settings, 1)["corrected"]
+    assert reported(settings) == LateFigures(2, 0, 0, 1, 0, 1, 0.0, 0.0)  # over the restarts
 
 
 def test_a_label_without_features_is_a_dead_letter(
@@ -147,6 +167,7 @@ def test_a_label_without_features_is_a_dead_letter(
     (letter,) = dead_letters(settings.kafka.topic, 1)
     assert ("label_unmatched", unmatched) == (letter.code, letter.value)
     assert (settings.labels.topic, 0, 0) == letter.origin
+    assert reported(settings) == LateFigures(1, 0, 0, 0, 1, 0, 0.0, 0.0)
     assert "labels.early" in letter.texts["__connect.errors.exception.message"]
 
 
@@ -206,6 +227,8 @@ def test_every_pair_is_learned_once_over_kills(
     checkpoint, _ = FolderCheckpointStore(settings.checkpoints.directory).restore()
     assert checkpoint is not None
     assert {"waiting": 100, "early": 0} == checkpoint.header["labels"]
+    counts = state.late.counts
+    assert (n - 100, 0, 0, 0) == (counts.joined, counts.expired, counts.unmatched, counts.corrected)
 
 
 def wait_for_progress(settings: Settings, process: "subprocess.Popen[bytes]") -> None:
