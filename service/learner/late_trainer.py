@@ -53,6 +53,13 @@ class Pair(NamedTuple):
     delay: float = 0.0  # seconds from the features to the label
 
 
+class Learned(NamedTuple):
+    """A label that was learned."""
+
+    label: float
+    weight: float  # that its loss counts with
+
+
 class LateTrainer(Trainer):
     """Own one state whose features wait for their labels; one thread calls."""
 
@@ -161,7 +168,8 @@ class LateTrainer(Trainer):
             self._recorder.skipped(reason for _, reason in decoded.skipped)
             self._recorder.repairs(decoded.repairs)
             if decoded.meta:
-                rejected += self._wait(list(events_of(unread, decoded)), decoded)
+                read = unread[: decoded.consumed]  # up to a record with new features
+                rejected += self._wait(list(events_of(read, decoded)), decoded)
             if decoded.new_features:
                 self._add_features(decoded.new_features)
             unread = unread[decoded.consumed :]
@@ -227,46 +235,43 @@ class LateTrainer(Trainer):
         """Learn the labels whose features wait; return those whose features are not there, with
         their times, and those whose features expired without a label.
         """
-        pairs: dict[str, Pair] = {}  # by id: the last label of an id in one batch counts
+        pairs: list[Pair] = []  # not learned yet
+        known: dict[str, Learned] = {}  # the last label of an id of this batch
         early, unmatched, repeated = [], [], 0
-        corrected: list[tuple[Entry, float, float]] = []
         found = self._store.find([label.id for label in labels])
-        latest: dict[str, float] = {}  # the last label of an id that this batch corrects
         for label, time, entry in zip(labels, times, found, strict=True):
             if entry is None:
                 early.append((label, time))
-            elif entry.state == WAITING and label.id not in pairs:
-                weight = entry.weight if label.weight is None else label.weight
-                pairs[label.id] = Pair(entry, label.label, weight, time - entry.time)
             elif entry.state == EXPIRED and math.isnan(entry.label):
                 unmatched.append(label)
-            elif label.id in pairs:
-                if pairs[label.id].label == label.label:
-                    repeated += 1
-                else:
-                    pairs[label.id] = pairs[label.id]._replace(label=label.label)
-                    self._late.corrected()
+            elif entry.state == WAITING and label.id not in known:
+                weight = entry.weight if label.weight is None else label.weight
+                known[label.id] = Learned(label.label, weight)
+                pairs.append(Pair(entry, label.label, weight, time - entry.time))
             else:
-                known = latest.get(label.id, entry.label)
-                if known == label.label:
+                before = known.get(label.id) or Learned(entry.label, entry.label_weight)
+                if before.label == label.label:
                     repeated += 1
                 else:
-                    corrected.append((entry, label.label, known))
-                    latest[label.id] = label.label
+                    self._learn_joined(pairs)  # in the order of labels, wherever a batch is cut
+                    known[label.id] = self._correct(entry, before, label)
+        self._learn_joined(pairs)
         self._recorder.skipped([DUPLICATE] * repeated)
-        self._learn_pairs(list(pairs.values()), JOINED)
-        self._late.joined([pair.delay for pair in pairs.values()])
-        for one in corrected:
-            self._correct(*one)
         self._late.unmatched(len(unmatched))
         return early, unmatched
+
+    def _learn_joined(self, pairs: list[Pair]) -> None:
+        """Learn features with the labels that they waited for, and empty the list."""
+        self._learn_pairs(pairs, JOINED)
+        self._late.joined([pair.delay for pair in pairs])
+        pairs.clear()
 
     def _learn_pairs(self, pairs: Sequence[Pair], state: int) -> None:
         """Learn features with their labels, and mark them."""
         if not pairs:
             return
         y, w = np.array([pair.label for pair in pairs]), np.array([pair.weight for pair in pairs])
-        self._store.mark([pair.entry.number for pair in pairs], state, y.tolist())
+        self._store.mark([pair.entry.number for pair in pairs], state, y.tolist(), w.tolist())
         begin = perf_counter()
         for places, captured in unpack([pair.entry.row for pair in pairs]):
             labels, weights = y[places], w[places]
@@ -276,15 +281,26 @@ class LateTrainer(Trainer):
         if self._oldest is None:
             self._oldest = pairs[0].entry.time
 
-    def _correct(self, entry: Entry, label: float, known: float) -> None:
-        """Replace a label that was learned: the loss is that of the new one, which is learned."""
+    def _correct(self, entry: Entry, before: Learned, label: LabelRecord) -> Learned:
+        """Learn another label of an event, and replace the loss of the one before.
+
+        The loss counts as before; what is learned counts what the label says. An event that did not
+        count, with importance 0, is recorded now.
+        """
         ((_, captured),) = unpack([entry.row])
-        model, w = self.state.model, np.array([entry.weight])
-        before = model.outcome(np.ascontiguousarray(captured.scores), np.array([known]))
-        after = model.learn_captured(captured, np.array([label]), w)
-        correct(self.state.validation, before, after, entry.weight)
-        self._store.mark([entry.number], JOINED, [label])
+        model, validation = self.state.model, self.state.validation
+        weight = before.weight if label.weight is None else label.weight
+        y, w = np.array([label.label]), np.array([weight])
+        wrong = model.outcome(np.ascontiguousarray(captured.scores), np.array([before.label]))
+        right = model.learn_captured(captured, y, w)
+        if before.weight > 0.0:
+            correct(validation, wrong, right, before.weight)
+        else:
+            record(validation, right, y, w)
+        learned = Learned(label.label, before.weight or weight)
+        self._store.mark([entry.number], JOINED, [learned.label], [learned.weight])
         self._late.corrected()
+        return learned
 
     def _expire(self) -> list[Rejected]:
         """Give up features that waited too long, and labels that came too early."""

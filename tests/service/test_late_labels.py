@@ -13,11 +13,14 @@ import pytest
 
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
+from kaboost.service.errors import Exit, Refused
+from kaboost.service.kafka import consumer
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
 from kaboost.service.storage.late_figures import LateFigures
 from kaboost.service.storage.snapshots import FolderSnapshotStore
 from kaboost.service.storage.state import State
-from tests.kafka.client import Letter
+from tests.kafka.broker import Reachable
+from tests.kafka.client import Letter, recreate
 from tests.service.learning import gauge, learning, rows, saved, until
 from tests.specs import LINEAR
 
@@ -229,6 +232,69 @@ def test_every_pair_is_learned_once_over_kills(
     assert {"waiting": 100, "early": 0} == checkpoint.header["labels"]
     counts = state.late.counts
     assert (n - 100, 0, 0, 0) == (counts.joined, counts.expired, counts.unmatched, counts.corrected)
+
+
+@pytest.mark.parametrize("recreated", ["labels", "events"])
+def test_a_recreated_topic_is_refused(
+    late: Callable[..., Settings], send: Send, broker: Reachable, recreated: str
+) -> None:
+    """Trap: it has grown past the old offset. The events may be predictions, written by the API."""
+    settings = late()
+    assert settings.labels.topic
+    topics = {"events": settings.kafka.topic, "labels": settings.labels.topic}
+    values = {
+        "events": [feature_record(k, rows(6)[k][0], T0) for k in range(6)],
+        "labels": [label_record(k, 1, T0) for k in range(6)],
+    }
+    for name, topic in topics.items():
+        send(topic, values[name][:4])
+    consume(settings, 8)
+    recreate(broker.bootstrap, topics[recreated])
+    send(topics[recreated], values[recreated])
+
+    with learning(settings) as running, pytest.raises(Refused, match="deleted and created") as err:
+        running.wait()
+
+    assert Exit.REFUSED == err.value.exit_code
+    assert f"topic {topics[recreated]} " in str(err.value)
+    state = newest(settings)
+    assert state.late is not None
+    assert ({0: 4}, {0: 4}) == (state.offsets, state.late.offsets)
+
+
+def test_labels_recreated_under_a_running_learner_are_refused(
+    late: Callable[..., Settings], send: Send, broker: Reachable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A learner that runs compares the id of both topics."""
+    monkeypatch.setattr(consumer, "REFRESH_SECONDS", 0.2)
+    settings = late()
+    topic = settings.labels.topic
+    assert topic
+    send(topic, [label_record(1, 1, T0)])
+    with learning(settings) as running:
+        until(lambda: consumed(settings) == 1)
+        recreate(broker.bootstrap, topic)
+
+        with pytest.raises(Refused, match=f"topic {topic} was deleted and created again"):
+            running.wait()
+
+
+def test_another_topic_of_labels_is_refused(
+    late: Callable[..., Settings], make_topic: Callable[..., str], send: Send, make_settings: Make
+) -> None:
+    """The offsets of the state would mean other labels, or be beyond its end."""
+    settings = late()
+    send(settings.kafka.topic, [feature_record(0, rows(1)[0][0], T0)])
+    consume(settings, 1)
+    labels = settings.labels.model_dump(mode="json") | {"topic": make_topic()}
+    other = make_settings(
+        settings.kafka.topic, events={"id": "order", "timestamp": "at"}, labels=labels
+    )
+
+    with learning(other) as running, pytest.raises(Refused, match="has read labels from") as err:
+        running.wait()
+
+    assert Exit.REFUSED == err.value.exit_code
 
 
 def wait_for_progress(settings: Settings, process: "subprocess.Popen[bytes]") -> None:
