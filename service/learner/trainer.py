@@ -140,6 +140,7 @@ class Trainer:
                 self._learning = unread, decoded
                 self._learn(decoded)
                 self._track_oldest(unread, decoded)
+                self._learning = None  # else it would live on beside the next batch
             if decoded.new_features:
                 added |= self._add_features(decoded.new_features)
             unread = unread[decoded.consumed :]
