@@ -57,6 +57,11 @@ class Inputs:
         """Whether the last reads of events and of labels found nothing more."""
         return self._at_end["events"], self._at_end["labels"]
 
+    @property
+    def topic_ids(self) -> tuple[str | None, str | None]:
+        """The ids of the topics of events and of labels; None where the broker gave none yet."""
+        return self.events.topic_id, self.labels.topic_id if self.labels else None
+
     def commit(self, state: State) -> None:
         """Show lag tools how far a durable checkpoint reaches."""
         self.events.commit(state.offsets)

@@ -94,6 +94,12 @@ class LateTrainer(Trainer):
         self._watermark.read("features", to_end=events)
         self._watermark.read("labels", to_end=labels)
 
+    def note_topics(self, events_id: str | None, labels_id: str | None) -> None:
+        """Note the ids of both topics."""
+        super().note_topics(events_id, labels_id)
+        assert self.state.late is not None
+        self.state = self.state._replace(late=self.state.late._replace(topic_id=labels_id))
+
     def close(self) -> None:
         """Close the store; what no checkpoint holds is read again from Kafka."""
         self._store.close()

@@ -151,6 +151,7 @@ class LearnerLoop:
         1. State and next offsets become one durable file.
         2. The group's offsets are committed, for lag tools only.
         """
+        self.trainer.note_topics(*self._inputs.topic_ids)
         written = self.trainer.write_checkpoint()
         self._inputs.commit(self.trainer.state)
         log.debug("checkpoint written", extra={"path": written.name})

@@ -108,6 +108,10 @@ class Trainer:
     def note_ends(self, events: bool, labels: bool) -> None:
         """Note which topics are read to their ends."""
 
+    def note_topics(self, events_id: str | None, labels_id: str | None) -> None:
+        """Note the ids of the topics, for the next checkpoint; None where they are not known."""
+        self._topic_id = events_id
+
     def close(self) -> None:
         """Release what the trainer holds open."""
 

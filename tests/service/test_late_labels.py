@@ -14,7 +14,7 @@ import pytest
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import Exit, Refused
-from kaboost.service.kafka import consumer
+from kaboost.service.kafka import consumer, topics
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
 from kaboost.service.storage.late_figures import LateFigures
 from kaboost.service.storage.snapshots import FolderSnapshotStore
@@ -277,6 +277,33 @@ def test_labels_recreated_under_a_running_learner_are_refused(
 
         with pytest.raises(Refused, match=f"topic {topic} was deleted and created again"):
             running.wait()
+
+
+def test_an_id_that_came_late_is_kept(
+    late: Callable[..., Settings], send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trap: a broker that was slow at the start left checkpoints without the ids for good."""
+    known, asked = topics.describe_id, list[str]()
+
+    def slow(admin: Any, topic: str) -> str | None:
+        asked.append(topic)
+        return known(admin, topic) if asked.count(topic) > 1 else None
+
+    monkeypatch.setattr(topics, "describe_id", slow)
+    monkeypatch.setattr(consumer, "REFRESH_SECONDS", 0.1)
+    settings = late()
+    with learning(settings) as running:
+        until(lambda: len(asked) >= 4 and min(map(asked.count, set(asked))) >= 2)
+        send(settings.kafka.topic, [feature_record(0, rows(1)[0][0], T0)])
+        until(lambda: saved(settings) == {0: 1})
+        assert 0 == running.stop()
+
+    checkpoint, _ = FolderCheckpointStore(settings.checkpoints.directory).restore()
+    assert checkpoint is not None
+    assert checkpoint.state.late is not None
+    ids = [checkpoint.header["topic_id"], checkpoint.state.late.topic_id]
+    assert None not in ids
+    assert 2 == len(set(ids))
 
 
 def test_another_topic_of_labels_is_refused(
