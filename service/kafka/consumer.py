@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from kaboost.service.config.settings import Kafka
 from kaboost.service.errors import BrokerError, ConfigError, Refused
 from kaboost.service.kafka import topics
+from kaboost.service.kafka.ends import EndsQuestion
 from kaboost.service.kafka.lag import LagMetrics, parse_statistics
 from kaboost.service.metrics import LearnerMetrics
 
@@ -34,7 +35,6 @@ REQUIRED_CONFIG = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
-    "enable.partition.eof": False,
     "statistics.interval.ms": 1000,
 }
 # A broker that has just started is looking for the group's coordinator; the client does not wait.
@@ -47,13 +47,16 @@ COORDINATOR_ERRORS = {
 log = logging.getLogger(__name__)
 
 _ERROR = methodcaller("error")  # called for every record
+_PARTITION = methodcaller("partition")
 
 
 class KafkaConsumer:
     """Read assigned partitions, without a group to wait for; one thread calls."""
 
-    def __init__(self, kafka: Kafka, metrics: LearnerMetrics) -> None:
+    def __init__(self, kafka: Kafka, metrics: LearnerMetrics, *, note_ends: bool = False) -> None:
         self._kafka = kafka
+        self._note_ends = note_ends
+        self.ends: dict[int, int | None] = {}  # by partition, None before one reached; if noted
         self._lag = LagMetrics(kafka.topic, metrics)
         self._offsets: dict[int, int] = {}  # the trainer's own, which it moves
         self._last_contact = self._last_refresh = time.monotonic()
@@ -63,6 +66,7 @@ class KafkaConsumer:
         self._logged_errors: set[int] = set()  # codes logged since the last contact
         required = {
             **REQUIRED_CONFIG,
+            "enable.partition.eof": note_ends,
             "group.id": kafka.group_id,
             "stats_cb": self._on_statistics,
             "error_cb": self._on_error,
@@ -78,6 +82,10 @@ class KafkaConsumer:
     def client(self) -> Consumer:
         """The library's consumer, for requests before the first assignment."""
         return self._consumer
+
+    def ends_question(self) -> EndsQuestion:
+        """Return a question about the ends of this topic's partitions."""
+        return EndsQuestion(self._admin, self._kafka)
 
     def start_offsets(self, partitions: list[int]) -> dict[int, int]:
         """Resolve `kafka.start_from` to an offset for every partition, the empty ones too."""
@@ -111,6 +119,7 @@ class KafkaConsumer:
             if not low <= offset <= high:
                 raise self._gap(partition, offset, low, high)
         self._offsets = offsets
+        self.ends = dict.fromkeys(offsets)
         self._consumer.assign([At(self._kafka.topic, p, o) for p, o in offsets.items()])
         if self._paused:
             self.pause()  # a new assignment is not paused
@@ -124,6 +133,8 @@ class KafkaConsumer:
             return []
         messages = [first, *self._consumer.consume(limit - 1, 0)] if limit > 1 else [first]
         self._last_contact = time.monotonic()
+        if self._note_ends:
+            self._find_ends(messages)
         records = messages
         if any(map(_ERROR, messages)):
             records = [message for message in messages if message.error() is None]
@@ -132,6 +143,14 @@ class KafkaConsumer:
         for message in messages if len(records) < len(messages) else ():
             self._check_error(message)
         return records
+
+    def _find_ends(self, messages: list[Message]) -> None:
+        """Note the partitions whose last message says that their end is reached."""
+        last = dict(zip(map(_PARTITION, messages), messages, strict=True))
+        for partition, message in last.items():
+            error = message.error()
+            at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+            self.ends[partition or 0] = message.offset() if at_end else None
 
     def refresh_partitions(self) -> None:
         """List the partitions again every 10 s; read new ones from offset 0."""
@@ -207,7 +226,7 @@ class KafkaConsumer:
     def _check_error(self, message: Message) -> None:
         """Raise for an error that came in place of a record, if it is final."""
         error = message.error()
-        if error is None:
+        if error is None or error.code() == KafkaError._PARTITION_EOF:
             return
         partition = message.partition() or 0
         if error.code() == KafkaError._AUTO_OFFSET_RESET:

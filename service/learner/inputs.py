@@ -7,6 +7,7 @@ from confluent_kafka import Message
 from kaboost.service.config.settings import Kafka, Settings
 from kaboost.service.kafka import topics
 from kaboost.service.kafka.consumer import POLL_SECONDS, KafkaConsumer
+from kaboost.service.kafka.ends import Ends, EndsCheck
 from kaboost.service.metrics import LearnerMetrics
 from kaboost.service.storage.state import State
 
@@ -18,9 +19,13 @@ class Inputs:
         self._kafka: list[Kafka] = [settings.kafka]
         if settings.labels.topic is not None:
             self._kafka.append(settings.kafka.model_copy(update={"topic": settings.labels.topic}))
-        self.events = KafkaConsumer(self._kafka[0], metrics)
-        self.labels = KafkaConsumer(self._kafka[1], metrics) if len(self._kafka) > 1 else None
-        self._at_end = {"events": False, "labels": False}
+        self.events = KafkaConsumer(self._kafka[0], metrics, note_ends=len(self._kafka) > 1)
+        self.labels = (
+            KafkaConsumer(self._kafka[1], metrics, note_ends=True) if len(self._kafka) > 1 else None
+        )
+        self._ends: EndsCheck | None = None
+        if self.labels is not None:
+            self._ends = EndsCheck(self.events.ends_question(), self.labels.ends_question())
         self.partitions: list[int] = []
         self.label_partitions: list[int] = []
 
@@ -44,18 +49,17 @@ class Inputs:
         """
         if self.labels is None:
             return self.events.poll(limit)
-        consumers = {"events": self.events, "labels": self.labels}
-        for name in ("labels", "events") if labels_first else ("events", "labels"):
-            read = consumers[name].poll(limit, 0.2 * POLL_SECONDS)
-            self._at_end[name] = not read
-            if read:
+        both = [self.labels, self.events] if labels_first else [self.events, self.labels]
+        for consumer in both:
+            if read := consumer.poll(limit, 0.2 * POLL_SECONDS):
                 return read
         return []
 
-    @property
-    def at_end(self) -> tuple[bool, bool]:
-        """Whether the last reads of events and of labels found nothing more."""
-        return self._at_end["events"], self._at_end["labels"]
+    def check_ends(self) -> Ends | None:
+        """Return which partitions are read to their ends; None without a topic of labels."""
+        if self._ends is None or self.labels is None:
+            return None
+        return self._ends.check(self.events.ends, self.labels.ends)
 
     @property
     def topic_ids(self) -> tuple[str | None, str | None]:

@@ -15,6 +15,7 @@ from kaboost.service.errors import EventError
 from kaboost.service.events.decoder import DUPLICATE, Decoded
 from kaboost.service.events.label_records import LabelRecord, make_label_decoder
 from kaboost.service.kafka import stored_record
+from kaboost.service.kafka.ends import Ends
 from kaboost.service.learner.captured_rows import pack, unpack
 from kaboost.service.learner.late_recorder import LateRecorder
 from kaboost.service.learner.parts import Parts
@@ -89,10 +90,9 @@ class LateTrainer(Trainer):
         """Whether labels should be read next: they are behind the features."""
         return self._watermark.labels_are_behind
 
-    def note_ends(self, events: bool, labels: bool) -> None:
-        """Note which topics are read to their ends."""
-        self._watermark.read("features", to_end=events)
-        self._watermark.read("labels", to_end=labels)
+    def note_ends(self, ends: Ends) -> None:
+        """Note which partitions are read to their ends."""
+        self._watermark.read(ends)
 
     def note_topics(self, events_id: str | None, labels_id: str | None) -> None:
         """Note the ids of both topics."""
@@ -189,7 +189,8 @@ class LateTrainer(Trainer):
         columns = zip(messages, decoded.meta, rows, decoded.w.tolist(), strict=True)
         for message, meta, row, weight in columns:
             time = event_seconds(message, meta)
-            self._watermark.see("features", time, _record_seconds(message))
+            partition = message.partition() or 0
+            self._watermark.see("features", partition, time, _record_seconds(message))
             if meta.id is None:
                 rejected.append((message, EventError("schema", f"id: {NO_ID}")))
             else:
@@ -216,9 +217,10 @@ class LateTrainer(Trainer):
         self._recorder.skipped(reason for _, reason in decoded.skipped)
         times = []
         for label in decoded.labels:
-            written = _record_seconds(unread[label.place])
+            message = unread[label.place]
+            written = _record_seconds(message)
             times.append(written if label.time is None else label.time)
-            self._watermark.see("labels", times[-1], written)
+            self._watermark.see("labels", message.partition() or 0, times[-1], written)
         early, unmatched = self._join(decoded.labels, times)
         self._store.add_early(
             [
@@ -324,11 +326,14 @@ class LateTrainer(Trainer):
         self._store.forget(now - 2.0 * labels.wait)
         unmatched = self._store.pop_early_before(now - labels.early, self.batch_events)
         self._late.unmatched(len(unmatched))
-        return [(stored_record.restore(early.record), _unmatched(early)) for early in unmatched]
+        self._checkpoints.events += len(unmatched)
+        return [(stored_record.restore(each.record), _unmatched(each)) for each in unmatched]
 
     def _give_up(self, entries: Sequence[Entry]) -> None:
         """Learn features without a label as `labels.expired` says, or drop them."""
         self._late.expired(len(entries))
+        self._snapshots.events += len(entries)  # they may expire without a new record
+        self._checkpoints.events += len(entries)
         if self._expired_label is None:
             numbers = [entry.number for entry in entries]
             self._store.mark(numbers, EXPIRED, [math.nan] * len(numbers))

@@ -90,7 +90,8 @@ class LearnerLoop:
             messages = self._inputs.poll(trainer.batch_events, labels_first=trainer.labels_first)
             if not self._prepare(messages):
                 break
-            trainer.note_ends(*self._inputs.at_end)
+            if ends := self._inputs.check_ends():
+                trainer.note_ends(ends)
             for message, error in self._train(messages):
                 self._letters.send(message, error, self.trainer.decoder_class)
             self._progress.report(self.trainer.state)

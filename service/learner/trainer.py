@@ -15,6 +15,7 @@ from confluent_kafka import Message
 from kaboost.models.evaluation.baselines import record
 from kaboost.service.errors import EventError, NotWritten
 from kaboost.service.events.decoder import Decoded, Decoder, Headers, Metadata
+from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recorder import Recorder
@@ -105,8 +106,8 @@ class Trainer:
         """What became of labels that come later; None where labels are in the events."""
         return None
 
-    def note_ends(self, events: bool, labels: bool) -> None:
-        """Note which topics are read to their ends."""
+    def note_ends(self, ends: Ends) -> None:
+        """Note which partitions are read to their ends."""
 
     def note_topics(self, events_id: str | None, labels_id: str | None) -> None:
         """Note the ids of the topics, for the next checkpoint; None where they are not known."""

@@ -1,39 +1,68 @@
 """The watermark: how far the time of events has come, on two topics together."""
 
 import math
+from collections.abc import Collection
+from typing import Literal
+
+from kaboost.service.kafka.ends import Ends
 
 NOWHERE = -math.inf
+Topic = Literal["features", "labels"]
 
 
 class Watermark:
-    """Follow the latest event times of features and labels.
+    """Follow the event times of features and labels, by partition.
 
-    The watermark is the later of both times where both topics are read to their ends. A topic with
-    unread records holds it back: features do not expire while their label may be among them, nor
-    labels while their features may be. It never goes back, and no clock moves it.
+    A partition with unread records holds the watermark back at its own latest time: features do
+    not expire while their label may be among them, nor labels while their features may be. Where
+    partitions are read to their ends, the watermark is the latest time that was known when the
+    broker was last asked, and said, that they are. It never goes back, and no clock moves it.
     """
 
     def __init__(
         self, features: float = NOWHERE, labels: float = NOWHERE, time: float = NOWHERE
     ) -> None:
-        self.features = features  # latest event times so far, seconds since 1970
-        self.labels = labels
+        self._latest = {"features": features, "labels": labels}  # seconds since 1970
         self.time = time
-        self._read_to_end = {"features": False, "labels": False}
+        self._times: dict[Topic, dict[int, float]] = {"features": {}, "labels": {}}
+        self._unread: dict[Topic, Collection[int]] = {"features": (), "labels": ()}
+        self._asked = 0  # the last question about ends
+        self._latest_when_asked = self._confirmed = NOWHERE
 
-    def see(self, topic: str, time: float, record_time: float) -> None:
+    @property
+    def features(self) -> float:
+        """The latest event time of features so far, seconds since 1970."""
+        return self._latest["features"]
+
+    @property
+    def labels(self) -> float:
+        """The latest event time of labels so far, seconds since 1970."""
+        return self._latest["labels"]
+
+    def see(self, topic: Topic, partition: int, time: float, record_time: float) -> None:
         """Note an event time; one after its record was written is the record's time."""
-        latest = max(getattr(self, topic), min(time, record_time))
-        setattr(self, topic, latest)
+        time = min(time, record_time)
+        times = self._times[topic]
+        times[partition] = max(times.get(partition, NOWHERE), time)
+        self._latest[topic] = max(self._latest[topic], time)
 
-    def read(self, topic: str, *, to_end: bool) -> None:
-        """Note whether all records of a topic are read, and move the watermark."""
-        self._read_to_end[topic] = to_end
-        behind = [getattr(self, name) for name, at_end in self._read_to_end.items() if not at_end]
-        now = min(behind) if behind else max(self.features, self.labels)
-        self.time = max(self.time, now)
+    def read(self, ends: Ends) -> None:
+        """Move the watermark by what is known of the partitions' ends."""
+        if ends.confirmed == ends.asked == self._asked:
+            self._confirmed = self._latest_when_asked
+        if ends.asked != self._asked:
+            self._asked = ends.asked
+            self._latest_when_asked = max(self._latest.values())
+        self._unread = {"features": ends.unread_events, "labels": ends.unread_labels}
+        reached = min(self._reached("features"), self._reached("labels"), self._confirmed)
+        self.time = max(self.time, reached)
 
     @property
     def labels_are_behind(self) -> bool:
-        """Whether labels should be read next: their time is behind that of the features."""
-        return self.labels < self.features
+        """Whether labels should be read next: they are behind the features."""
+        return self._reached("labels") < self._reached("features")
+
+    def _reached(self, topic: Topic) -> float:
+        """Return the time up to which a topic is read; infinity where it is read to its end."""
+        times = self._times[topic]
+        return min((times.get(p, NOWHERE) for p in self._unread[topic]), default=math.inf)

@@ -152,7 +152,7 @@ def test_features_expire_by_event_time(late: Callable[..., Settings], send: Send
     assert settings.labels.topic
     send(settings.labels.topic, [label_record(0, 1, T0 + 4000.0)])
     assert 1 == consume(settings, 1)["corrected"]
-    assert reported(settings) == LateFigures(2, 0, 0, 1, 0, 1, 0.0, 0.0)  # over the restarts
+    assert figures(settings) == LateFigures(2, 0, 0, 1, 0, 1, 0.0, 0.0)  # over the restarts
 
 
 def test_a_label_without_features_is_a_dead_letter(
@@ -165,12 +165,15 @@ def test_a_label_without_features_is_a_dead_letter(
     send(settings.labels.topic, [unmatched])
     send(settings.kafka.topic, [feature_record(1, rows(1)[0][0], T0 + 61.0)])
 
-    consume(settings, 2)
+    with learning(settings) as running:
+        until(lambda: consumed(settings) == 2)
+        until(lambda: gauge(settings, "kaboost_labels_unmatched_total") == 1)
+        assert 0 == running.stop()
 
     (letter,) = dead_letters(settings.kafka.topic, 1)
     assert ("label_unmatched", unmatched) == (letter.code, letter.value)
     assert (settings.labels.topic, 0, 0) == letter.origin
-    assert reported(settings) == LateFigures(1, 0, 0, 0, 1, 0, 0.0, 0.0)
+    assert figures(settings) == LateFigures(1, 0, 0, 0, 1, 0, 0.0, 0.0)
     assert "labels.early" in letter.texts["__connect.errors.exception.message"]
 
 
