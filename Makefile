@@ -8,6 +8,8 @@ READY := $(VENV)/.ready
 OPPONENTS := $(VENV)/opponents
 LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
+# What the image reads, beside JSON and MessagePack.
+FORMATS := --extra avro --extra json-schema --extra protobuf
 
 .PHONY: setup demo test test-long check lint types image bench dashboards java tools lock
 
@@ -61,7 +63,7 @@ tools:
 	@sh .ci/tools
 
 lock: setup
-	$(BIN)/uv pip compile pyproject.toml $(LOCK_FLAGS) $(UPGRADE) -o requirements.lock
+	$(BIN)/uv pip compile pyproject.toml $(LOCK_FLAGS) $(UPGRADE) $(FORMATS) -o requirements.lock
 	$(BIN)/uv pip compile pyproject.toml $(LOCK_FLAGS) $(UPGRADE) -c requirements.lock \
 		--group dev -o requirements-dev.lock
 	$(BIN)/uv pip compile pyproject.toml $(LOCK_FLAGS) $(UPGRADE) -c requirements.lock \

@@ -1,12 +1,14 @@
 """Kafka to state: the learner against a loop that only consumes, decodes and fills an array, side
-by side.
+by side; then the learner on the same events in other encodings.
 
 `python -m bench.kafka_to_state` starts a real broker, fills a topic, and lets both read it in turn.
+The second table needs a real schema registry; `--no-encodings` leaves it out.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import statistics
 import sys
@@ -15,28 +17,33 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import closing
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import fastavro
 import msgspec
 import numpy as np
 import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from prometheus_client import CollectorRegistry
 
 from kaboost.models.features.labels import labels
 from kaboost.service.config import settings as config
 from kaboost.service.events.json import JsonDecoder
-from kaboost.service.kafka.consumer import DEFAULT_CONFIG, REQUIRED_CONFIG, KafkaConsumer
+from kaboost.service.kafka.consumer import DEFAULT_CONFIG, REQUIRED_CONFIG
 from kaboost.service.kafka.dead_letters import DeadLetters
+from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.loop import LearnerLoop
 from kaboost.service.learner.parts import make_parts
 from kaboost.service.learner.startup import RestoreFromCheckpoint
 from kaboost.service.metrics import learner_metrics
 from kaboost.service.processes.roles import collect_garbage_rarely
 from tests.kafka.broker import Broker
+from tests.kafka.registry import SchemaRegistry
 
 MODEL = {"rule": "sgb", "bank": {"kind": "linear", "n": 20, "step": "sgd", "lr": 0.005}}
 CITIES = [f"city-{k}" for k in range(40)]
@@ -49,19 +56,73 @@ def wide(events: int) -> tuple[dict[str, str], list[bytes]]:
     return schema, [write(dict(zip(schema, row, strict=True)), row[0] > 0) for row in X.tolist()]
 
 
+class Encoded(NamedTuple):
+    """Events in one encoding, and the settings that read it."""
+
+    name: str
+    values: list[bytes]
+    settings: dict[str, Any]  # the section `events`
+
+
 def mixed(events: int) -> tuple[dict[str, str], list[bytes]]:
     """10 features an event: 5 numbers, 4 categories, a boolean; one value in ten is missing."""
+    schema, rows = mixed_rows(events)
+    return schema, [write(features, label) for features, label in rows]
+
+
+def mixed_rows(events: int) -> tuple[dict[str, str], list[tuple[dict[str, Any], bool]]]:
+    """Draw the features and labels of `mixed`."""
     r = np.random.default_rng(7)
     schema = {f"x{j}": "number" for j in range(5)} | {f"c{j}": "category" for j in range(4)}
     schema["flag"] = "boolean"
     X, gone = r.standard_normal((events, 5)).round(4).tolist(), r.random((events, 10)) < 0.1
     C = r.integers(0, 40, (events, 4)).tolist()
-    values = []
+    rows = []
     for k in range(events):
         row: list[Any] = [*X[k], *(CITIES[i] for i in C[k]), k % 3 == 0]
         present = {n: v for n, v, no in zip(schema, row, gone[k], strict=True) if not no}
-        values.append(write(present, X[k][0] > 0))
-    return schema, values
+        rows.append((present, X[k][0] > 0))
+    return schema, rows
+
+
+def encodings(events: int, registry: str) -> tuple[dict[str, str], list[Encoded]]:
+    """Encode the events of `mixed` as envelope, flat record, and Avro with a registry's frame."""
+    schema, rows = mixed_rows(events)
+    flat = [{**features, "label": int(label)} for features, label in rows]
+    paths = {"features": "*", "label": "label"}
+    return schema, [
+        Encoded("JSON, the envelope of docs/events.md", [write(*row) for row in rows], {}),
+        Encoded("JSON, flat, mapped", [json.dumps(row).encode() for row in flat], paths),
+        Encoded(
+            "Avro, flat, with a registry's frame",
+            avro(schema, flat, registry),
+            {**paths, "schema_registry": {"url": registry}},
+        ),
+    ]
+
+
+def avro(schema: dict[str, str], records: list[dict[str, Any]], registry: str) -> list[bytes]:
+    """Register a schema in which every feature may be null; write the records with its frame."""
+    kinds = {"number": "double", "category": "string", "boolean": "boolean"}
+    fields: list[dict[str, Any]] = [
+        {"name": name, "type": ["null", kinds[kind]], "default": None}
+        for name, kind in schema.items()
+    ]
+    whole = {
+        "type": "record",
+        "name": "Event",
+        "fields": [*fields, {"name": "label", "type": "int"}],
+    }
+    with SchemaRegistryClient({"url": registry}) as client:
+        number = client.register_schema("bench-value", Schema(json.dumps(whole), "AVRO"))
+    parsed = fastavro.parse_schema(whole)
+    values = []
+    for record in records:
+        stream = io.BytesIO()
+        stream.write(b"\0" + number.to_bytes(4, "big"))
+        fastavro.schemaless_writer(stream, parsed, record)
+        values.append(stream.getvalue())
+    return values
 
 
 def write(features: dict[str, Any], label: bool) -> bytes:
@@ -110,17 +171,23 @@ def ceiling(bootstrap: str, topic: str, schema: dict[str, str], events: int) -> 
     return spent
 
 
-def learner(bootstrap: str, topic: str, schema: dict[str, str], events: int) -> float:
+def learner(
+    bootstrap: str,
+    topic: str,
+    schema: dict[str, str],
+    events: int,
+    section: dict[str, Any] | None = None,
+) -> float:
     """The product itself, snapshots and checkpoints on; return the seconds of its loop."""
     with tempfile.TemporaryDirectory() as folder:
-        settings = configure(Path(folder), bootstrap, topic, schema)
+        settings = configure(Path(folder), bootstrap, topic, schema, section or {})
         metrics, stop = learner_metrics(CollectorRegistry()), threading.Event()
-        consumer = KafkaConsumer(settings.kafka, metrics)
+        inputs = Inputs(settings, metrics)
         letters = DeadLetters(
             settings.kafka.client(), settings.kafka.dlq, 5.0, metrics.dead_letters
         )
         parts = make_parts(settings, metrics)
-        loop = LearnerLoop(parts, consumer, letters, stop)
+        loop = LearnerLoop(parts, inputs, letters, stop)
         loop.begin(RestoreFromCheckpoint(parts, cold_start=True))
         watcher = threading.Thread(target=watch, args=(loop, events, stop))
         begun = time.perf_counter()
@@ -129,11 +196,13 @@ def learner(bootstrap: str, topic: str, schema: dict[str, str], events: int) -> 
         spent = time.perf_counter() - begun
         watcher.join()
         letters.close()
-        consumer.close()
+        inputs.close()
         return spent
 
 
-def configure(folder: Path, bootstrap: str, topic: str, schema: dict[str, str]) -> config.Settings:
+def configure(
+    folder: Path, bootstrap: str, topic: str, schema: dict[str, str], section: dict[str, Any]
+) -> config.Settings:
     path = folder / "kaboost.yaml"
     path.write_text(
         yaml.safe_dump(
@@ -141,6 +210,7 @@ def configure(folder: Path, bootstrap: str, topic: str, schema: dict[str, str]) 
                 "kafka": {"bootstrap_servers": bootstrap, "topic": topic},
                 "task": {"kind": "binary"},
                 "features": {"schema": schema},
+                "events": section,
                 "model": MODEL,
                 "snapshots": {"directory": str(folder / "snapshots")},
                 "checkpoints": {"directory": str(folder / "checkpoints")},
@@ -162,6 +232,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--no-encodings", action="store_true")
     asked = parser.parse_args()
     collect_garbage_rarely()  # as the learner's process does; the ceiling gains as well
     broker = Broker()
@@ -180,8 +251,32 @@ def main() -> None:
             speeds = (asked.events / statistics.median(times) for times in (one, other))
             print(f"| {kind.__doc__} | {' | '.join(f'{s:,.0f}' for s in speeds)} | {ratio:.2f} |")
             sys.stdout.flush()
+        if not asked.no_encodings:
+            compare_encodings(broker.bootstrap, asked.events, asked.rounds)
     finally:
         broker.close()
+
+
+def compare_encodings(bootstrap: str, events: int, rounds: int) -> None:
+    """Print a table: events a second in each encoding, and its share of the envelope's rate."""
+    with closing(SchemaRegistry()) as registry:
+        registry.start()
+        schema, encoded = encodings(events, registry.url)
+        for k, each in enumerate(encoded):
+            fill(bootstrap, f"encoding-{k}", each.values)
+        seconds = [
+            [
+                learner(bootstrap, f"encoding-{k}", schema, events, each.settings)
+                for k, each in enumerate(encoded)
+            ]
+            for _ in range(rounds)
+        ]
+    print("\n| encoding | bytes | learner, events/s | of the first |\n|---|---|---|---|")
+    for k, each in enumerate(encoded):
+        rate = events / statistics.median(times[k] for times in seconds)
+        share = statistics.median(times[0] / times[k] for times in seconds)
+        size = sum(map(len, each.values)) / events
+        print(f"| {each.name} | {size:.0f} | {rate:,.0f} | {share:.2f} |")
 
 
 if __name__ == "__main__":

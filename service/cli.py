@@ -119,8 +119,12 @@ def init(
     labels_topic: Annotated[str | None, typer.Option(help="Topic of later labels.")] = None,
     registry: Annotated[str | None, typer.Option(help="URL of the schema registry.")] = None,
     label: Annotated[str | None, typer.Option(help="Path of the label.")] = None,
-    id_: Annotated[str | None, typer.Option("--id", help="Path of the id.")] = None,
-    timestamp: Annotated[str | None, typer.Option(help="Path of the time.")] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="Path of the id, or none.")] = None,
+    timestamp: Annotated[str | None, typer.Option(help="Path of the time, or none.")] = None,
+    labels_id: Annotated[str | None, typer.Option(help="Path of the id of later labels.")] = None,
+    labels_timestamp: Annotated[
+        str | None, typer.Option(help="Path of the time of later labels.")
+    ] = None,
     task: Annotated[
         str | None, typer.Option(help="binary, multiclass or regression.", metavar="TASK")
     ] = None,
@@ -141,7 +145,7 @@ def init(
     from kaboost.service.onboarding.init import Request, run
     from kaboost.service.onboarding.plan import Given
 
-    given = Given(label, id_, timestamp, task)
+    given = Given(label, id_, timestamp, task, labels_id, labels_timestamp)
     events = {"format": format_, "schema_file": schema_file, "message_type": message_type}
     known = {key: value for key, value in events.items() if value is not None}
     keys = dict(_key_value(pair) for pair in client or [])

@@ -94,6 +94,7 @@ class LearnerMetrics(NamedTuple):
     label_delay: Histogram
     labels_joined: Counter
     labels_expired: Counter
+    labels_unmatched: Counter
     labels_corrected: Counter
     ignored: Counter
     metadata_repaired: Counter  # {field, action}
@@ -200,6 +201,11 @@ _LEARNER = {
     ),
     "labels_expired": _Spec(
         Counter, "kaboost_labels_expired", "Features that waited too long for a label."
+    ),
+    "labels_unmatched": _Spec(
+        Counter,
+        "kaboost_labels_unmatched",
+        "Labels that were rejected because their features did not come.",
     ),
     "labels_corrected": _Spec(
         Counter, "kaboost_labels_corrected", "Labels that replaced one already learned."

@@ -38,5 +38,14 @@ def test_lock_has_every_dependency() -> None:
     assert wanted(PROJECT["project"]["dependencies"]) <= running.keys()
     assert wanted(PROJECT["dependency-groups"]["dev"]) <= developing.keys()
     assert running.items() <= developing.items()
+    assert wanted(PROJECT["project"]["dependencies"]) <= comparing.keys()
     assert wanted(PROJECT["dependency-groups"]["bench"]) <= comparing.keys()
-    assert running.items() <= comparing.items()
+    assert {each for each in running.items() if each[0] in comparing} <= comparing.items()
+
+
+@pytest.mark.parametrize("extra", ["avro", "json-schema", "protobuf"])
+def test_lock_has_the_formats(extra: str) -> None:
+    """The image, which installs this lock file, reads every format."""
+    packages = PROJECT["project"]["optional-dependencies"][extra]
+
+    assert wanted(packages) <= locked("requirements.lock").keys()

@@ -1,7 +1,7 @@
 """Learning dashboard: loss by prefix, edges, calibration, rejects, lag, checkpoints."""
 
 from deploy.grafana.panels import About, Query, Rows, curve, lines, name, number
-from deploy.grafana.queries import counted, mean_loss, of_instance, per, quantile
+from deploy.grafana.queries import counted, mean_loss, of_instance, per, quantile, rate
 
 BOOSTING = [
     curve(
@@ -126,6 +126,17 @@ STREAM = [
     ),
     number(
         About(
+            "Rejects, last 1,000 records",
+            "percentunit",
+            "Share of the last 1,000 records that became dead letters. From "
+            "`api.max_rejected_ratio` on (0.99) predictions are stale, and a service that has "
+            "learned nothing is not ready.",
+        ),
+        of_instance("kaboost_rejected_ratio"),
+        red_from=0.99,
+    ),
+    number(
+        About(
             "Unknown features",
             "none",
             "Features unknown to the schema, ignored since the learner started.",
@@ -135,6 +146,39 @@ STREAM = [
     number(
         About("Events learned", "none", "Weight of all events that the model has learned so far."),
         of_instance("kaboost_progressive_loss_count", predictor="model"),
+    ),
+]
+LATE_LABELS = [
+    lines(
+        About(
+            "Waiting",
+            "none",
+            "Features that wait for their label, and labels that wait for their features. With "
+            "`labels.topic` only.",
+        ),
+        Query(of_instance("kaboost_waiting_features"), "features"),
+        Query(of_instance("kaboost_labels_early"), "labels"),
+    ),
+    lines(
+        About(
+            "Delay of labels",
+            "s",
+            "From the time of an event to the time of its label, for labels that were joined.",
+        ),
+        Query(quantile(0.5, "kaboost_label_delay_seconds"), "median"),
+        Query(quantile(0.9, "kaboost_label_delay_seconds"), "90 %"),
+    ),
+    lines(
+        About(
+            "Late labels",
+            "cps",
+            "A second: labels joined with their features, features that expired without a label, "
+            "labels rejected because their features did not come, and corrections.",
+        ),
+        Query(rate("kaboost_labels_joined_total"), "joined"),
+        Query(rate("kaboost_labels_expired_total"), "expired"),
+        Query(rate("kaboost_labels_unmatched_total"), "unmatched"),
+        Query(rate("kaboost_labels_corrected_total"), "corrected"),
     ),
 ]
 WORK = [
@@ -228,6 +272,7 @@ ROWS: Rows = {
     "Are probabilities calibrated?": PROBABILITIES,
     "Are intervals calibrated?": INTERVALS,
     "Input stream": STREAM,
+    "Labels that come later": LATE_LABELS,
     "Speed of learning": WORK,
     "Files": FILES,
 }

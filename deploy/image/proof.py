@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -32,6 +32,7 @@ CONFIG = ROOT / "deploy" / "compose" / "kaboost.yaml"
 TOPIC = "kaboost.events.v1"
 EVENTS = 2000
 LIMIT = 450_000_000  # bytes without the base
+SCHEMAS = {"avro": '{"type": "record", "name": "R", "fields": []}', "json_schema": "{}"}
 PATIENCE = 180.0  # seconds; tests may run beside it
 
 
@@ -64,10 +65,14 @@ class Container(NamedTuple):
 
     def healthy(self) -> bool:
         """Run the image's own health check inside."""
+        return self.runs(self.image.health)
+
+    def runs(self, inside: Sequence[str]) -> bool:
+        """Run a command inside; return whether it succeeds."""
         user, group = self.image.user.split(":")
         enter = ["nsenter", "--target", str(self.process.pid), "--mount", "--pid", "--root"]
         enter += ["--setuid", user, "--setgid", group]
-        command = [*enter, *with_env(self.env), *self.image.health]
+        command = [*enter, *with_env(self.env), *inside]
         return not subprocess.run(command, capture_output=True, check=False).returncode
 
     def get(self, path: str, port: str = "KABOOST_API__PORT", body: Any = None) -> tuple[int, str]:
@@ -207,6 +212,27 @@ def measures(container: Container) -> str:
     return f"metrics: {len(whole)} lines on /metrics, {len(learner)} on the learner's port"
 
 
+READ = """
+import sys
+from pathlib import Path
+import google.protobuf, google.type, msgspec.msgpack
+from kaboost.service.config.records import Events
+from kaboost.service.events.formats import make_reader
+name, schema = sys.argv[1:]
+Path("/tmp", name).write_text(schema)
+make_reader(Events(format=name, schema_file=f"/tmp/{name}"), "topic", 9)
+make_reader(Events(schema_registry={"url": "http://127.0.0.1:9"}), "topic", 9)
+"""
+
+
+def reads(container: Container) -> str:
+    """Every format of docs/formats.md can be read: its packages are there."""
+    for name, schema in SCHEMAS.items():
+        promise = f"format {name}, Protobuf, MessagePack and a registry can be read"
+        require(container.runs(["python3", "-c", READ, name, schema]), promise)
+    return "formats: Avro, JSON Schema, Protobuf, MessagePack; a schema registry"
+
+
 def carried(container: Container) -> str:
     """Every kernel is loaded from the image: none is compiled at the start."""
     lines = [line for line in container.log.read_text().splitlines() if "[cache] data" in line]
@@ -258,6 +284,7 @@ def prove(args: argparse.Namespace, bootstrap: str) -> Iterator[str]:
         yield confined(container)
         yield learns(container, bootstrap)
         yield measures(container)
+        yield reads(container)
         yield ends(container)
         yield carried(container)
     yield adds(args.root, args.base)

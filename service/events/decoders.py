@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from kaboost.models.features.labels import Labels
 from kaboost.models.features.schema import Schema
 from kaboost.service.config.settings import Settings
-from kaboost.service.events.formats import make_reader
+from kaboost.service.events.formats import is_plug_in, make_reader
 from kaboost.service.events.json import JsonDecoder
 from kaboost.service.events.mapping import RecordMapping
 from kaboost.service.events.record_decoder import RecordDecoder
@@ -31,4 +31,13 @@ def make_decoder(
         return JsonDecoder(schema, labels, unknown, limit)
     mapping = RecordMapping(events, labelled=labelled)
     reader = make_reader(events, settings.kafka.topic, limit)
-    return RecordDecoder(reader, mapping, schema, labels, unknown, limit, plain_json=plain_json)
+    return RecordDecoder(
+        reader,
+        mapping,
+        schema,
+        labels,
+        unknown,
+        limit,
+        plain_json=plain_json,
+        needs_headers=events.envelope == "cloudevents" or is_plug_in(events.format),
+    )

@@ -1,6 +1,9 @@
-"""Types that decode mapped JSON records at once: structs as nested as the paths of the fields."""
+"""Types that decode mapped records at once, from JSON or from plain values: structs as nested as
+the paths of the fields.
+"""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -28,7 +31,7 @@ class FlatTypes(NamedTuple):
     """Decode the usual records of one mapping and schema, and refuse all others."""
 
     record: type  # with the attributes label, id, timestamp and weight
-    decode: Callable[[Any], Any]  # bytes → record
+    decode: Callable[[Any], Any]  # bytes, or plain values → record
     row: Callable[[Any], tuple[Any, ...]]  # its features in the order of the schema
 
 
@@ -43,6 +46,7 @@ class _Object:
         self.fields: dict[str, tuple[str, Any, Any]] = {}  # key → attribute, type, default
         self.below: dict[str, tuple[str, _Object]] = {}  # key → attribute, object
         self.strict = strict
+        self.is_required = False
 
     def add(self, path: Path, attribute: str, kind: Any, default: Any) -> str:
         """Add a field and return the attributes that lead to it."""
@@ -70,7 +74,7 @@ class _Object:
                 optional.append((attribute, kind, default))
         for key, (attribute, inner) in self.below.items():
             keys[attribute], made = key, inner.make(f"{name}_{attribute}", {})
-            if any(field.required for field in msgspec.structs.fields(made)):
+            if inner.is_required or any(f.required for f in msgspec.structs.fields(made)):
                 required.append((attribute, made))
             else:
                 optional.append((attribute, made, made()))
@@ -86,14 +90,30 @@ class _Object:
 
 
 def flat_types(
-    mapping: RecordMapping, names: list[str], kinds: Mapping[str, str], labels: Labels
+    mapping: RecordMapping,
+    names: list[str],
+    kinds: Mapping[str, str],
+    labels: Labels,
+    *,
+    is_json: bool,
 ) -> FlatTypes | None:
-    """Build the types; None for a mapping, a schema or labels that they cannot express."""
+    """Build the types; None for a mapping, a schema or labels that they cannot express.
+
+    Parameters
+    ----------
+    mapping, names, kinds, labels
+        Where the fields are, the features in their order and their kinds, and the labels.
+    is_json
+        Whether `decode` takes JSON; else what a reader has read.
+    """
+    if mapping.coerces and not is_json:
+        return None  # other conversions than those of JSON
     label = exact_label(labels) if mapping.paths.label else msgspec.Raw
     if label is None or not names:
         return None
     try:
-        root, attributes, parts = _fields(mapping.paths, names, kinds, label)
+        unread = (msgspec.Raw, b"") if is_json else (Any, None)
+        root, attributes, parts = _fields(mapping.paths, names, kinds, label, unread)
         # A part at the top is a field, one below is read through, and one that is nowhere is None.
         namespace = {
             name: property(attrgetter(where)) if where else None
@@ -103,15 +123,22 @@ def flat_types(
         record = root.make("Record", namespace)
     except (_Conflict, ValueError):  # msgspec refuses some names
         return None
-    decode = msgspec.json.Decoder(record, strict=not mapping.coerces).decode
+    decode: Callable[[Any], Any] = (
+        msgspec.json.Decoder(record, strict=not mapping.coerces).decode
+        if is_json
+        else partial(msgspec.convert, type=record)
+    )
     one = attrgetter(*attributes)
     return FlatTypes(record, decode, one if len(names) > 1 else lambda event: (one(event),))
 
 
 def _fields(
-    paths: Paths, names: list[str], kinds: Mapping[str, str], label: Any
+    paths: Paths, names: list[str], kinds: Mapping[str, str], label: Any, unread: tuple[Any, Any]
 ) -> tuple[_Object, list[str], dict[str, str | None]]:
-    """Return all fields, the attributes of the features, and those of label, id and so on."""
+    """Return all fields, the attributes of the features, and those of label, id and so on.
+
+    `unread` is type and default of fields that are left out.
+    """
     root = _Object(strict=paths.features is None)
     attributes = []
     for j, name in enumerate(names):
@@ -128,23 +155,24 @@ def _fields(
     if paths.features is None:
         others = (parse_path(name) for name in sorted(paths.ignored))
         for k, path in enumerate(path for path in others if path not in known):
-            root.add(path, f"i{k}", msgspec.Raw, b"")
+            root.add(path, f"i{k}", *unread)
     elif isinstance(paths.features, tuple):
-        _forbid_unknown(root, paths)
+        _require_features(root, paths, unread)
     return root, attributes, parts
 
 
-def _forbid_unknown(root: _Object, paths: Paths) -> None:
-    """Refuse unknown fields in the object of the features and below it."""
+def _require_features(root: _Object, paths: Paths, unread: tuple[Any, Any]) -> None:
+    """Require the object of the features, and refuse unknown fields in it and below it."""
     assert isinstance(paths.features, tuple)
     node = root
     for key in paths.features:
         node = node.below[key][1]
+        node.is_required = True
     known = {p for p in (paths.label, paths.id, paths.timestamp, paths.weight) if p}
     for k, name in enumerate(sorted(paths.ignored)):
         path = parse_path(name)
         if (*paths.features, *path) not in known:
-            node.add(path, f"i{k}", msgspec.Raw, b"")
+            node.add(path, f"i{k}", *unread)
     pending = [node]
     while pending:
         inner = pending.pop()

@@ -191,3 +191,8 @@ _FORMATS: dict[str, Callable[[Events, str], Reader]] = {
     "json_schema": _json_schema,
     "msgpack": _msgpack,
 }
+
+
+def is_plug_in(name: str) -> bool:
+    """Return whether a format comes from another package."""
+    return name not in _FORMATS

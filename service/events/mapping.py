@@ -44,7 +44,11 @@ class RecordMapping:
 
     def __init__(self, events: Events, *, labelled: bool = True) -> None:
         self.paths = paths_of(events, labelled=labelled)
-        self.names = {key: dotted(path) for key, path in self._parts().items()}
+        parts = self.paths._asdict()
+        keys = ("label", "id", "timestamp", "weight")
+        # All but the features, where there is one.
+        self._parts: dict[str, Path] = {key: parts[key] for key in keys if parts[key] is not None}
+        self.names = {key: dotted(path) for key, path in self._parts.items()}
         self.coerces = events.coerce
 
     def envelope(self, record: object, schema: Mapping[str, str]) -> dict[str, Any]:
@@ -57,7 +61,7 @@ class RecordMapping:
         """
         event: dict[str, Any] = {"features": self.features_of(record, schema)}
         assert isinstance(record, Mapping)
-        for key, path in self._parts().items():
+        for key, path in self._parts.items():
             value = find(record, path)
             if value is not MISSING:
                 event[key] = scalar(value)
@@ -91,12 +95,6 @@ class RecordMapping:
         if self.coerces:
             found = {name: coerce(value, schema.get(name)) for name, value in found.items()}
         return found
-
-    def _parts(self) -> dict[str, Path]:
-        """Return the path of everything but the features, where there is one."""
-        parts = self.paths._asdict()
-        keys = ("label", "id", "timestamp", "weight")
-        return {key: parts[key] for key in keys if parts[key] is not None}
 
     def _missing(self, key: str, record: Mapping[str, Any]) -> str:
         return f"{self.names[key]}: is missing; {listed(record)}: set events.{key} to its path"

@@ -27,6 +27,8 @@ class RecordDecoder(TypedDecoder):
         Bytes to a record, a record to an event.
     plain_json
         Whether records are JSON without an envelope: usual ones are then decoded by their types.
+    needs_headers
+        Whether the reader takes what a record is from its headers, too.
     """
 
     def __init__(
@@ -39,8 +41,10 @@ class RecordDecoder(TypedDecoder):
         max_bytes: int = 1_000_000,
         *,
         plain_json: bool = False,
+        needs_headers: bool = False,
     ) -> None:
         self._reader = reader
+        self._needs_headers = needs_headers
         self.mapping = mapping
         self._plain_json = plain_json
         super().__init__(schema, labels, unknown, max_bytes)
@@ -61,15 +65,26 @@ class RecordDecoder(TypedDecoder):
             LooseEvent[kind, label]  # type: ignore[valid-type] # made at run time
             for kind in (self._strict_type, self._lenient_type)
         )
+        names, kinds, labels = self.feature_names, self._schema.kinds, self._rules.labels
         self._flat: FlatTypes | None = None
-        if self._plain_json:
-            names, kinds = self.feature_names, self._schema.kinds
-            self._flat = flat_types(self.mapping, names, kinds, self._rules.labels)
+        if not self._needs_headers:
+            self._flat = flat_types(self.mapping, names, kinds, labels, is_json=self._plain_json)
 
     def _fast_path(self, values: Sequence[bytes | None]) -> Fast | None:
-        if self._flat is None or not is_sound(values, self._rules.max_bytes):
+        if self._flat is None:
             return None
-        return self._flat.decode
+        if not self._plain_json:
+            return self._read_flat
+        return self._flat.decode if is_sound(values, self._rules.max_bytes) else None
+
+    def _read_flat(self, value: bytes | None) -> Any:
+        """Read a usual record; another one is read again, and then mapped field by field."""
+        assert self._flat is not None
+        record = self._reader.read(value, ())
+        try:
+            return self._flat.decode(record)
+        except ValueError as err:  # such as a decimal that is a signaling NaN
+            raise msgspec.ValidationError(str(err)) from err
 
     def _read(self, value: bytes | None, index: int) -> dict[str, Any]:
         record = self._reader.read(value, self._headers(index))

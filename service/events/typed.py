@@ -224,7 +224,7 @@ class TypedDecoder(ABC):
                 try:
                     events.extend(map(fast, values[k:]))
                     return
-                except (msgspec.DecodeError, RecursionError):
+                except (msgspec.DecodeError, RecursionError, EventError, Skipped):
                     k += len(events) - before  # the values before the failing one are decoded
             try:
                 events.append(self._decode_one(values[k], first + k))

@@ -48,7 +48,11 @@ def flatten(record: Mapping[str, Any], skipped: frozenset[str], prefix: str = ""
 
 def scalar(value: Any) -> Scalar:
     """Return a value of a library's type as a scalar; anything else unchanged."""
-    convert = _SCALARS.get(value.__class__)
+    cls = value.__class__
+    if cls in SCALARS:
+        plain: Scalar = value
+        return plain
+    convert = _SCALARS.get(cls)
     if convert is not None:
         return convert(value)
     for kind, function in _SCALARS.items():  # subclasses

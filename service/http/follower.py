@@ -88,12 +88,13 @@ class Follower:
     @property
     def reason(self) -> str:
         """Why no newer model is served, or will be; empty if one is, or will be soon."""
-        _, _, problem, compiling = self.learner.condition
+        condition = self.learner.condition
+        compiling = condition.compiling
         compilation = self._compilation  # read once: another thread ends it
         own = compilation.describe() if compilation else ""
         if not own and compiling and self.learner.is_alive:
             own = f"the learner is {compiling}"
-        return "; ".join(filter(None, [self.problem, problem, own]))
+        return "; ".join(filter(None, [self.problem, condition.problem, own]))
 
     @property
     def learns_nothing(self) -> bool:

@@ -13,6 +13,7 @@ from kaboost.models.types import Mat, Vec
 from kaboost.models.verbs import diagnostics
 from kaboost.service.errors import RequestError
 from kaboost.service.http.follower import LearnerStatus, Served
+from kaboost.service.storage.late_figures import LateFigures
 
 Number = float | None  # null where nothing was observed yet
 
@@ -59,6 +60,21 @@ class LearnerReport(BaseModel):
     compiling: str = Field(description="Step, steps and seconds left; empty if nothing compiles.")
 
 
+class LateLabels(BaseModel):
+    """Labels that come later; counts are over all restarts."""
+
+    waiting: int = Field(description="Events whose features wait for their label.")
+    early: int = Field(description="Labels that wait for their features.")
+    joined: int = Field(description="Labels learned with the features that waited for them.")
+    expired: int = Field(description="Events whose features waited longer than labels.wait.")
+    unmatched: int = Field(description="Labels that were rejected: their features did not come.")
+    corrected: int = Field(description="Labels that replaced one already learned.")
+    mean_delay_seconds: Number = Field(
+        description="From an event to its label by their times, the mean of all joined."
+    )
+    recent_delay_seconds: Number = Field(description="The mean of about the last thousand joined.")
+
+
 class ModelReport(BaseModel):
     """The model that is served now."""
 
@@ -100,6 +116,9 @@ class ModelReport(BaseModel):
     )
     latent: dict[str, list[Number | list[Number]]] | None = Field(
         description="For rule latent: correlations of the spaces, and their weights."
+    )
+    late_labels: LateLabels | None = Field(
+        description="Of the learner now, not at the snapshot; null without labels.topic."
     )
     learner: LearnerReport = Field(description="The learner now, not at the snapshot.")
 
@@ -189,8 +208,20 @@ def report_model(served: Served, learner: LearnerStatus) -> ModelReport:
         ],
         intervals=[] if model.intervals is None else coverages(model.intervals.coverage),
         latent={name: nested(values) for name, values in state.items()} or None,
+        late_labels=report_late_labels(learner.condition.late_labels),
         learner=report_learner(learner),
     )
+
+
+def report_late_labels(figures: LateFigures | None) -> LateLabels | None:
+    """Describe labels that come later; delays are null before the first."""
+    if figures is None:
+        return None
+    counts = figures._asdict()
+    mean, recent = counts.pop("mean_delay"), counts.pop("recent_delay")
+    if not figures.joined:
+        mean = recent = None
+    return LateLabels(**counts, mean_delay_seconds=mean, recent_delay_seconds=recent)
 
 
 def coverages(shares: Vec) -> list[Coverage]:

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from itertools import groupby
 
 import numpy as np
 
@@ -18,14 +19,14 @@ def pack(captured: Captured) -> list[bytes]:
 
 
 def unpack(rows: Sequence[bytes]) -> list[tuple[list[int], Captured]]:
-    """Return captured events by equal widths, each group with the places of its rows.
+    """Return captured events in their order, those of equal widths in a row as one group with the
+    places of its rows.
 
     Widths differ between events before and after new features.
     """
-    groups: dict[bytes, list[int]] = {}
-    for place, row in enumerate(rows):
-        groups.setdefault(row[: WIDTHS.size], []).append(place)
-    return [(places, _together(head, [rows[k] for k in places])) for head, places in groups.items()]
+    groups = groupby(range(len(rows)), lambda place: rows[place][: WIDTHS.size])
+    runs = ((head, list(places)) for head, places in groups)
+    return [(places, _together(head, [rows[k] for k in places])) for head, places in runs]
 
 
 def _together(head: bytes, rows: Sequence[bytes]) -> Captured:

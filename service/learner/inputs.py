@@ -61,6 +61,11 @@ class Inputs:
             return None
         return self._ends.check(self.events.ends, self.labels.ends)
 
+    @property
+    def topic_ids(self) -> tuple[str | None, str | None]:
+        """The ids of the topics of events and of labels; None where the broker gave none yet."""
+        return self.events.topic_id, self.labels.topic_id if self.labels else None
+
     def commit(self, state: State) -> None:
         """Show lag tools how far a durable checkpoint reaches."""
         self.events.commit(state.offsets)

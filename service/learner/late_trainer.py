@@ -17,10 +17,12 @@ from kaboost.service.events.label_records import LabelRecord, make_label_decoder
 from kaboost.service.kafka import stored_record
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.learner.captured_rows import pack, unpack
+from kaboost.service.learner.late_recorder import LateRecorder
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.trainer import Rejected, Trainer, event_seconds, events_of, headers_of
 from kaboost.service.learner.watermark import Watermark
 from kaboost.service.storage.checkpoints import Written
+from kaboost.service.storage.late_figures import LateFigures
 from kaboost.service.storage.state import State
 from kaboost.service.storage.waiting import (
     EXPIRED,
@@ -49,7 +51,14 @@ class Pair(NamedTuple):
     entry: Entry
     label: float
     weight: float
-    delay: float | None  # seconds from the features to the label; None for an expired one
+    delay: float = 0.0  # seconds from the features to the label
+
+
+class Learned(NamedTuple):
+    """A label that was learned."""
+
+    label: float
+    weight: float  # that its loss counts with
 
 
 class LateTrainer(Trainer):
@@ -62,7 +71,7 @@ class LateTrainer(Trainer):
         super().__init__(parts, state, restored=restored, topic_id=topic_id)
         settings = parts.settings
         self._labels = settings.labels
-        self._metrics = parts.metrics
+        self._late = LateRecorder(parts.metrics, state.late.counts)
         self._label_decoder = make_label_decoder(settings, state.model.labels)
         self._keep = settings.checkpoints.keep
         self._ignored = 0  # values of unknown features in the batch that is being read
@@ -74,7 +83,7 @@ class LateTrainer(Trainer):
         self._expired_label = (
             None if expired == "drop" else state.model.labels.encode(expired["label"])
         )
-        self._show_store()
+        self._late.store(self._store)
 
     @property
     def labels_first(self) -> bool:
@@ -84,6 +93,12 @@ class LateTrainer(Trainer):
     def note_ends(self, ends: Ends) -> None:
         """Note which partitions are read to their ends."""
         self._watermark.read(ends)
+
+    def note_topics(self, events_id: str | None, labels_id: str | None) -> None:
+        """Note the ids of both topics."""
+        super().note_topics(events_id, labels_id)
+        assert self.state.late is not None
+        self.state = self.state._replace(late=self.state.late._replace(topic_id=labels_id))
 
     def close(self) -> None:
         """Close the store; what no checkpoint holds is read again from Kafka."""
@@ -118,7 +133,7 @@ class LateTrainer(Trainer):
         errors = [error for _, error in rejected]
         self._recorder.batch(len(messages), self.events_learned - before, self._ignored, errors)
         self._recorder.validation(self.state)
-        self._show_store()
+        self._late.store(self._store)
         return rejected
 
     def write_checkpoint(self) -> Written:
@@ -135,6 +150,7 @@ class LateTrainer(Trainer):
                 features_time=times.features,
                 labels_time=times.labels,
                 time=times.time,
+                counts=self._late.counts,
             )
             self.state = self.state._replace(late=late)
             written = self._stores.checkpoints.write(self._header(), self.state)
@@ -158,7 +174,8 @@ class LateTrainer(Trainer):
             self._recorder.skipped(reason for _, reason in decoded.skipped)
             self._recorder.repairs(decoded.repairs)
             if decoded.meta:
-                rejected += self._wait(list(events_of(unread, decoded)), decoded)
+                read = unread[: decoded.consumed]  # up to a record with new features
+                rejected += self._wait(list(events_of(read, decoded)), decoded)
             if decoded.new_features:
                 self._add_features(decoded.new_features)
             unread = unread[decoded.consumed :]
@@ -226,66 +243,72 @@ class LateTrainer(Trainer):
         """Learn the labels whose features wait; return those whose features are not there, with
         their times, and those whose features expired without a label.
         """
-        pairs: dict[str, Pair] = {}  # by id: the last label of an id in one batch counts
+        pairs: list[Pair] = []  # not learned yet
+        known: dict[str, Learned] = {}  # the last label of an id of this batch
         early, unmatched, repeated = [], [], 0
-        corrected: list[tuple[Entry, float, float]] = []
         found = self._store.find([label.id for label in labels])
-        latest: dict[str, float] = {}  # the last label of an id that this batch corrects
         for label, time, entry in zip(labels, times, found, strict=True):
             if entry is None:
                 early.append((label, time))
-            elif entry.state == WAITING and label.id not in pairs:
-                weight = entry.weight if label.weight is None else label.weight
-                pairs[label.id] = Pair(entry, label.label, weight, time - entry.time)
             elif entry.state == EXPIRED and math.isnan(entry.label):
                 unmatched.append(label)
-            elif label.id in pairs:
-                if pairs[label.id].label == label.label:
-                    repeated += 1
-                else:
-                    pairs[label.id] = pairs[label.id]._replace(label=label.label)
-                    self._metrics.labels_corrected.inc()
+            elif entry.state == WAITING and label.id not in known:
+                weight = entry.weight if label.weight is None else label.weight
+                known[label.id] = Learned(label.label, weight)
+                pairs.append(Pair(entry, label.label, weight, time - entry.time))
             else:
-                known = latest.get(label.id, entry.label)
-                if known == label.label:
+                before = known.get(label.id) or Learned(entry.label, entry.label_weight)
+                if before.label == label.label:
                     repeated += 1
                 else:
-                    corrected.append((entry, label.label, known))
-                    latest[label.id] = label.label
+                    self._learn_joined(pairs)  # in the order of labels, wherever a batch is cut
+                    known[label.id] = self._correct(entry, before, label)
+        self._learn_joined(pairs)
         self._recorder.skipped([DUPLICATE] * repeated)
-        self._learn_pairs(list(pairs.values()), JOINED)
-        self._metrics.labels_joined.inc(len(pairs))
-        for one in corrected:
-            self._correct(*one)
+        self._late.unmatched(len(unmatched))
         return early, unmatched
+
+    def _learn_joined(self, pairs: list[Pair]) -> None:
+        """Learn features with the labels that they waited for, and empty the list."""
+        self._learn_pairs(pairs, JOINED)
+        self._late.joined([pair.delay for pair in pairs])
+        pairs.clear()
 
     def _learn_pairs(self, pairs: Sequence[Pair], state: int) -> None:
         """Learn features with their labels, and mark them."""
         if not pairs:
             return
         y, w = np.array([pair.label for pair in pairs]), np.array([pair.weight for pair in pairs])
-        self._store.mark([pair.entry.number for pair in pairs], state, y.tolist())
+        self._store.mark([pair.entry.number for pair in pairs], state, y.tolist(), w.tolist())
         begin = perf_counter()
         for places, captured in unpack([pair.entry.row for pair in pairs]):
             labels, weights = y[places], w[places]
             outcome = self.state.model.learn_captured(captured, labels, weights)
             record(self.state.validation, outcome, labels, weights)
         self._recorder.learning(len(pairs), perf_counter() - begin)
-        for pair in pairs:
-            if pair.delay is not None:
-                self._metrics.label_delay.observe(max(0.0, pair.delay))
         if self._oldest is None:
             self._oldest = pairs[0].entry.time
 
-    def _correct(self, entry: Entry, label: float, known: float) -> None:
-        """Replace a label that was learned: the loss is that of the new one, which is learned."""
+    def _correct(self, entry: Entry, before: Learned, label: LabelRecord) -> Learned:
+        """Learn another label of an event, and replace the loss of the one before.
+
+        The loss counts as before; what is learned counts what the label says. An event that did not
+        count, with importance 0, is recorded now.
+        """
         ((_, captured),) = unpack([entry.row])
-        model, w = self.state.model, np.array([entry.weight])
-        before = model.outcome(np.ascontiguousarray(captured.scores), np.array([known]))
-        after = model.learn_captured(captured, np.array([label]), w)
-        correct(self.state.validation, before, after, entry.weight)
-        self._store.mark([entry.number], JOINED, [label])
-        self._metrics.labels_corrected.inc()
+        model, validation = self.state.model, self.state.validation
+        weight = before.weight if label.weight is None else label.weight
+        y, w = np.array([label.label]), np.array([weight])
+        wrong = model.outcome(np.ascontiguousarray(captured.scores), np.array([before.label]))
+        right = model.learn_captured(captured, y, w)
+        if before.weight > 0.0:
+            correct(validation, wrong, right, before.weight)
+        else:
+            record(validation, right, y, w)
+        learned = Learned(label.label, before.weight or weight)
+        self._store.mark([entry.number], JOINED, [learned.label], [learned.weight])
+        self._late.corrected()
+        return learned
 
     def _expire(self) -> list[Rejected]:
         """Give up features that waited too long, and labels that came too early."""
@@ -302,12 +325,13 @@ class LateTrainer(Trainer):
             self._give_up(self._store.oldest_waiting(math.inf, min(excess, self.batch_events)))
         self._store.forget(now - 2.0 * labels.wait)
         unmatched = self._store.pop_early_before(now - labels.early, self.batch_events)
+        self._late.unmatched(len(unmatched))
         self._checkpoints.events += len(unmatched)
         return [(stored_record.restore(each.record), _unmatched(each)) for each in unmatched]
 
     def _give_up(self, entries: Sequence[Entry]) -> None:
         """Learn features without a label as `labels.expired` says, or drop them."""
-        self._metrics.labels_expired.inc(len(entries))
+        self._late.expired(len(entries))
         self._snapshots.events += len(entries)  # they may expire without a new record
         self._checkpoints.events += len(entries)
         if self._expired_label is None:
@@ -315,12 +339,12 @@ class LateTrainer(Trainer):
             self._store.mark(numbers, EXPIRED, [math.nan] * len(numbers))
             return
         label = self._expired_label
-        self._learn_pairs([Pair(each, label, each.weight, None) for each in entries], EXPIRED)
+        self._learn_pairs([Pair(each, label, each.weight) for each in entries], EXPIRED)
 
-    def _show_store(self) -> None:
-        self._metrics.waiting_features.set(self._store.waiting)
-        self._metrics.waiting_bytes.set(self._store.size)
-        self._metrics.labels_early.set(self._store.early)
+    @property
+    def late_figures(self) -> LateFigures:
+        """What waits, and what became of labels."""
+        return self._late.figures(self._store)
 
     @property
     def has_due(self) -> bool:

@@ -152,6 +152,7 @@ class LearnerLoop:
         1. State and next offsets become one durable file.
         2. The group's offsets are committed, for lag tools only.
         """
+        self.trainer.note_topics(*self._inputs.topic_ids)
         written = self.trainer.write_checkpoint()
         self._inputs.commit(self.trainer.state)
         log.debug("checkpoint written", extra={"path": written.name})
@@ -237,7 +238,8 @@ class LearnerLoop:
 
     def _publish_condition(self) -> None:
         """Publish what has changed of the learner's condition."""
-        condition = self._progress.condition
+        late = self.trainer.late_figures if hasattr(self, "trainer") else None
+        condition = self._progress.condition._replace(late_labels=late)
         if condition != self._condition:
             self._snapshots.write_condition(condition)
             self._condition = condition

@@ -1,6 +1,6 @@
 """How a learner gets its first state: from the newest checkpoint, or from a new model."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -67,7 +67,7 @@ class RestoreFromCheckpoint:
             state = self._new_state(consumer, partitions)
             return self._trainer(state, inputs, restored=False)
         state = self._checkpoint.state
-        self._refuse_lost_partitions(state, partitions)
+        _refuse_lost_partitions(self._parts.settings.kafka.topic, state.offsets, partitions)
         consumer.check_identity(self._checkpoint.header.get("topic_id"))
         offsets = dict.fromkeys(partitions, 0) | state.offsets
         return self._trainer(state._replace(offsets=offsets), inputs, restored=True)
@@ -77,10 +77,27 @@ class RestoreFromCheckpoint:
         topic_id = inputs.events.topic_id
         if inputs.labels is None:
             return Trainer(self._parts, state, restored=restored, topic_id=topic_id)
-        late = state.late or LateState(inputs.labels.start_offsets(inputs.label_partitions))
-        late.offsets.update({p: 0 for p in inputs.label_partitions if p not in late.offsets})
-        state = state._replace(late=late)
+        state = state._replace(late=self._late_state(state.late, inputs.labels, inputs))
         return LateTrainer(self._parts, state, restored=restored, topic_id=topic_id)
+
+    def _late_state(
+        self, restored: LateState | None, consumer: KafkaConsumer, inputs: Inputs
+    ) -> LateState:
+        """Return where the topic of labels continues, or begins; refuse another topic."""
+        topic, partitions = str(self._parts.settings.labels.topic), inputs.label_partitions
+        if restored is None:
+            consumer.check_identity()
+            late = LateState(consumer.start_offsets(partitions))
+        else:
+            if restored.topic != topic:
+                raise Refused(
+                    f"the state has read labels from {restored.topic}, labels.topic is {topic}: "
+                    "restore the setting, or begin a new model with --cold-start"
+                )
+            _refuse_lost_partitions(topic, restored.offsets, partitions)
+            consumer.check_identity(restored.topic_id)
+            late = restored._replace(offsets=dict.fromkeys(partitions, 0) | restored.offsets)
+        return late._replace(topic=topic, topic_id=consumer.topic_id)
 
     def _new_state(self, consumer: KafkaConsumer, partitions: list[int]) -> State:
         settings = self._parts.settings
@@ -88,14 +105,6 @@ class RestoreFromCheckpoint:
         with _configuring():
             model = Model(task.kind, settings.model, settings.features.columns, task.labels)
         return State.initial(model, consumer.start_offsets(partitions))
-
-    def _refuse_lost_partitions(self, state: State, partitions: list[int]) -> None:
-        gone = sorted(state.offsets.keys() - partitions)
-        if gone:
-            raise Refused(
-                f"topic {self._parts.settings.kafka.topic} has no partitions {gone} any more, the "
-                "state has read them: begin a new model with --cold-start, or restore the topic"
-            )
 
     def _refuse_lost_state(self, consumer: KafkaConsumer, partitions: list[int]) -> None:
         settings = self._parts.settings
@@ -106,6 +115,15 @@ class RestoreFromCheckpoint:
                 f"{settings.checkpoints.directory} has no checkpoint: bring it back, begin a new "
                 "model with --cold-start, or set another kafka.group_id for a second model"
             )
+
+
+def _refuse_lost_partitions(topic: str, read: Mapping[int, int], partitions: list[int]) -> None:
+    gone = sorted(read.keys() - set(partitions))
+    if gone:
+        raise Refused(
+            f"topic {topic} has no partitions {gone} any more, the state has read them: begin a "
+            "new model with --cold-start, or restore the topic"
+        )
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recorder import Recorder
 from kaboost.service.learner.schedule import WriteSchedule
 from kaboost.service.storage.checkpoints import Written
+from kaboost.service.storage.late_figures import LateFigures
 from kaboost.service.storage.state import State
 
 log = logging.getLogger(__name__)
@@ -100,8 +101,17 @@ class Trainer:
         """Whether there may be something to do without a new record."""
         return False
 
+    @property
+    def late_figures(self) -> LateFigures | None:
+        """What became of labels that come later; None where labels are in the events."""
+        return None
+
     def note_ends(self, ends: Ends) -> None:
         """Note which partitions are read to their ends."""
+
+    def note_topics(self, events_id: str | None, labels_id: str | None) -> None:
+        """Note the ids of the topics, for the next checkpoint; None where they are not known."""
+        self._topic_id = events_id
 
     def close(self) -> None:
         """Release what the trainer holds open."""
@@ -135,6 +145,7 @@ class Trainer:
                 self._learning = unread, decoded
                 self._learn(decoded)
                 self._track_oldest(unread, decoded)
+                self._learning = None  # else it would live on beside the next batch
             if decoded.new_features:
                 added |= self._add_features(decoded.new_features)
             unread = unread[decoded.consumed :]

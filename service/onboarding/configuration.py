@@ -1,9 +1,11 @@
 """Write a plan as a commented kaboost.yaml."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from kaboost.service.config.section import is_secret
+from kaboost.service.config.sources import PREFIX
 from kaboost.service.onboarding.columns import Column
 from kaboost.service.onboarding.plan import Feature, Plan
 
@@ -17,6 +19,7 @@ class Origin(NamedTuple):
     topic: str
     what: str  # for the first comment
     events: dict[str, Any]  # keys of `events` that reading the records took
+    client: Mapping[str, str] = {}  # keys of `kafka.extra`
 
 
 def render(plan: Plan, origin: Origin) -> str:
@@ -28,6 +31,7 @@ def render(plan: Plan, origin: Origin) -> str:
         "kafka:",
         f"  bootstrap_servers: {_value(origin.bootstrap)}",
         f"  topic: {_value(origin.topic)}",
+        *_extra(origin.client),
         "",
         *_task(plan),
         "",
@@ -36,6 +40,17 @@ def render(plan: Plan, origin: Origin) -> str:
         *_features(plan.features),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _extra(client: Mapping[str, str]) -> Iterator[str]:
+    if client:
+        yield "  extra:" + " {}" * all(map(is_secret, client))
+    for key, value in client.items():
+        if is_secret(key):
+            name = f"{PREFIX}KAFKA__EXTRA__{key.upper().replace('.', '_')}"
+            yield f"    # {_comment(key)} is a secret: set {_comment(name)} (docs/security.md)"
+        else:
+            yield f"    {_value(key)}: {_value(value)}"
 
 
 def _task(plan: Plan) -> Iterator[str]:

@@ -14,7 +14,7 @@ from kaboost.service.onboarding.file_sample import read_file
 from kaboost.service.onboarding.formats import Readable, read_records
 from kaboost.service.onboarding.late_labels import join_labels
 from kaboost.service.onboarding.plan import Ask, Given, Plan, make_late_plan, make_plan
-from kaboost.service.onboarding.topic_sample import RawRecord, read_first
+from kaboost.service.onboarding.topic_sample import SILENT_REMEDY, RawRecord, read_first
 
 SHOWN = 3  # records
 WIDTH = 300  # characters of a record that is shown
@@ -51,21 +51,21 @@ def run(request: Request, ask: Ask, say: Say) -> Settings:
     """
     if request.output.exists() and not request.force:
         raise ConfigError(f"--output {request.output}: exists; pass --force to overwrite it")
-    raws, readable, what = _sample(request)
+    raws, readable, what = _sample(request, say)
     _show(readable, what, say)
     envelope = readable.events["envelope"]
     given, label_raws = request.given, list[RawRecord]()
     if request.labels_topic is None:
         plan = make_plan(readable.records, envelope, given, ask)
     else:
-        label_raws = _read_topic(request, request.labels_topic)
+        label_raws = _read_topic(request, request.labels_topic, say)
         labels = _read(request, label_raws, request.labels_topic)
         _show(labels, f"topic {request.labels_topic}", say)
         joined, id_ = join_labels(readable.records, request.labels_topic, labels, given, ask)
         plan = make_late_plan(readable.records, envelope, joined, given._replace(id=id_), ask)
     _explain(plan, say)
     topic = request.topic or FILE_TOPIC
-    text = render(plan, Origin(request.bootstrap, topic, what, readable.events))
+    text = render(plan, Origin(request.bootstrap, topic, what, readable.events, request.client))
     settings = _validated(text, request.output)
     request.output.write_text(text, encoding="utf-8")
     _try(settings, raws, label_raws, say)
@@ -75,7 +75,7 @@ def run(request: Request, ask: Ask, say: Say) -> Settings:
     return settings
 
 
-def _sample(request: Request) -> tuple[list[RawRecord], Readable, str]:
+def _sample(request: Request, say: Say) -> tuple[list[RawRecord], Readable, str]:
     if request.file is not None:
         records = [one for one in read_file(request.file, request.records) if isinstance(one, dict)]
         if not records:
@@ -85,16 +85,18 @@ def _sample(request: Request) -> tuple[list[RawRecord], Readable, str]:
         return raws, readable, f"file {request.file}"
     if request.topic is None:
         raise ConfigError("--topic: is missing; pass --topic NAME, or name a file")
-    raws = _read_topic(request, request.topic)
+    raws = _read_topic(request, request.topic, say)
     return raws, _read(request, raws, request.topic), f"topic {request.topic}"
 
 
-def _read_topic(request: Request, topic: str) -> list[RawRecord]:
+def _read_topic(request: Request, topic: str, say: Say) -> list[RawRecord]:
     client = {**request.client, "bootstrap.servers": request.bootstrap}
-    raws = read_first(client, topic, request.records)
-    if not raws:
+    sample = read_first(client, topic, request.records)
+    if not sample.records:
         raise ConfigError(f"topic {topic}: has no records; send some, then run this again")
-    return raws
+    if silent := sample.describe_silent(topic):
+        say(f"warning: {silent}: {SILENT_REMEDY}")
+    return sample.records
 
 
 def _read(request: Request, raws: Sequence[RawRecord], topic: str) -> Readable:

@@ -3,11 +3,22 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kaboost.service.errors import ConfigError
 from kaboost.service.onboarding.columns import Column, columns
 from kaboost.service.onboarding.formats import Readable
-from kaboost.service.onboarding.plan import Ask, Given, LabelTopic, choose_label, named
-from kaboost.service.onboarding.roles import guess_id, guess_timestamp
+from kaboost.service.onboarding.plan import (
+    Ask,
+    Given,
+    LabelTopic,
+    choose_label,
+    given_or_asked,
+    named,
+)
+from kaboost.service.onboarding.roles import (
+    guess_id,
+    guess_timestamp,
+    possible_ids,
+    possible_times,
+)
 
 
 def join_labels(
@@ -27,25 +38,40 @@ def join_labels(
     Raises
     ------
     ConfigError
-        If no id is on both topics.
+        If an id cannot be guessed, and there is nobody to ask.
     """
     left, right = columns(features, ()), columns(labels.records, ())
-    own = named(left, given.id, "--id")
-    pair = _best_pair([own] if own else left, right)
+    own, other = named(left, given.id, "--id"), named(right, given.labels_id, "--labels-id")
+    pair = _best_pair([own] if own else left, [other] if other else right)
     if pair is None:
-        own = own or guess_id(left)
-        other = guess_id(right)
-        if own is None or other is None:
-            raise ConfigError(
-                f"--id: no field of both topics has the same values as one of {topic}; pass the "
-                "path of the id with --id, and send labels with that id"
-            )
-        pair = own, other
+        what = "no field of both topics has the same values in the records that were read"
+        pair = (
+            own or _ask_id(left, f"Id of the features: {what}", "--id", ask),
+            other or _ask_id(right, f"Id on {topic}, that of the features", "--labels-id", ask),
+        )
     rest = [one for one in right if one is not pair[1]]
-    moment = guess_timestamp(rest)
+    moment = given_or_asked(
+        rest,
+        given.labels_timestamp,
+        "--labels-timestamp",
+        guess_timestamp(rest),
+        "Time of the label",
+        possible_times(rest),
+        ask,
+    )
     able = [one for one in rest if one is not moment]
     label = choose_label(able, right, given.label, ask)
     return LabelTopic(topic, pair[1], label, moment, labels.events), pair[0].name
+
+
+def _ask_id(found: Sequence[Column], question: str, flag: str, ask: Ask) -> Column:
+    """Ask for an id; the guess is the default."""
+    guess = guess_id(found)
+    names = ", ".join(one.name for one in (possible_ids(found) or found)[:5])
+    answer = ask(f"{question} (candidates: {names})", guess.name if guess else None, flag)
+    chosen = named(found, answer, flag)
+    assert chosen is not None
+    return chosen
 
 
 def _best_pair(left: Sequence[Column], right: Sequence[Column]) -> tuple[Column, Column] | None:

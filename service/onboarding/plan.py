@@ -13,13 +13,18 @@ from kaboost.service.onboarding.roles import (
     guess_task,
     guess_timestamp,
     is_converted,
+    possible_ids,
+    possible_times,
     rank_labels,
     reason_to_ignore,
     reveals,
 )
 
 Ask = Callable[[str, str | None, str], str]  # question, default, the flag that answers it
+NONE = "none"  # the answer that there is no such column
 TASKS = ("binary", "multiclass", "regression")
+ID_QUESTION = "Id: an event whose id comes again is skipped"
+TIME_QUESTION = "Time of the event"
 
 
 class Given(NamedTuple):
@@ -29,6 +34,8 @@ class Given(NamedTuple):
     id: str | None = None
     timestamp: str | None = None
     task: str | None = None
+    labels_id: str | None = None  # on the topic of labels
+    labels_timestamp: str | None = None
 
 
 class LabelTopic(NamedTuple):
@@ -88,7 +95,7 @@ def make_plan(records: Sequence[Mapping[str, Any]], envelope: str, given: Given,
     root, found = find_root(records, envelope), columns(records, ())
     if root == ("features",) and all("label" in record for record in records):
         given = given._replace(label=given.label or "label")
-    id_, timestamp = _id_and_time(found, given, root)
+    id_, timestamp = _id_and_time(found, given, root, ask)
     label = choose_label(_others(found, id_, timestamp), found, given.label, ask)
     id_ = None if id_ is label else id_
     return _finish(
@@ -101,19 +108,41 @@ def make_late_plan(
 ) -> Plan:
     """Decide what every column of records is whose labels come on a topic of their own."""
     root, found = find_root(records, envelope), columns(records, ())
-    id_, timestamp = _id_and_time(found, given, root)
+    id_, timestamp = _id_and_time(found, given, root, ask)
     plan = Plan(root, False, labels.label, "", None, id_, timestamp, [], [], [], labels)
     return _finish(plan, found, given, ask)
 
 
 def _id_and_time(
-    found: Sequence[Column], given: Given, root: tuple[str, ...]
+    found: Sequence[Column], given: Given, root: tuple[str, ...], ask: Ask
 ) -> tuple[Column | None, Column | None]:
     outside = [one for one in found if root and one.path[: len(root)] != root]
-    id_ = named(found, given.id, "--id") or guess_id(outside) or guess_id(found)
-    timestamp = named(found, given.timestamp, "--timestamp")
+    id_ = guess_id(outside) or guess_id(found)
+    id_ = given_or_asked(found, given.id, "--id", id_, ID_QUESTION, possible_ids(found), ask)
     others = _others(found, id_)
-    return id_, timestamp or guess_timestamp(outside) or guess_timestamp(others)
+    timestamp = guess_timestamp(outside) or guess_timestamp(others)
+    times = possible_times(others)
+    return id_, given_or_asked(
+        others, given.timestamp, "--timestamp", timestamp, TIME_QUESTION, times, ask
+    )
+
+
+def given_or_asked(
+    found: Sequence[Column],
+    path: str | None,
+    flag: str,
+    guess: Column | None,
+    question: str,
+    candidates: Sequence[Column],
+    ask: Ask,
+) -> Column | None:
+    """Return the column that a flag names, or the guess; without both, what is answered."""
+    if path is None and guess is None and candidates:
+        names = ", ".join(one.name for one in candidates[:5])
+        path = ask(f"{question} (candidates: {names}; {NONE} for none)", NONE, flag)
+    if path == NONE and all(one.name != NONE for one in found):
+        return None
+    return named(found, path, flag) or guess
 
 
 def named(found: Sequence[Column], path: str | None, flag: str) -> Column | None:

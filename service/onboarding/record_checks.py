@@ -7,8 +7,8 @@ from kaboost.service.config.records import reveal_secrets
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import KaboostError
 from kaboost.service.onboarding.decoding import Trial, try_events, try_labels
-from kaboost.service.onboarding.report import Check, Status
-from kaboost.service.onboarding.topic_sample import RawRecord, read_first
+from kaboost.service.onboarding.report import Check, Status, split_remedy
+from kaboost.service.onboarding.topic_sample import SILENT_REMEDY, RawRecord, read_first
 
 RECORDS = 100
 REGISTRY_SECONDS = 5
@@ -25,8 +25,9 @@ def check_registry(settings: Settings) -> list[Check]:
         remedy = "run pip install 'kaboost[avro]'"
         return [Check("schema registry", "red", f"{err.name} is not installed", remedy)]
     try:
-        made: Any = SchemaRegistryClient({"timeout": REGISTRY_SECONDS, "max.retries": 0, **keys})
-        subjects = made.get_subjects()
+        conf: Any = {"timeout": REGISTRY_SECONDS, "max.retries": 0, **keys}
+        with SchemaRegistryClient(conf) as client:
+            subjects = client.get_subjects()
     except Exception as err:  # of httpx, TLS, OAuth and the client itself
         remedy = "start it, or correct events.schema_registry"
         return [Check("schema registry", "red", f"{keys['url']}: {err}", remedy)]
@@ -48,14 +49,15 @@ def _check_topic(
     attempt: Callable[[Settings, Sequence[RawRecord]], Trial],
 ) -> list[Check]:
     try:
-        raws = read_first(settings.kafka.client(), topic, RECORDS)
-        if not raws:
+        sample = read_first(settings.kafka.client(), topic, RECORDS)
+        if not sample.records:
             return [Check(what, "yellow", f"{topic} has no records", "send records to it")]
-        trial = attempt(settings, raws)
+        trial = attempt(settings, sample.records)
     except KaboostError as err:
-        detail, _, remedy = str(err).partition(": ")
-        return [Check(what, "red", str(err), remedy or detail)]
-    checks = [_summary(what, topic, len(raws), trial)]
+        return [Check(what, "red", *split_remedy(str(err), "correct the configuration"))]
+    checks = [_summary(what, topic, len(sample.records), trial)]
+    if silent := sample.describe_silent(topic):
+        checks.append(Check(f"{what} not read", "yellow", silent, SILENT_REMEDY))
     checks += [_fault(what, trial, code, count, text) for code, count, text in trial.faults]
     if attempt is try_labels or settings.labels.topic is None:
         checks.append(_labels(settings, trial))
@@ -74,10 +76,9 @@ def _summary(what: str, topic: str, count: int, trial: Trial) -> Check:
 
 
 def _fault(what: str, trial: Trial, code: str, count: int, text: str) -> Check:
-    _, semicolon, remedy = text.rpartition("; ")
     status: Status = "yellow" if trial.events >= count else "red"
-    remedy = remedy if semicolon else "correct the producer, or the section events"
-    return Check(f"{what} rejected: {code}", status, f"{count}, such as: {text}", remedy)
+    detail, remedy = split_remedy(text, "correct the producer, or the section events")
+    return Check(f"{what} rejected: {code}", status, f"{count}, such as: {detail}", remedy)
 
 
 def _labels(settings: Settings, trial: Trial) -> Check:

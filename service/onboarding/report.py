@@ -1,5 +1,6 @@
 """The result of one check, and how results are shown."""
 
+import re
 from typing import Literal, NamedTuple
 
 Status = Literal["green", "yellow", "red"]
@@ -12,6 +13,21 @@ class Check(NamedTuple):
     status: Status
     detail: str
     remedy: str = ""
+
+
+VERBS = (
+    "add begin bring check correct create declare drop free give install leave make name pass put "
+    "restore run see send set start stop take use write"
+)
+# Messages end with what to do: "place: reason; send this" or "place: reason: set that". A remedy
+# may have colons and semicolons of its own, so it is found by its first word.
+REMEDY = re.compile(rf"[:;] (?=(?:{'|'.join(VERBS.split())})\b)")
+
+
+def split_remedy(message: str, otherwise: str) -> tuple[str, str]:
+    """Split the message of an error into what is wrong and the remedy, its last part."""
+    last = next(reversed(list(REMEDY.finditer(message))), None)
+    return (message[: last.start()], message[last.end() :]) if last else (message, otherwise)
 
 
 def worst(checks: list[Check]) -> Status:

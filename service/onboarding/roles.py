@@ -115,6 +115,24 @@ def guess_id(columns: Sequence[Column]) -> Column | None:
     return next(iter([*named, *opaque]), None)
 
 
+def possible_ids(columns: Sequence[Column]) -> list[Column]:
+    """Return the columns that may name a record: nearly all values are there and different."""
+    return [
+        one
+        for one in columns
+        if one.present
+        and _is_key_like(one)
+        and not is_time(one)
+        and one.distinct >= NEARLY_ALL * len(one.values)
+        and (guess_kind(one).name != "text")
+    ]
+
+
+def possible_times(columns: Sequence[Column]) -> list[Column]:
+    """Return the columns with a time in every record."""
+    return [one for one in columns if one.is_complete and is_time(one)]
+
+
 def _is_key(column: Column) -> bool:
     """Return whether all values are text or whole numbers, and none is a time."""
     texts = all(isinstance(value, str) and value for value in column.values)

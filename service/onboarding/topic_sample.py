@@ -4,13 +4,22 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from kaboost.service.errors import BrokerError
 from kaboost.service.events.decoder import Headers
 
 REQUEST_SECONDS = 5.0  # for one answer of the broker
-READ_SECONDS = 15.0  # for all records
+READ_SECONDS = 15.0  # for all records of all partitions
+READ_REMEDY = "give this user the rights to describe and read it"
+SILENT_REMEDY = "see whether the brokers that lead them run and can be reached from here"
 
 
 class RawRecord(NamedTuple):
@@ -20,13 +29,27 @@ class RawRecord(NamedTuple):
     headers: Headers
 
 
-def read_first(client: Mapping[str, str], topic: str, count: int) -> list[RawRecord]:
+class Sample(NamedTuple):
+    """The first records of a topic."""
+
+    records: list[RawRecord]
+    silent: list[int]  # partitions that gave no end and too few records in time
+
+    def describe_silent(self, topic: str) -> str:
+        """Describe partitions that did not answer; empty if all did."""
+        if not self.silent:
+            return ""
+        numbers = ", ".join(map(str, self.silent[:10])) + ", ..." * (len(self.silent) > 10)
+        return f"partitions {numbers} of {topic} did not answer within {READ_SECONDS:g} s"
+
+
+def read_first(client: Mapping[str, str], topic: str, count: int) -> Sample:
     """Read at most `count` records from the beginning, an equal share of every partition.
 
     Raises
     ------
     BrokerError
-        If the broker or the topic is not there.
+        If the broker or the topic is not there, or no partition answers in time.
     """
     quiet = {"log_level": "0", "group.id": "kaboost-reads-only", **client}
     consumer = Consumer({**quiet, "enable.auto.commit": False, "enable.partition.eof": True})
@@ -34,14 +57,14 @@ def read_first(client: Mapping[str, str], topic: str, count: int) -> list[RawRec
         partitions = list_topics(consumer, client).get(topic)
         if partitions is None:
             raise BrokerError(f"topic {topic} does not exist: create it, or correct its name")
-        return _read(consumer, topic, partitions, count)
+        sample = _read(consumer, topic, partitions, count)
+        if sample.silent and not sample.records:
+            raise BrokerError(f"{sample.describe_silent(topic)}: {SILENT_REMEDY}")
+        return sample
     except KafkaException as err:
         raise BrokerError(f"topic {topic}: {err.args[0].str()}: {READ_REMEDY}") from err
     finally:
         consumer.close()
-
-
-READ_REMEDY = "give this user the rights to describe and read it"
 
 
 def list_topics(consumer: Consumer, client: Mapping[str, str]) -> dict[str, list[int]]:
@@ -57,21 +80,18 @@ def list_topics(consumer: Consumer, client: Mapping[str, str]) -> dict[str, list
     return {name: sorted(topic.partitions) for name, topic in topics.items()}
 
 
-def _read(consumer: Consumer, topic: str, partitions: list[int], count: int) -> list[RawRecord]:
+def _read(consumer: Consumer, topic: str, partitions: list[int], count: int) -> Sample:
+    """Read all partitions at once: those that are silent share one deadline."""
     share = -(-count // max(len(partitions), 1))
     left = dict.fromkeys(partitions, share)
-    starts = [TopicPartition(topic, number, _beginning(consumer, topic, number)) for number in left]
-    consumer.assign(starts)
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in left])
     found: list[RawRecord] = []
     deadline = time.monotonic() + READ_SECONDS
     while any(left.values()) and (rest := deadline - time.monotonic()) > 0:
-        for message in consumer.consume(min(count, 500), min(rest, 1.0)):
+        first = consumer.poll(rest)
+        for message in [first, *consumer.consume(min(count, 500), 0)] if first else []:
             _take(message, left, found)
-    return found[:count]
-
-
-def _beginning(consumer: Consumer, topic: str, number: int) -> int:
-    return consumer.get_watermark_offsets(TopicPartition(topic, number), REQUEST_SECONDS)[0]
+    return Sample(found[:count], [number for number, open_ in left.items() if open_])
 
 
 def _take(message: Message, left: dict[int, int], found: list[RawRecord]) -> None:

@@ -13,6 +13,7 @@ from kaboost.models.evaluation.baselines import ProgressiveValidation
 from kaboost.models.model import Model
 from kaboost.service.errors import CheckpointError, Incompatible, NotWritten
 from kaboost.service.storage import files
+from kaboost.service.storage.late_figures import LateFigures
 from kaboost.service.storage.state import State, read_validation
 
 KIND = "snapshot"
@@ -44,6 +45,7 @@ class Condition(NamedTuple):
     rejected_ratio: float = 0.0
     problem: str = ""  # why it learns nothing
     compiling: str = ""  # step, steps and seconds left
+    late_labels: LateFigures | None = None  # where labels come later
 
     def is_failing(self, max_rejected_ratio: float) -> bool:
         """Whether so many of the last RECENT_RECORDS records were rejected."""
@@ -133,8 +135,10 @@ class FolderSnapshotStore:
 
     def write_condition(self, condition: Condition) -> None:
         """Publish what the learner reports of itself, or raise NotWritten."""
+        late = condition.late_labels
+        values = {**condition._asdict(), "late_labels": late and late._asdict()}
         try:
-            self._write_json(".condition.json", condition._asdict(), durable=False)
+            self._write_json(".condition.json", values, durable=False)
         except OSError as err:
             raise NotWritten(
                 f"{self._directory / '.condition.json'} cannot be written ({err.strerror}): make "
@@ -145,8 +149,10 @@ class FolderSnapshotStore:
         """Read what the learner reports of itself, nothing where it cannot be read."""
         try:
             text = (self._directory / ".condition.json").read_text(encoding="utf-8")
-            return Condition(**json.loads(text))
-        except (FileNotFoundError, TypeError, ValueError):
+            values = json.loads(text)
+            late = values.pop("late_labels", None)
+            return Condition(**values, late_labels=late and LateFigures(**late))
+        except (FileNotFoundError, AttributeError, TypeError, ValueError):
             return Condition()
 
     def _write_json(self, name: str, values: Mapping[str, Any], durable: bool = True) -> None:

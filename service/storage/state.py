@@ -11,6 +11,7 @@ from kaboost.models.features.labels import Labels
 from kaboost.models.model import Model
 from kaboost.models.state.format import Arrays
 from kaboost.models.state.tree import from_arrays, to_arrays
+from kaboost.service.storage.late_figures import LateCounts
 from kaboost.service.storage.recent_ids import RecentIds
 
 VALIDATION = "validation"  # prefix of its arrays
@@ -25,19 +26,27 @@ class LateState(NamedTuple):
     features_time: float = -math.inf  # latest event times, seconds since 1970
     labels_time: float = -math.inf
     time: float = -math.inf  # the watermark
+    counts: LateCounts = LateCounts()
+    topic: str | None = None  # of the labels, and its id
+    topic_id: str | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return the state as JSON values."""
         times = {name: _finite(getattr(self, name)) for name in TIMES}
         offsets = {str(partition): offset for partition, offset in self.offsets.items()}
-        return {"offsets": offsets, "generation": self.generation, "kept": self.kept, **times}
+        counts = self.counts._asdict()
+        names = ("generation", "kept", "topic", "topic_id")
+        whole = {name: getattr(self, name) for name in names}
+        return {"offsets": offsets, **whole, **times, "counts": counts}
 
     @classmethod
     def from_description(cls, values: Mapping[str, Any]) -> "LateState":
         """Return the state of what `describe` returned."""
-        times = {name: -math.inf if values[name] is None else values[name] for name in TIMES}
         offsets = {int(partition): offset for partition, offset in values["offsets"].items()}
-        return cls(offsets, values["generation"], tuple(values["kept"]), **times)
+        more = {name: values[name] for name in ("generation", "topic", "topic_id")}
+        more |= {name: -math.inf if values[name] is None else values[name] for name in TIMES}
+        counts = LateCounts(**values["counts"])
+        return cls(offsets, kept=tuple(values["kept"]), counts=counts, **more)
 
 
 TIMES = ("features_time", "labels_time", "time")

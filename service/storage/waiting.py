@@ -23,11 +23,13 @@ WAITING, JOINED, EXPIRED = 0, 1, 2
 FILE = "waiting.sqlite"
 FORGOTTEN_ROWS = 20_000  # at most in one call
 SKIPPED_ROWS = 10_000  # marked ones among those that wait in the table
-COLUMNS = "e.number, e.id, e.time, e.weight, e.row, e.checksum, coalesce(q.state, 0), q.label"
+COLUMNS = (
+    "e.number, e.id, e.time, e.weight, e.row, e.checksum, coalesce(q.state, 0), q.label, q.weight"
+)
 STATE = "LEFT JOIN queue q ON q.done = 1 AND q.time = e.time AND q.number = e.number"
 BY_NUMBER = f"SELECT {COLUMNS} FROM entry e {STATE} WHERE e.number IN ({{}})"
 PACK = struct.Struct("<qdd").pack
-State = tuple[float, int, float | None]  # time, state, label
+State = tuple[float, int, float | None, float | None]  # time, state, label, its weight
 
 __all__ = ["EXPIRED", "JOINED", "WAITING", "EarlyLabel", "Entry", "NewEntry", "WaitingStore"]
 
@@ -51,6 +53,7 @@ class Entry(NamedTuple):
     row: bytes
     state: int  # WAITING, JOINED or EXPIRED
     label: float  # nan while it waits
+    label_weight: float  # what the label counts; nan while it waits
 
 
 class WaitingStore(EarlyLabels):
@@ -124,7 +127,8 @@ class WaitingStore(EarlyLabels):
             execute = self._database.execute_many
             execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", added)
             execute(
-                "INSERT INTO queue VALUES (0, ?, ?, 0, NULL)", [(row[2], row[0]) for row in added]
+                "INSERT INTO queue VALUES (0, ?, ?, 0, NULL, NULL)",
+                [(row[2], row[0]) for row in added],
             )
             self._pending.add_ids(new_hashes, first)
             self._counters.number = number
@@ -142,7 +146,7 @@ class WaitingStore(EarlyLabels):
         with self._database.operation():
             rows = self._select(COLUMNS, STATE, id_hashes(keys))
         found = {row[1]: self._with_mark(row) for row in rows}
-        self._seen = {row[0]: (row[2], row[6], row[7]) for row in found.values()}
+        self._seen = {row[0]: (row[2], *row[6:]) for row in found.values()}
         return [self._entry(found[key]) if key in found else None for key in keys]
 
     def _select(self, columns: str, join: str, hashes: Sequence[int]) -> list[tuple[Any, ...]]:
@@ -157,32 +161,40 @@ class WaitingStore(EarlyLabels):
     def _with_mark(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return a row of an entry with the state that the table may lack."""
         mark = self._pending.marks.get(row[0])
-        return row if mark is None else (*row[:6], mark.state, mark.label)
+        return row if mark is None else (*row[:6], mark.state, mark.label, mark.weight)
 
     def _entry(self, row: tuple[Any, ...]) -> Entry:
         """Check a row and make it an entry."""
-        number, key, time, weight, data, digest, state, label = row
+        number, key, time, weight, data, digest, state, *label = row
         if crc32(PACK(number, time, weight) + key + data) != digest:
             raise CheckpointError(self._database.damage(f"entry {number} has another checksum"))
-        text, label = decode_id(key), math.nan if label is None else label
-        return Entry(number, text, time, weight, data, state, label)
+        learned = map(_known_or_nan, label)
+        return Entry(number, decode_id(key), time, weight, data, state, *learned)
 
-    def mark(self, numbers: Sequence[int], state: int, labels: Sequence[float]) -> None:
-        """Set state and label of entries; the last of an entry that is named twice counts.
+    def mark(
+        self,
+        numbers: Sequence[int],
+        state: int,
+        labels: Sequence[float],
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        """Set state, label and what the label counts (1 by default) of entries; the last of an
+        entry that is named twice counts.
 
         An entry that waits again has no label.
         """
         done, marks = state != WAITING, self._pending.marks
-        new = {n: label if done else None for n, label in zip(numbers, labels, strict=True)}
+        learned = zip(labels, weights or [1.0] * len(labels), strict=True)
+        new = {n: each if done else (None, None) for n, each in zip(numbers, learned, strict=True)}
         with self._database.operation():
             old = self._states(new)
             assert len(old) == len(new), "an entry that is not there was marked"
-            self._journal([(number, was, label) for number, (_, was, label) in old], forgotten=0)
-            for number, (time, was, _) in old:
+            self._journal([(number, *before[1:]) for number, before in old], forgotten=0)
+            for number, (time, was, *_) in old:
                 stored = marks[number].stored if number in marks else int(was != WAITING)
-                marks[number] = Mark(time, stored, state, new[number])
-                self._seen[number] = (time, state, new[number])
-            waited = sum(was == WAITING for _, (_, was, _) in old)
+                marks[number] = Mark(time, stored, state, *new[number])
+                self._seen[number] = (time, state, *new[number])
+            waited = sum(was == WAITING for _, (_, was, *_) in old)
             self._counters.waiting += (0 if done else len(old)) - waited
             self._pending.flush_much()
             if not done:
@@ -190,20 +202,20 @@ class WaitingStore(EarlyLabels):
                 self._pending.flush_marks()  # searches of those that wait leave marked ones out
 
     def _states(self, numbers: Collection[int]) -> list[tuple[int, State]]:
-        """Return numbers with time, state and label; those just found are not read again."""
+        """Return numbers with their states; those just found are not read again."""
         seen = self._seen
         unseen = [number for number in numbers if number not in seen]
         read = [
-            (row[0], (row[2], row[6], row[7]))
+            (row[0], (row[2], *row[6:]))
             for row in map(self._with_mark, self._database.select_in(BY_NUMBER, unseen))
         ]
         return [(number, seen[number]) for number in numbers if number in seen] + read
 
-    def _journal(self, old: Iterable[tuple[int, int, float | None]], forgotten: int) -> None:
-        """Record number, state and label of those entries that the last commit had."""
+    def _journal(self, old: Iterable[tuple[Any, ...]], forgotten: int) -> None:
+        """Record number, state, label and its weight of those entries that the last commit had."""
         rows = [
-            (number, state, math.nan if label is None else label)
-            for number, state, label in old
+            (number, state, *map(_known_or_nan, label))
+            for number, state, *label in old
             if number < self._start.number
         ]
         if rows:
@@ -250,7 +262,7 @@ class WaitingStore(EarlyLabels):
     def _entries(self, numbers: Sequence[int]) -> list[Entry]:
         """Return waiting entries by number."""
         rows = list(self._database.select_in(BY_NUMBER, numbers))
-        self._seen = {row[0]: (row[2], row[6], row[7]) for row in rows}
+        self._seen = {row[0]: (row[2], *row[6:]) for row in rows}
         return [self._entry(row) for row in rows]
 
     def forget(self, before: float, limit: int = FORGOTTEN_ROWS) -> int:
@@ -258,13 +270,13 @@ class WaitingStore(EarlyLabels):
 
         Return how many; as many as `limit` means that there may be more.
         """
-        sql = """SELECT q.number, e.id, q.time, q.state, q.label FROM queue q
+        sql = """SELECT q.number, e.id, q.time, q.state, q.label, q.weight FROM queue q
             JOIN entry e ON e.number = q.number
             WHERE q.done = 1 AND q.time < ? ORDER BY q.time, q.number LIMIT ?"""
         with self._database.operation():
             self._pending.flush_found()
             rows = self._database.execute(sql, (before, limit)).fetchall()
-            self._journal([(row[0], row[3], row[4]) for row in rows], forgotten=1)
+            self._journal([(row[0], *row[3:]) for row in rows], forgotten=1)
             self._pending.forget(id_hashes([row[1] for row in rows]), [row[0] for row in rows])
             self._database.execute_many(
                 "DELETE FROM queue WHERE done = 1 AND time = ? AND number = ?",
@@ -275,3 +287,7 @@ class WaitingStore(EarlyLabels):
             self._pending.flush_much()
         self._seen = {}
         return len(rows)
+
+
+def _known_or_nan(value: float | None) -> float:
+    return math.nan if value is None else value

@@ -21,17 +21,17 @@ import numpy as np
 from kaboost.service.errors import CheckpointError, Incompatible
 from kaboost.service.storage.waiting_database import Database, id_hashes
 
-FORMAT = 1
+FORMAT = 2
 STEP = 10_000  # rows in memory at a time
 PRUNED_CHANGES = 200  # at most in one commit; a change is a call of `mark` or `forget`
-STATES = np.dtype([("number", "<i8"), ("state", "i1"), ("label", "<f8")])
+STATES = np.dtype([("number", "<i8"), ("state", "i1"), ("label", "<f8"), ("weight", "<f8")])
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS entry (number INTEGER PRIMARY KEY, id BLOB NOT NULL, time REAL NOT NULL,
     weight REAL, row BLOB NOT NULL, checksum INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS ids (hash INTEGER, number INTEGER, PRIMARY KEY (hash, number))
     WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS queue (done INTEGER, time REAL, number INTEGER, state INTEGER NOT NULL,
-    label REAL, PRIMARY KEY (done, time, number)) WITHOUT ROWID;
+    label REAL, weight REAL, PRIMARY KEY (done, time, number)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS undo (sequence INTEGER PRIMARY KEY, forgotten INTEGER NOT NULL,
     states BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS early (number INTEGER PRIMARY KEY, hash INTEGER NOT NULL,
@@ -138,8 +138,8 @@ def _undo_changes(database: Database, counters: Counters) -> None:
         rows = [(*row, old[row[0]]) for row in database.select_in(sql, old)]
         _leave_queue(database, [(time, number) for number, time, _, _ in rows])
         database.execute_many(
-            "INSERT INTO queue VALUES (?, ?, ?, ?, ?)",
-            [(int(state > 0), time, n, state, label) for n, time, _, (_, state, label) in rows],
+            "INSERT INTO queue VALUES (?, ?, ?, ?, ?, ?)",
+            [(int(was[1] > 0), time, number, *was[1:]) for number, time, _, was in rows],
         )
         database.execute_many(
             "INSERT OR IGNORE INTO ids VALUES (?, ?)",

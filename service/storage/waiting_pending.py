@@ -19,6 +19,7 @@ class Mark(NamedTuple):
     stored: int  # `done` in the table
     state: int
     label: float | None
+    weight: float | None  # what the label counts
 
 
 class Pending:
@@ -82,11 +83,11 @@ class Pending:
         marks = self.marks.items()
         old = sorted((mark.stored, mark.time, number) for number, mark in marks)
         new = sorted(
-            (int(mark.state > 0), mark.time, number, mark.state, mark.label)
+            (int(mark.state > 0), mark.time, number, mark.state, mark.label, mark.weight)
             for number, mark in marks
         )
         execute = self._database.execute_many
         removed = execute("DELETE FROM queue WHERE done = ? AND time = ? AND number = ?", old)
         assert removed == len(old) or not old, "an entry that is not there was marked"
-        execute("INSERT INTO queue VALUES (?, ?, ?, ?, ?)", new)
+        execute("INSERT INTO queue VALUES (?, ?, ?, ?, ?, ?)", new)
         self.marks = {}

@@ -44,6 +44,8 @@ STEADY = {
     r"predict(?!or)|http_server": "about requests, not about events",
     r"histogram_quantile|event_to_snapshot": "a duration, told in buckets",
     r"checkpoint_size|model_memory": "bounded: the same for any number of events",
+    r"waiting|labels_early": "0 as long as labels follow at once",
+    r"labels_(expired|unmatched)": "a label that never comes, or that nobody waits for",
     r"paused|ignored|fallbacks|restarts|failures": "a fault that does not happen here",
 }
 pytestmark = pytest.mark.timeout(400)  # a fault in the rules shows by long waits
@@ -76,16 +78,19 @@ def steady(expression: Expression) -> bool:
 @pytest.fixture(scope="module")
 def seen(broker: Reachable, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """Feed a real service under a real Prometheus, look at every number, then hurt it."""
-    folder, topic = tmp_path_factory.mktemp("watched"), create_topic(broker.bootstrap)
+    folder = tmp_path_factory.mktemp("watched")
+    topic, labels = create_topic(broker.bootstrap), create_topic(broker.bootstrap)
     kafka = {"bootstrap_servers": broker.bootstrap, "topic": topic, "group_id": topic}
     task = {"kind": "binary", "labels": ["DOWN", "UP"]}
-    wanted = settings(folder, kafka=kafka, task=task, features={"schema": producer.schema()})
+    late = {"topic": labels, "directory": str(folder / "labels")}
+    schema = {"schema": producer.schema()}
+    wanted = settings(folder, kafka=kafka, task=task, features=schema, labels=late)
     with running("serve", wanted) as program:
         program.ready()
         target = f"127.0.0.1:{program.port}"
         with (
             closing(Prometheus(folder / "prometheus", target)) as prometheus,
-            closing(Feed(broker.bootstrap, topic, f"http://{target}")) as feed,
+            closing(Feed(broker.bootstrap, topic, labels, f"http://{target}")) as feed,
         ):
             assert wait(prometheus.ready, 30)
             without_data, unmoved = look(prometheus, feed, target)

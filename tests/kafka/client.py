@@ -1,6 +1,7 @@
 """Create, write and read the topics of a test."""
 
 import json
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -47,6 +48,15 @@ def create_topic(
     client = admin(bootstrap)  # a name of its own: the answer does not keep the client alive
     client.create_topics([wanted])[name].result(PATIENCE)
     return name
+
+
+def recreate(bootstrap: str, topic: str) -> None:
+    """Delete a topic and create it again under its name."""
+    client, deadline = admin(bootstrap), time.monotonic() + PATIENCE
+    client.delete_topics([topic])[topic].result(PATIENCE)
+    while topic in client.list_topics(timeout=5).topics and time.monotonic() < deadline:
+        time.sleep(0.02)
+    create_topic(bootstrap, name=topic)
 
 
 def admin(bootstrap: str) -> AdminClient:

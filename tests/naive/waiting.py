@@ -38,17 +38,24 @@ class NaiveStore:
             if new.id in self.entries:
                 refused.append(i)
             else:
-                self.entries[new.id] = Entry(self.next, *new, WAITING, nan)
+                self.entries[new.id] = Entry(self.next, *new, WAITING, nan, nan)
                 self.next += 1
         return refused
 
-    def mark(self, numbers: Sequence[int], state: int, labels: Sequence[float]) -> None:
-        """Set state and label."""
+    def mark(
+        self,
+        numbers: Sequence[int],
+        state: int,
+        labels: Sequence[float],
+        weights: Sequence[float],
+    ) -> None:
+        """Set state, label and its weight."""
         by_number = {entry.number: entry.id for entry in self.entries.values()}
-        for number, label in zip(numbers, labels, strict=True):
+        for number, *learned in zip(numbers, labels, weights, strict=True):
             key = by_number[number]
-            known = nan if state == WAITING else label
-            self.entries[key] = self.entries[key]._replace(state=state, label=known)
+            label, weight = (nan, nan) if state == WAITING else learned
+            entry = self.entries[key]
+            self.entries[key] = entry._replace(state=state, label=label, label_weight=weight)
 
     def oldest_waiting(self, before: float, limit: int) -> list[Entry]:
         """Sort by time."""

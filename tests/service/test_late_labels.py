@@ -13,9 +13,14 @@ import pytest
 
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
+from kaboost.service.errors import Exit, Refused
+from kaboost.service.kafka import consumer, topics
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
+from kaboost.service.storage.late_figures import LateFigures
+from kaboost.service.storage.snapshots import FolderSnapshotStore
 from kaboost.service.storage.state import State
-from tests.kafka.client import Letter
+from tests.kafka.broker import Reachable
+from tests.kafka.client import Letter, recreate
 from tests.service.learning import gauge, learning, rows, saved, until
 from tests.specs import LINEAR
 
@@ -63,15 +68,30 @@ def consumed(settings: Settings) -> float | None:
         return None
 
 
+def figures(settings: Settings) -> LateFigures | None:
+    """Return the figures of late labels that the newest checkpoint has."""
+    checkpoint, _ = FolderCheckpointStore(settings.checkpoints.directory).restore()
+    if checkpoint is None or checkpoint.state.late is None:
+        return None
+    labels = checkpoint.header["labels"]
+    return LateFigures(labels["waiting"], labels["early"], *checkpoint.state.late.counts)
+
+
+def reported(settings: Settings) -> LateFigures | None:
+    """Return the figures that the learner reports to the API."""
+    return FolderSnapshotStore(settings.snapshots.directory).read_condition().late_labels
+
+
 def consume(settings: Settings, records: int, expired: int = 0) -> dict[str, float]:
-    """Learn until so many records are consumed and so many features have expired; return the
-    counters of late labels.
+    """Learn until so many records are consumed, so many features have expired and the figures for
+    the API say so, too; return the counters of late labels.
     """
     names = ["joined", "expired", "corrected"]
     with learning(settings) as running:
         until(lambda: not running.alive or consumed(settings) == records)
         until(lambda: (gauge(settings, "kaboost_labels_expired_total") or 0.0) >= expired)
         counters = {name: gauge(settings, f"kaboost_labels_{name}_total") or 0.0 for name in names}
+        until(lambda: reported(settings) == figures(settings))
         assert 0 == running.stop()
     checkpoint, _ = FolderCheckpointStore(settings.checkpoints.directory).restore()
     assert checkpoint is not None
@@ -98,6 +118,8 @@ def test_labels_are_joined_by_id(late: Callable[..., Settings], send: Send) -> N
     twin = Model("binary", LINEAR, settings.features.columns)
     twin.learn_many([stream[k][0] for k in order], [stream[k][1] for k in order])
     assert int(twin.booster.progress.events) == state.events_learned
+    delays = [T0 + DAY + n - times[k] for n, k in enumerate(order)]
+    assert sum(delays) / 300 == pytest.approx(state.late.counts.mean_delay)
 
 
 def test_a_label_may_come_first(late: Callable[..., Settings], send: Send) -> None:
@@ -130,6 +152,7 @@ def test_features_expire_by_event_time(late: Callable[..., Settings], send: Send
     assert settings.labels.topic
     send(settings.labels.topic, [label_record(0, 1, T0 + 4000.0)])
     assert 1 == consume(settings, 1)["corrected"]
+    assert figures(settings) == LateFigures(2, 0, 0, 1, 0, 1, 0.0, 0.0)  # over the restarts
 
 
 def test_a_label_without_features_is_a_dead_letter(
@@ -144,12 +167,13 @@ def test_a_label_without_features_is_a_dead_letter(
 
     with learning(settings) as running:
         until(lambda: consumed(settings) == 2)
-        until(lambda: gauge(settings, "kaboost_labels_early") == 0)
+        until(lambda: gauge(settings, "kaboost_labels_unmatched_total") == 1)
         assert 0 == running.stop()
 
     (letter,) = dead_letters(settings.kafka.topic, 1)
     assert ("label_unmatched", unmatched) == (letter.code, letter.value)
     assert (settings.labels.topic, 0, 0) == letter.origin
+    assert figures(settings) == LateFigures(1, 0, 0, 0, 1, 0, 0.0, 0.0)
     assert "labels.early" in letter.texts["__connect.errors.exception.message"]
 
 
@@ -209,6 +233,98 @@ def test_every_pair_is_learned_once_over_kills(
     checkpoint, _ = FolderCheckpointStore(settings.checkpoints.directory).restore()
     assert checkpoint is not None
     assert {"waiting": 100, "early": 0} == checkpoint.header["labels"]
+    counts = state.late.counts
+    assert (n - 100, 0, 0, 0) == (counts.joined, counts.expired, counts.unmatched, counts.corrected)
+
+
+@pytest.mark.parametrize("recreated", ["labels", "events"])
+def test_a_recreated_topic_is_refused(
+    late: Callable[..., Settings], send: Send, broker: Reachable, recreated: str
+) -> None:
+    """Trap: it has grown past the old offset. The events may be predictions, written by the API."""
+    settings = late()
+    assert settings.labels.topic
+    topics = {"events": settings.kafka.topic, "labels": settings.labels.topic}
+    values = {
+        "events": [feature_record(k, rows(6)[k][0], T0) for k in range(6)],
+        "labels": [label_record(k, 1, T0) for k in range(6)],
+    }
+    for name, topic in topics.items():
+        send(topic, values[name][:4])
+    consume(settings, 8)
+    recreate(broker.bootstrap, topics[recreated])
+    send(topics[recreated], values[recreated])
+
+    with learning(settings) as running, pytest.raises(Refused, match="deleted and created") as err:
+        running.wait()
+
+    assert Exit.REFUSED == err.value.exit_code
+    assert f"topic {topics[recreated]} " in str(err.value)
+    state = newest(settings)
+    assert state.late is not None
+    assert ({0: 4}, {0: 4}) == (state.offsets, state.late.offsets)
+
+
+def test_labels_recreated_under_a_running_learner_are_refused(
+    late: Callable[..., Settings], send: Send, broker: Reachable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A learner that runs compares the id of both topics."""
+    monkeypatch.setattr(consumer, "REFRESH_SECONDS", 0.2)
+    settings = late()
+    topic = settings.labels.topic
+    assert topic
+    send(topic, [label_record(1, 1, T0)])
+    with learning(settings) as running:
+        until(lambda: consumed(settings) == 1)
+        recreate(broker.bootstrap, topic)
+
+        with pytest.raises(Refused, match=f"topic {topic} was deleted and created again"):
+            running.wait()
+
+
+def test_an_id_that_came_late_is_kept(
+    late: Callable[..., Settings], send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trap: a broker that was slow at the start left checkpoints without the ids for good."""
+    known, asked = topics.describe_id, list[str]()
+
+    def slow(admin: Any, topic: str) -> str | None:
+        asked.append(topic)
+        return known(admin, topic) if asked.count(topic) > 1 else None
+
+    monkeypatch.setattr(topics, "describe_id", slow)
+    monkeypatch.setattr(consumer, "REFRESH_SECONDS", 0.1)
+    settings = late()
+    with learning(settings) as running:
+        until(lambda: len(asked) >= 4 and min(map(asked.count, set(asked))) >= 2)
+        send(settings.kafka.topic, [feature_record(0, rows(1)[0][0], T0)])
+        until(lambda: saved(settings) == {0: 1})
+        assert 0 == running.stop()
+
+    checkpoint, _ = FolderCheckpointStore(settings.checkpoints.directory).restore()
+    assert checkpoint is not None
+    assert checkpoint.state.late is not None
+    ids = [checkpoint.header["topic_id"], checkpoint.state.late.topic_id]
+    assert None not in ids
+    assert 2 == len(set(ids))
+
+
+def test_another_topic_of_labels_is_refused(
+    late: Callable[..., Settings], make_topic: Callable[..., str], send: Send, make_settings: Make
+) -> None:
+    """The offsets of the state would mean other labels, or be beyond its end."""
+    settings = late()
+    send(settings.kafka.topic, [feature_record(0, rows(1)[0][0], T0)])
+    consume(settings, 1)
+    labels = settings.labels.model_dump(mode="json") | {"topic": make_topic()}
+    other = make_settings(
+        settings.kafka.topic, events={"id": "order", "timestamp": "at"}, labels=labels
+    )
+
+    with learning(other) as running, pytest.raises(Refused, match="has read labels from") as err:
+        running.wait()
+
+    assert Exit.REFUSED == err.value.exit_code
 
 
 def wait_for_progress(settings: Settings, process: "subprocess.Popen[bytes]") -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kaboost.models.features.labels import labels
@@ -47,9 +47,11 @@ SCHEMA = {
 
 
 def decoder(schema: Any = SCHEMA, *, plain_json: bool = True, **settings: Any) -> RecordDecoder:
+    """Make a decoder that decodes JSON by its types, or else field by field."""
     mapping = RecordMapping(Events(**{**SETTINGS, **settings}))
+    reader = PlainReader(decode_unframed)
     return RecordDecoder(
-        PlainReader(decode_unframed), mapping, schema, BINARY, plain_json=plain_json
+        reader, mapping, schema, BINARY, plain_json=plain_json, needs_headers=not plain_json
     )
 
 
@@ -263,8 +265,26 @@ def summary(decoded: Decoded) -> Any:
         [list(column) for column in table.categories],
         decoded.y.tolist(),
         [str(meta.id) for meta in decoded.meta],
-        [(index, error.code) for index, error in decoded.faults],
+        [meta.timestamp for meta in decoded.meta],
+        decoded.w.tolist(),
+        [(index, str(error)) for index, error in decoded.faults],
+        dict(decoded.repairs),
+        (decoded.consumed, decoded.ignored, decoded.new_features),
     )
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_a_record_without_its_features_is_a_fault(labelled: bool) -> None:
+    """Trap: by types it was an event whose features are all missing."""
+    mapping = RecordMapping(Events(features="a.b", label="y"), labelled=labelled)
+    for plain_json in (True, False):
+        reader = PlainReader(decode_unframed)
+        made = RecordDecoder(reader, mapping, {"x": "number"}, BINARY, plain_json=plain_json)
+        records = [{"y": 1}, {"y": 1, "a": {}}, {"y": 1, "a": {"b": {}}}]
+        decoded = made.decode(list(map(encode, records)))
+
+        assert [0, 1] == [index for index, _ in decoded.faults]
+        assert 1 == len(decoded.meta)
 
 
 @given(st.lists(RECORDS, max_size=5))
@@ -273,6 +293,88 @@ def test_both_ways_of_decoding_give_the_same(records: list[Any]) -> None:
     values = [encode(record) for record in records]
 
     assert summary(decoder(plain_json=False).decode(values)) == summary(decoder().decode(values))
+
+
+class Given(PlainReader):
+    """A reader of any format: the bytes are the number of a value."""
+
+    def __init__(self, values: list[Any]) -> None:
+        super().__init__(lambda number: values[int(number)])
+
+
+PLAIN = st.one_of(
+    st.none(), st.booleans(), st.text(max_size=3), st.integers(-(2**70), 2**70), st.floats(),
+    st.decimals(), st.just(Decimal("sNaN")), st.datetimes(), st.datetimes(timezones=st.just(UTC)),
+    st.dates(), st.uuids(),
+    st.binary(max_size=3), st.timedeltas(), st.just(ORDER["created_at"]), st.just(1.7e12),
+    st.lists(st.integers(0, 9), max_size=2),
+)  # fmt: skip
+OBJECTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "order_id": PLAIN | st.integers(0, 5),
+        "created_at": PLAIN,
+        "weight": PLAIN | st.floats(0.0, 2.0),
+        "amount": PLAIN | st.floats(-9, 9),
+        "customer": PLAIN
+        | st.fixed_dictionaries(
+            {}, optional={"age": PLAIN | st.floats(0, 99), "vip": PLAIN, "country": PLAIN}
+        ),
+        "outcome": st.fixed_dictionaries({"is_fraud": st.sampled_from([0, 1, True, "1", 1.0, 2])}),
+        "row_version": PLAIN,
+        "other": PLAIN,
+    },
+)
+USUAL = st.fixed_dictionaries(
+    {
+        "amount": st.floats(-9, 9) | st.decimals(-9, 9, places=2),
+        "customer": st.just({"age": 31, "vip": True, "country": "PT"}),
+        "outcome": st.just({"is_fraud": 1}),
+    },
+    optional={"created_at": st.datetimes(timezones=st.just(UTC)), "order_id": st.integers(0, 5)},
+)
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(OBJECTS | USUAL | USUAL, max_size=6),
+    st.sampled_from([{}, {"features": "customer"}, {"weight": "weight"}, {"coerce": True}]),
+    st.booleans(),
+    st.sampled_from(["refuse", "ignore", "auto"]),
+)
+def test_plain_values_are_decoded_alike_in_both_ways(
+    records: list[Any], more: dict[str, Any], labelled: bool, unknown: Any
+) -> None:
+    """What a reader of Avro, Protobuf or MessagePack gives, by types and field by field."""
+    mapping = RecordMapping(Events(**{**SETTINGS, **more}), labelled=labelled)
+    schema = {"age": "number", "vip": "boolean", "country": "category"}
+    schema = schema if "features" in more else SCHEMA
+    schema, unknown = (
+        ({**schema, "*": "auto"}, "refuse") if unknown == "auto" else (schema, unknown)
+    )
+    values = [str(k).encode() for k in range(len(records))]
+    found = []
+    for slow in (True, False):
+        made = RecordDecoder(Given(records), mapping, schema, BINARY, unknown, needs_headers=slow)
+        found.append(summary(made.decode(values)))
+
+    assert found[0] == found[1]
+
+
+def test_usual_plain_values_are_read_once() -> None:
+    """They take the way by types: none is mapped field by field."""
+    reads: list[bytes] = []
+
+    class Counting(Given):
+        def read(self, value: bytes | None, headers: Any) -> object:
+            reads.append(value or b"")
+            return super().read(value, headers)
+
+    record = {**ORDER, "amount": Decimal("12.50"), "created_at": datetime(2026, 11, 20, tzinfo=UTC)}
+    made = RecordDecoder(Counting([record] * 3), RecordMapping(Events(**SETTINGS)), SCHEMA, BINARY)
+    decoded = made.decode([b"0", b"1", b"2"])
+
+    assert (3, [b"0", b"1", b"2"]) == (len(decoded.meta), reads)
 
 
 def test_an_id_teaches_once() -> None:

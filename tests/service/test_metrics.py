@@ -58,6 +58,7 @@ kaboost_labels_early
 kaboost_label_delay_seconds
 kaboost_labels_joined_total
 kaboost_labels_expired_total
+kaboost_labels_unmatched_total
 kaboost_labels_corrected_total
 kaboost_metadata_repaired_total{field,action}
 kaboost_weights_ignored_total

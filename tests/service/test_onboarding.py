@@ -66,6 +66,10 @@ def statuses(report: dict[str, Any]) -> dict[str, str]:
     return {check["name"]: check["status"] for check in report["checks"]}
 
 
+def details(report: dict[str, Any]) -> dict[str, str]:
+    return {check["name"]: check["detail"] for check in report["checks"]}
+
+
 @pytest.mark.parametrize("name", TOPICS)
 def test_a_topic_is_learned_as_it_is(
     name: str,

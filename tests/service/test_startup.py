@@ -1,19 +1,23 @@
 """How a learner gets its first state, without a broker."""
 
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Message
 from prometheus_client import CollectorRegistry
 
 from kaboost.models import build
 from kaboost.service.errors import Refused
+from kaboost.service.events.decoder import Decoded
 from kaboost.service.kafka.consumer import KafkaConsumer
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.parts import Parts, make_parts
 from kaboost.service.learner.startup import RestoreFromCheckpoint
 from kaboost.service.learner.trainer import Trainer
 from kaboost.service.metrics import learner_metrics
+from tests.kafka.client import encode
 from tests.service.learning import settings_for
 
 
@@ -87,6 +91,29 @@ def test_new_partitions_begin_at_their_first_offset(tmp_path: Path) -> None:
     save(start(parts_for(tmp_path)))
 
     assert {0: 0, 1: 0} == start(parts_for(tmp_path), partitions=2).state.offsets
+
+
+def test_a_learned_batch_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: kept until the next one was learned, it took a fifth of the learner's speed."""
+    trainer = start(parts_for(tmp_path))
+    decode, kept = trainer._decoder.decode, list[weakref.ref[Any]]()
+
+    def spy(*arguments: Any) -> Decoded:
+        decoded = decode(*arguments)
+        kept.append(weakref.ref(decoded.y))
+        return decoded
+
+    monkeypatch.setattr(trainer._decoder, "decode", spy)
+    for first in (0, 3):
+        values = [(k, encode({"x": 1.0}, k % 2)) for k in range(first, first + 3)]
+        made: Any = Message
+        stamp = (1, 1_760_000_000_000)
+        trainer.learn(
+            [made(topic="t", partition=0, offset=k, value=v, timestamp=stamp) for k, v in values]
+        )
+
+    assert 6 == trainer.events_learned
+    assert [True, True] == [each() is None for each in kept]
 
 
 def test_lost_partitions_and_lost_checkpoints_are_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from kaboost.service.errors import Exit, Refused
 from kaboost.service.kafka import consumer
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
 from tests.kafka.broker import Reachable
-from tests.kafka.client import admin, create_topic
+from tests.kafka.client import recreate
 from tests.service.learning import (
     Rows,
     expect_state,
@@ -83,14 +83,6 @@ def test_the_window_forgets_old_ids(topic: str, make_settings: Make, send: Send)
     assert checkpoint.state.ids.is_new("9")
 
 
-def recreate(broker: Reachable, topic: str) -> None:
-    """Delete a topic and create it again under its name."""
-    client = admin(broker.bootstrap)
-    client.delete_topics([topic])[topic].result(30)
-    until(lambda: topic not in client.list_topics(timeout=5).topics)
-    create_topic(broker.bootstrap, name=topic)
-
-
 def test_a_recreated_topic_is_refused(
     topic: str, make_settings: Make, send: Send, broker: Reachable
 ) -> None:
@@ -98,7 +90,7 @@ def test_a_recreated_topic_is_refused(
     settings = make_settings(topic, events=EVENTS)
     send(topic, records(rows(100)))
     learn_all(settings, 100)
-    recreate(broker, topic)
+    recreate(broker.bootstrap, topic)
     send(topic, records(rows(150)))
 
     with pytest.raises(Refused, match="deleted and created again") as err:
@@ -117,7 +109,7 @@ def test_a_topic_recreated_under_a_running_learner_is_refused(
     send(topic, records(rows(100)))
     with learning(settings) as running:
         until(lambda: learned(settings) == 100)
-        recreate(broker, topic)
+        recreate(broker.bootstrap, topic)
 
         with pytest.raises(Refused, match="deleted and created again"):
             running.wait()

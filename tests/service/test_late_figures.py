@@ -1,0 +1,85 @@
+"""What became of late labels: counted, reported by `GET /model`, and shown on the page."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kaboost.service.http.reports import report_late_labels
+from kaboost.service.storage.late_figures import RECENT_LABELS, LateCounts, LateFigures
+from kaboost.service.storage.snapshots import Condition, FolderSnapshotStore
+from tests.browser import rendered, rows
+from tests.service.learning import until
+from tests.service.serving import Program
+
+FIGURES = LateFigures(1200, 3, 450, 20, 7, 5, 432_000.0, 5400.0)
+
+
+@given(
+    delays=st.lists(st.floats(0.0, 1e8), max_size=60),
+    cuts=st.lists(st.integers(0, 60), max_size=4),
+)
+def test_counts_do_not_depend_on_batches(delays: list[float], cuts: list[int]) -> None:
+    """Any cut of the same labels gives the same counts, bit for bit; the mean is the mean."""
+    edges = sorted({0, len(delays), *(cut for cut in cuts if cut < len(delays))})
+    counts = LateCounts()
+    for first, after in pairwise(edges):
+        counts = counts.with_joined(delays[first:after])
+
+    assert LateCounts().with_joined(delays) == counts
+    assert len(delays) == counts.joined
+    assert counts.mean_delay == pytest.approx(np.mean(delays) if delays else 0.0)
+
+
+def test_the_recent_delay_follows_a_change() -> None:
+    """After some thousand labels the old delay hardly counts in it."""
+    counts = LateCounts().with_joined([10.0] * 5 * RECENT_LABELS + [100.0] * 5 * RECENT_LABELS)
+
+    assert counts.mean_delay == pytest.approx(55.0)
+    assert 99.0 < counts.recent_delay < 100.0
+
+
+def test_figures_survive_the_file(tmp_path: Path) -> None:
+    """The API reads what the learner wrote, and none where labels are in the events."""
+    store = FolderSnapshotStore(tmp_path)
+    for condition in (Condition(late_labels=FIGURES), Condition(5, 0.5, "a problem")):
+        store.write_condition(condition)
+        assert condition == store.read_condition()
+
+
+def test_the_model_and_the_page_show_them(api: Program, tmp_path: Path) -> None:
+    """`GET /model` has the figures of the learner now; the page has a table of them in a browser,
+    and none where labels do not come later.
+    """
+    url = str(api.client.base_url)
+    without = rendered(url, tmp_path / "first")
+    store = FolderSnapshotStore(api.folder / "snapshots")
+    store.write_condition(Condition(late_labels=FIGURES))
+    try:
+        found = until(lambda: api.client.get("/model").json()["late_labels"])
+        shown = rendered(url, tmp_path / "second")
+    finally:
+        store.write_condition(Condition())
+        until(lambda: api.client.get("/model").json()["late_labels"] is None)
+
+    assert '<section id="late" hidden="">' in without
+    assert "60" == rows(without, "model")["events learned"]
+    names = ["waiting", "early", "joined", "expired", "unmatched", "corrected"]
+    delays = {"mean_delay_seconds": 432_000.0, "recent_delay_seconds": 5400.0}
+    assert {**dict(zip(names, FIGURES, strict=False)), **delays} == found
+    assert '<section id="late">' in shown
+    table = rows(shown, "labels")
+    assert ["1200", "3", "450", "20", "7", "5"] == [table[name] for name in names]
+    assert ("5.0 days", "90.0 minutes") == (table["mean delay"], table["recent delay"])
+
+
+def test_delays_are_null_before_the_first_label() -> None:
+    """Features wait and no label has come: there is no delay, and 0 would be one."""
+    found = report_late_labels(LateFigures(9, 0, *LateCounts()))
+
+    assert found is not None
+    assert (9, None, None) == (found.waiting, found.mean_delay_seconds, found.recent_delay_seconds)
+    assert report_late_labels(None) is None
