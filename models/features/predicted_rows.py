@@ -91,7 +91,7 @@ def room(numbers: int) -> int:
 
 def keys(table: Table) -> list[Key]:
     """Return the values of every row, hashable."""
-    numbers, booleans, categories, times, texts = table
+    numbers, booleans, categories, times, texts, _ = table
     packed = [
         a.tobytes() + b.tobytes() for a, b in zip(numbers, booleans, strict=True)
     ]  # NaN, the missing value, has one representation here

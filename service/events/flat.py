@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kaboost.models.features.labels import Labels
+from kaboost.models.features.schema import Schema
 from kaboost.service.events.json_types import (
-    FEATURE_TYPES,
     Instant,
     Millis,
     Weight,
     exact_label,
     missing,
+    value_type,
 )
 from kaboost.service.events.mapping import Path, Paths, RecordMapping, parse_path
 
@@ -86,14 +87,15 @@ class _Object:
 
 
 def flat_types(
-    mapping: RecordMapping, names: list[str], kinds: Mapping[str, str], labels: Labels
+    mapping: RecordMapping, names: list[str], schema: Schema, labels: Labels
 ) -> FlatTypes | None:
     """Build the types; None for a mapping, a schema or labels that they cannot express."""
     label = exact_label(labels) if mapping.paths.label else msgspec.Raw
     if label is None or not names:
         return None
+    kinds = {name: value_type(schema, name, lax=mapping.coerces) for name in names}
     try:
-        root, attributes, parts = _fields(mapping.paths, names, kinds, label)
+        root, attributes, parts = _fields(mapping.paths, kinds, label)
         # A part at the top is a field, one below is read through, and one that is nowhere is None.
         namespace = {
             name: property(attrgetter(where)) if where else None
@@ -109,13 +111,12 @@ def flat_types(
 
 
 def _fields(
-    paths: Paths, names: list[str], kinds: Mapping[str, str], label: Any
+    paths: Paths, kinds: Mapping[str, Any], label: Any
 ) -> tuple[_Object, list[str], dict[str, str | None]]:
     """Return all fields, the attributes of the features, and those of label, id and so on."""
     root = _Object(strict=paths.features is None)
     attributes = []
-    for j, name in enumerate(names):
-        kind = FEATURE_TYPES[kinds[name]]
+    for j, (name, kind) in enumerate(kinds.items()):
         path = feature_path(paths, name)
         attributes.append(root.add(path, f"f{j}", kind | None, missing(kind)))
     parts: dict[str, str | None] = {}

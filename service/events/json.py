@@ -1,6 +1,7 @@
 """The JSON event format: the envelope of docs/events.md."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -74,6 +75,34 @@ class JsonDecoder(TypedDecoder):
         features: Iterable[tuple[str, object]] = dict(event)["features"]
         return features
 
+    def _known_values(self, raw: bytes) -> dict[str, Any]:
+        return self._values_of(msgspec.json.decode(raw, type=EventNames).features)
+
+    def _with_values(self, raw: bytes, values: Mapping[str, Any]) -> bytes:
+        event = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        event["features"] = _replaced(event["features"], values)
+        return msgspec.json.encode(event)
+
+    def reread(self, features: msgspec.Raw) -> msgspec.Raw:
+        """Return a JSON object of features with each value as its kind reads it, if it can.
+
+        Raises
+        ------
+        msgspec.DecodeError
+            For anything but an object.
+        """
+        values = self._values_of(msgspec.json.decode(features, type=dict[str, msgspec.Raw]))
+        other = self._readings(values)
+        return _replaced(features, other) if other else features
+
+    def _values_of(self, features: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+        """Return the values of known features that can be decoded."""
+        values = {}
+        for name in features.keys() & self._schema.kinds.keys():
+            with suppress(msgspec.DecodeError, RecursionError):  # numbers beyond a float
+                values[name] = msgspec.json.decode(features[name])
+        return {name: values[name] for name in features if name in values}
+
     def _diagnose(self, raw: bytes) -> EventError:
         return diagnose(raw, self._rules)
 
@@ -88,6 +117,16 @@ class JsonDecoder(TypedDecoder):
         if self._sparse_reader is not None and any(row.__class__ is dict for row in features):
             return self._sparse_reader.tabulate(features)
         return super()._numbers(features, n)
+
+
+def _replaced(features: msgspec.Raw, values: Mapping[str, Any]) -> msgspec.Raw:
+    """Return a JSON object with other values."""
+    pairs = msgspec.json.decode(features, type=dict[str, msgspec.Raw])
+    return msgspec.Raw(
+        msgspec.json.encode(
+            pairs | {name: msgspec.Raw(msgspec.json.encode(v)) for name, v in values.items()}
+        )
+    )
 
 
 def is_sound(values: Sequence[bytes | None], max_bytes: int) -> bool:

@@ -1,7 +1,7 @@
 """The msgspec types and decoders of a JSON event, built once from the schema and the labels."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -9,6 +9,7 @@ import msgspec
 
 from kaboost.models.features.datetimes import EPOCH_LIMIT, PATTERN
 from kaboost.models.features.labels import Labels
+from kaboost.models.features.schema import Schema
 from kaboost.service.errors import ConfigError
 from kaboost.service.events.diagnosis import LIMIT
 
@@ -22,7 +23,7 @@ Epoch = Annotated[float, msgspec.Meta(gt=-EPOCH_LIMIT, lt=EPOCH_LIMIT)]
 FEATURE_TYPES: dict[str, Any] = {
     "number": Number,
     "boolean": bool,
-    "category": str,
+    "category": str | int | bool,  # by name
     "datetime": DateText | Epoch,
     "text": str,
 }
@@ -74,11 +75,21 @@ class EventNames(msgspec.Struct):
     features: dict[str, msgspec.Raw]
 
 
+def value_type(schema: Schema, name: str, *, lax: bool = False) -> Any:
+    """Return the type of a feature's usual values.
+
+    An open category has texts only, so that numbers are looked at; a lax decoder would read a text
+    as a number where it can.
+    """
+    kind = schema.kinds[name]
+    return str if kind == "category" and (lax or name in schema.open) else FEATURE_TYPES[kind]
+
+
 def feature_type(
-    names: Sequence[str], schema: Mapping[str, str], *, forbid_unknown: bool
+    names: Sequence[str], schema: Schema, *, forbid_unknown: bool
 ) -> type[msgspec.Struct]:
     """Build the struct of a schema's features, in the order of the names."""
-    kinds = [FEATURE_TYPES[schema[name]] for name in names]
+    kinds = [value_type(schema, name) for name in names]
     try:
         return msgspec.defstruct(
             "Features",

@@ -52,7 +52,7 @@ class RecordDecoder(TypedDecoder):
 
     def read_row(self, record: object) -> dict[str, Any]:
         """Return the features of a record that needs no label, as `diagnose` takes them."""
-        return self.mapping.features_of(record, self._rules.schema)
+        return self.mapping.features_of(record, self._rules.schema, self._rules.open)
 
     def _build_types(self) -> None:
         super()._build_types()
@@ -62,9 +62,9 @@ class RecordDecoder(TypedDecoder):
             for kind in (self._strict_type, self._lenient_type)
         )
         self._flat: FlatTypes | None = None
-        if self._plain_json:
-            names, kinds = self.feature_names, self._schema.kinds
-            self._flat = flat_types(self.mapping, names, kinds, self._rules.labels)
+        if self._plain_json and not (self.mapping.coerces and self._schema.open):
+            names, labels = self.feature_names, self._rules.labels
+            self._flat = flat_types(self.mapping, names, self._schema, labels)
 
     def _fast_path(self, values: Sequence[bytes | None]) -> Fast | None:
         if self._flat is None or not is_sound(values, self._rules.max_bytes):
@@ -73,7 +73,7 @@ class RecordDecoder(TypedDecoder):
 
     def _read(self, value: bytes | None, index: int) -> dict[str, Any]:
         record = self._reader.read(value, self._headers(index))
-        event = self.mapping.envelope(record, self._rules.schema)
+        event = self.mapping.envelope(record, self._rules.schema, self._rules.open)
         if not self._rules.labelled:
             event["label"] = None
         elif self.mapping.coerces and "label" in event:
@@ -100,6 +100,13 @@ class RecordDecoder(TypedDecoder):
     def _feature_items(self, raw: dict[str, Any]) -> Iterable[tuple[str, object]]:
         features: dict[str, object] = raw["features"]
         return features.items()
+
+    def _known_values(self, raw: dict[str, Any]) -> dict[str, Any]:
+        kinds = self._schema.kinds
+        return {name: value for name, value in raw["features"].items() if name in kinds}
+
+    def _with_values(self, raw: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+        return {**raw, "features": {**raw["features"], **values}}
 
     def _diagnose(self, raw: dict[str, Any]) -> EventError:
         return diagnose_event(raw, self._rules, self.mapping.names)

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, NamedTuple, NoReturn
 
 import msgspec
@@ -180,6 +181,17 @@ class PredictCodec:
     def read(self, body: bytes | bytearray) -> Rows:
         """Decode the rows of a body, or raise all its faults at once."""
         try:
+            return self._read(body)
+        except msgspec.ValidationError as err:
+            reread = self._reread(body)
+            if reread is not None:
+                with suppress(msgspec.ValidationError):
+                    return self._read(reread)
+            self._refuse(body, err)
+
+    def _read(self, body: bytes | bytearray) -> Rows:
+        """Decode the rows of a body whose values are of their usual types."""
+        try:
             # msgspec does not validate strings that it skips: `str` finds invalid UTF-8 there too.
             text = str(body, "utf-8")
             request = self._decode_body(text)
@@ -194,8 +206,8 @@ class PredictCodec:
                 ids = _texts([request.id])
                 return Rows([request.features], ids, True, ignored, level, request.explain, keys)
             return self._many(request.instances, level, request.explain, keys)
-        except msgspec.ValidationError as err:
-            self._refuse(body, err)
+        except msgspec.ValidationError:
+            raise
         except (msgspec.DecodeError, UnicodeDecodeError) as err:
             if body.strip() and isinstance(err, msgspec.DecodeError):
                 _parse(body)  # has the better message for surrogates
@@ -309,6 +321,34 @@ class PredictCodec:
         if not self._ignore_keys:
             return []
         return [key for key in self._decode_bare(text) if key not in known]
+
+    def _reread(self, body: bytes | bytearray) -> bytes | None:
+        """Return a body with each value as its feature reads it; None if that is the same."""
+        decode, changed = msgspec.json.decode, False
+        try:
+            request = decode(body, type=dict[str, msgspec.Raw])
+            if "features" in request:
+                request["features"], sent = self._reread_row(request["features"])
+                changed |= sent
+            if "instances" in request:
+                rows = [
+                    self._reread_row(raw)
+                    for raw in decode(request["instances"], type=list[msgspec.Raw])
+                ]
+                request["instances"] = msgspec.Raw(msgspec.json.encode([raw for raw, _ in rows]))
+                changed |= any(sent for _, sent in rows)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        return msgspec.json.encode(request) if changed else None
+
+    def _reread_row(self, raw: msgspec.Raw) -> tuple[msgspec.Raw, bool]:
+        """Return features, or an instance, and whether a value is another."""
+        if not self._is_wrapped(raw):
+            read = self._decoder.reread(raw)
+            return read, read is not raw
+        row = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        read, before = self._decoder.reread(row["features"]), row["features"]
+        return msgspec.Raw(msgspec.json.encode({**row, "features": read})), read is not before
 
     def _refuse(
         self, body: bytes | bytearray, err: msgspec.ValidationError | None = None

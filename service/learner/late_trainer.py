@@ -159,6 +159,7 @@ class LateTrainer(Trainer):
             self._recorder.repairs(decoded.repairs)
             if decoded.meta:
                 rejected += self._wait(list(events_of(unread, decoded)), decoded)
+            self._follow_kinds()
             if decoded.new_features:
                 self._add_features(decoded.new_features)
             unread = unread[decoded.consumed :]
@@ -166,7 +167,9 @@ class LateTrainer(Trainer):
 
     def _wait(self, messages: Sequence[Message], decoded: Decoded) -> list[Rejected]:
         """Store captured features; learn those whose label came before them."""
-        rows = pack(self.state.model.capture(decoded.table))
+        model = self.state.model
+        parts = model.parts(decoded.table, decoded.w)  # kinds may be corrected between two
+        rows = [row for part, _ in parts for row in pack(model.capture(part))]
         entries: list[NewEntry] = []
         rejected: list[Rejected] = []
         columns = zip(messages, decoded.meta, rows, decoded.w.tolist(), strict=True)

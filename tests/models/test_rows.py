@@ -140,7 +140,7 @@ def test_no_rows_make_an_empty_table():
         ({"n": 10**5000}, "features.n: an integer of thousands of digits is not finite"),
         ({"b": 1}, "features.b: 1 is not true or false"),
         ({"b": "true"}, "features.b: 'true' is not true or false"),
-        ({"c": 3}, "features.c: 3 is not a text"),
+        ({"c": 3.5}, "features.c: 3.5 is not a name"),
         ([1.0], r"rows\[0\]: \[1.0\] is not a dict"),
     ],
 )
