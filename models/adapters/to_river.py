@@ -15,6 +15,7 @@ from river.base.typing import ClfTarget as Label
 
 from kaboost.models.adapters.slots import NamedSlots
 from kaboost.models.booster import learn_many, score_many
+from kaboost.models.features.labels import is_missing
 from kaboost.models.model import Model
 from kaboost.models.types import Mat, ModelError, Vec, to_python
 
@@ -237,6 +238,8 @@ class Classes:
     def admit(self, y: Any) -> int:
         """Return the index of a label; add a new one up to the limit."""
         label = to_python(y)
+        if is_missing(label):
+            raise ModelError(f"label: {label!r} is missing; leave the row out until it has one")
         index = self._index.get(label)
         if index is None:
             index = self._free(label)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kaboost.models.features.datetimes import is_time
+from kaboost.models.features.datetimes import COMPACT_DATES, is_time
 
 DECLARED, INFERRED, OPEN = 0, 1, 2  # how sure a feature's kind is, from sure to open
 MISSING_TEXTS = frozenset(
@@ -122,11 +122,18 @@ def reading(value: Any, kind: str, sure: int = DECLARED) -> Any:
             return value
         return _name(value, sure) if kind == "category" else UNREADABLE
     if kind == "datetime":
-        return value if is_time(value) else UNREADABLE
+        return _time(value) if is_time(value) else UNREADABLE
     if is_missing_text(value):
         return None
     read = _number(value, sure) if kind == "number" else _boolean(value, sure)
     return None if read is UNREADABLE and sure == OPEN and value_class(value) else read
+
+
+def _time(value: str | float) -> str | float:
+    """Return a time; as text if the usual type of numbers leaves it out, as it could be a date."""
+    if isinstance(value, str) or value >= COMPACT_DATES[1]:
+        return value
+    return f"{value:.6f}"
 
 
 def _name(value: Any, sure: int) -> Any:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from kaboost.models.features.datetimes import is_time
+from kaboost.models.features.datetimes import is_compact_date, is_time
 from kaboost.models.features.readings import UNREADABLE, is_missing_text, reading
 from kaboost.models.types import short_repr, to_python
 
+COMPACT_REMEDY = "write it as '2026-11-20', as it could be seconds since 1970"
 VALUE_LIMIT = 1e308  # of a number, here as in the service
 
 
@@ -74,6 +75,8 @@ def _datetime(value: Any) -> str | float | None:
         text = str(value.astype("datetime64[s]"))
     elif hasattr(value, "isoformat"):
         text = value.isoformat()[:19]  # without the offset: features are of the local clock
+    if is_compact_date(text):
+        raise ValueError(f"{short_repr(value)} is a date without hyphens; {COMPACT_REMEDY}")
     if text is not None and not is_time(text):
         raise ValueError(
             f"{short_repr(value)} is not a date and time; pass a datetime, a text such as "

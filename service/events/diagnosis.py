@@ -10,9 +10,11 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from kaboost.models.features.datetimes import is_compact_date
 from kaboost.models.features.labels import Labels
 from kaboost.models.features.readings import DECLARED, INFERRED, OPEN, UNREADABLE, reading
 from kaboost.models.features.rows import INFERRED as WAS_INFERRED
+from kaboost.models.features.values import COMPACT_REMEDY
 from kaboost.service.errors import EventError
 from kaboost.service.events.frames import unexpected_frame
 
@@ -315,6 +317,8 @@ def _kind_remedy(kind: str, value: object) -> str:
     """Return the remedy for a value of another type than its feature's kind."""
     if isinstance(value, str) and kind == "number" and NUMERAL.fullmatch(value):
         return "; send it without quotes"
+    if kind == "datetime" and is_compact_date(value):
+        return f"; {COMPACT_REMEDY}"
     if isinstance(value, int | float) and kind in ("category", "text"):
         return "; quote it"
     return "; send one of them, or correct the kind in features.schema"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from kaboost.models.features.datetimes import EPOCH_LIMIT, PATTERN
+from kaboost.models.features.datetimes import COMPACT_DATES, EPOCH_LIMIT, PATTERN
 from kaboost.models.features.labels import Labels
 from kaboost.models.features.schema import Schema
 from kaboost.service.errors import ConfigError
@@ -19,7 +19,8 @@ Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 # Other forms of a time, such as seconds, are read by `metadata`.
 Millis = Annotated[float, msgspec.Meta(ge=1e11, lt=1e14)]
 DateText = Annotated[str, msgspec.Meta(pattern=PATTERN)]
-Epoch = Annotated[float, msgspec.Meta(gt=-EPOCH_LIMIT, lt=EPOCH_LIMIT)]
+# A smaller number could be a date, such as 20261120; `readings` has a look at it.
+Epoch = Annotated[float, msgspec.Meta(ge=COMPACT_DATES[1], lt=EPOCH_LIMIT)]
 FEATURE_TYPES: dict[str, Any] = {
     "number": Number,
     "boolean": bool,

@@ -202,3 +202,24 @@ def test_a_learner_restarts_in_the_midst_of_first_values(
     assert twin.describe() == found.describe()
     assert state(twin) == state(found)
     assert [("x", "category", "number")] == [(o["feature"], o["before"], o["kind"]) for o in said]
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (20261120, None), ("20261120", None), (20261120.0, None), (20261320, 20261320.0),
+        (5, 5.0), (0.5, 0.0), (-86400, -86400.0), ("7", 7.0), (1763632800, 1763632800.0),
+    ],
+)  # fmt: skip
+def test_a_date_without_hyphens_is_a_dead_letter(value: Any, seconds: float | None) -> None:
+    """With its remedy; small numbers that are none are seconds since 1970."""
+    schema = {"when": "datetime"}
+    decoder = JsonDecoder(schema, Model(features=schema, spec={"bank": "linear"}).labels)
+    decoded = decoder.decode([encode({"when": value}, 1)])
+
+    if seconds is not None:
+        assert ([], [[seconds]]) == (decoded.faults, decoded.table.times.tolist())
+        return
+    ((_, error),) = decoded.faults
+    assert "feature_type" == error.code
+    assert "write it as '2026-11-20'" in error.message
