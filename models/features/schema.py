@@ -155,10 +155,10 @@ def check_name(name: object) -> str | None:
         return "is not a text; rename it to one"
     if name in ("", WILDCARD):
         return "cannot be a feature's: it must not be empty, and '*' stands for others; rename it"
-    if len(name) > NAME_LENGTH_LIMIT or any(letter in '"\\' or letter < " " for letter in name):
+    if len(name) > NAME_LENGTH_LIMIT or any("\ud800" <= letter <= "\udfff" for letter in name):
         return (
-            f"cannot be a feature's: at most {NAME_LENGTH_LIMIT} characters, without quotes, "
-            "backslashes and control characters; rename it"
+            f"cannot be a feature's: at most {NAME_LENGTH_LIMIT} characters, without halves of "
+            "surrogate pairs; rename it"
         )
     return None
 

@@ -32,7 +32,7 @@ class JsonDecoder(TypedDecoder):
         # The strict type goes first even where unknown features are ignored: it detects them.
         self._strict = event_decoder(self._strict_type, labels)
         self._lenient = event_decoder(self._lenient_type, labels)
-        exact = exact_decoder(self._strict_type, labels)
+        exact = None if self.aliases else exact_decoder(self._strict_type, labels)
         self._fast = exact.decode if exact else None
         self._sparse = False  # whether the last events were mostly empty
         names, kinds = self._groups[0], self._schema.kinds
@@ -63,10 +63,31 @@ class JsonDecoder(TypedDecoder):
 
     def _decode_strictly(self, raw: bytes) -> Any:
         # msgspec does not look into the strings it skips: `str` finds broken UTF-8 there too.
-        return self._strict.decode(str(raw, "utf-8"))
+        return self._strict.decode(str(self._aliased(raw), "utf-8"))
 
     def _decode_known(self, raw: bytes) -> Any:
-        return self._lenient.decode(str(raw, "utf-8"))
+        return self._lenient.decode(str(self._aliased(raw), "utf-8"))
+
+    def _aliased(self, raw: bytes) -> bytes:
+        """Return an event with the names that the types have."""
+        if not self.aliases:
+            return raw
+        event = msgspec.json.decode(str(raw, "utf-8"), type=dict[str, msgspec.Raw])
+        if "features" in event:
+            event["features"] = self.rename(event["features"])
+        return msgspec.json.encode(event)
+
+    def rename(self, features: msgspec.Raw) -> msgspec.Raw:
+        """Return a JSON object of features with the names that the types have.
+
+        Raises
+        ------
+        msgspec.DecodeError
+            For anything but an object.
+        """
+        pairs = msgspec.json.decode(features, type=dict[str, msgspec.Raw])
+        fields = {self.aliases.get(name, name): value for name, value in pairs.items()}
+        return msgspec.Raw(msgspec.json.encode(fields))
 
     def _feature_items(self, raw: bytes) -> Iterable[tuple[str, object]]:
         if self._frozen or not self._schema.auto:  # only the names are asked for

@@ -28,6 +28,7 @@ FEATURE_TYPES: dict[str, Any] = {
     "datetime": DateText | Epoch,
     "text": str,
 }
+ALIAS = "\ue000"  # begins the fields of names that msgspec does not have: a private character
 NULL = msgspec.Raw(b"null")
 MAX_LITERAL = 2**62  # msgspec has literal types of smaller integers only
 
@@ -86,6 +87,20 @@ def value_type(schema: Schema, name: str, *, lax: bool = False) -> Any:
     return str if kind == "category" and (lax or name in schema.open) else FEATURE_TYPES[kind]
 
 
+def alias(name: str) -> str:
+    """Return the name of a feature's field: msgspec has none with quotes, backslashes and control
+    characters.
+
+    Examples
+    --------
+    >>> alias("age"), alias("a\\nb")[1:]
+    ('age', '610a62')
+    """
+    if any(letter in '"\\' or letter < " " for letter in name):
+        return ALIAS + name.encode("utf-8", "surrogatepass").hex()
+    return name
+
+
 def feature_type(
     names: Sequence[str], schema: Schema, *, forbid_unknown: bool
 ) -> type[msgspec.Struct]:
@@ -95,7 +110,7 @@ def feature_type(
         return msgspec.defstruct(
             "Features",
             [(f"f{i}", kind | None, missing(kind)) for i, kind in enumerate(kinds)],
-            rename={f"f{i}": name for i, name in enumerate(names)},
+            rename={f"f{i}": alias(name) for i, name in enumerate(names)},
             forbid_unknown_fields=forbid_unknown,
             gc=False,
         )

@@ -92,10 +92,17 @@ class RecordDecoder(TypedDecoder):
         return label
 
     def _decode_strictly(self, raw: dict[str, Any]) -> Any:
-        return msgspec.convert(raw, self._strict)
+        return msgspec.convert(self._aliased(raw), self._strict)
 
     def _decode_known(self, raw: dict[str, Any]) -> Any:
-        return msgspec.convert(raw, self._lenient)
+        return msgspec.convert(self._aliased(raw), self._lenient)
+
+    def _aliased(self, raw: dict[str, Any]) -> dict[str, Any]:
+        """Return a record with the names that the types have."""
+        if not self.aliases:
+            return raw
+        find = self.aliases.get
+        return {**raw, "features": {find(name, name): v for name, v in raw["features"].items()}}
 
     def _feature_items(self, raw: dict[str, Any]) -> Iterable[tuple[str, object]]:
         features: dict[str, object] = raw["features"]

@@ -25,7 +25,7 @@ from kaboost.service.errors import EventError
 from kaboost.service.events.decoder import DUPLICATE, Decoded, Faults, Headers, no_headers
 from kaboost.service.events.diagnosis import Rules, feature_faults, show
 from kaboost.service.events.inference import infer_new_features
-from kaboost.service.events.json_types import FEATURE_TYPES, Event, feature_type
+from kaboost.service.events.json_types import FEATURE_TYPES, Event, alias, feature_type
 from kaboost.service.events.metadata import RepairCounts, normalise
 from kaboost.service.events.reader import Skipped
 
@@ -199,6 +199,7 @@ class TypedDecoder(ABC):
         schema, kinds = self._schema, self._schema.kinds
         self._groups = [[n for n in kinds if kinds[n] == kind] for kind in FEATURE_TYPES]
         names = self.feature_names
+        self.aliases = {name: field for name in names if (field := alias(name)) != name}
         self._strict_type = feature_type(names, schema, forbid_unknown=True)
         self._lenient_type = feature_type(names, schema, forbid_unknown=False)
         self.FeatureType = self._lenient_type if self._rules.ignore_unknown else self._strict_type

@@ -90,7 +90,7 @@ def test_a_word_that_means_nothing_gets_no_guess():
     assert "did you mean" not in str(told.value)
 
 
-@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "x" * 201, 3])
+@pytest.mark.parametrize("name", ["", "*", "half \ud83d of a pair", "x" * 201, 3])
 def test_names_that_no_feature_can_have(name):
     """What joins in Python has a name that the service takes as well."""
     model = Model(spec=SPEC)
