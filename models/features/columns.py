@@ -17,6 +17,7 @@ from kaboost.models.features.evidence import (
     Evidence,
     give_up,
     no_evidence,
+    open_features,
     still_open,
     take,
 )
@@ -144,8 +145,7 @@ class Columns(Encoder):
 
         The change itself is not made; parameters and errors are those of `evidence.take`.
         """
-        places = {name: self._evidence_rows[name] for name in self.schema.open}
-        change = take(self.evidence, places, self.layout, (table, w), part)
+        change = take(self.evidence, self._open, self.layout, (table, w), part)
         if change.closed:
             self._note_open(self.schema.open - change.closed)
         return change
@@ -175,9 +175,11 @@ class Columns(Encoder):
     def _note_open(self, names: frozenset[str]) -> None:
         self.schema = self.schema._replace(open=names)
         self.layout = self.layout._replace(open=names)
-        self._evidence_rows = {name: k for k, name in enumerate(self.schema.inferred)}
-        with_code = np.flatnonzero(self.evidence.missing == self.evidence.missing)
         inferred = self.schema.inferred
+        self._evidence_rows = {name: k for k, name in enumerate(inferred)}
+        rows = {name: k for k, name in enumerate(inferred) if name in names}
+        self._open = open_features(rows, self.layout)
+        with_code = np.flatnonzero(self.evidence.missing == self.evidence.missing)
         of_numbers = {name: j for j, name in enumerate(self.numbers)}
         self._missing_codes = [
             (of_numbers[inferred[k]], float(self.evidence.missing[k]))

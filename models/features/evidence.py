@@ -9,13 +9,13 @@ value is missing from then on. All of it depends on the order of events alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from kaboost.models.features.number_codes import MIN_CODES, are_names, missing_code
-from kaboost.models.features.onehot import Table
+from kaboost.models.features.onehot import Table, slice_table
 from kaboost.models.features.readings import (
     BOOLEAN,
     CLASS_OF_KIND,
@@ -32,6 +32,7 @@ from kaboost.models.types import Ints, Mat, ModelError, Vec, short_repr
 FIRST_VALUES = 200  # of a feature, after which its kind is closed
 MAX_VALUES = 2_000  # the same, where misfits are many
 MISFIT_VALUES = 10  # values for every misfit, before a kind is closed
+BLOCK = 256  # events that are looked at together
 SEEN, CLOSED = 0, 4  # columns of counts; between them misfits by the class of the value
 
 
@@ -50,6 +51,27 @@ class Change(NamedTuple):
     kinds: Mapping[str, str]  # other kinds of features, from then on
     closed: frozenset[str]  # features whose kinds do not change any more
     identifiers: tuple[str, ...]  # of these, numbers that may name things
+
+
+class OpenFeatures(NamedTuple):
+    """The open features of a layout, arranged so that few values among many columns cost little."""
+
+    rows: dict[str, int]  # in the evidence
+    columns: tuple[tuple[list[str], Ints], tuple[list[str], Ints]]  # of numbers and of booleans
+    categories: list[tuple[str, int]]
+
+
+def open_features(rows: dict[str, int], known: Layout) -> OpenFeatures:
+    """Return the open features of a layout by their rows in the evidence."""
+    places: dict[str, list[tuple[str, int]]] = {kind: [] for kind in known.counts}
+    for name in rows:
+        kind, j = known.places[name]
+        places[kind].append((name, j))
+    numbers, booleans = (
+        ([name for name, _ in places[kind]], np.array([j for _, j in places[kind]], np.int64))
+        for kind in ("number", "boolean")
+    )
+    return OpenFeatures(rows, (numbers, booleans), places["category"])
 
 
 class _Cell(NamedTuple):
@@ -85,7 +107,7 @@ def still_open(evidence: Evidence, inferred: list[str]) -> frozenset[str]:
 
 def take(
     evidence: Evidence,
-    places: Mapping[str, int],
+    features: OpenFeatures,
     known: Layout,
     events: tuple[Table, Vec],
     part: BatchSlice,
@@ -96,8 +118,8 @@ def take(
     ----------
     evidence
         Its arrays change in place.
-    places
-        Open features, and their rows in the evidence.
+    features
+        The open ones.
     known, events
         The features of B events, and weights (B,): events of weight 0 say nothing.
     part
@@ -109,8 +131,9 @@ def take(
         For a misfit of a kind that is closed by then.
     """
     table, w = events
+    places = features.rows
     closed = {name for _, name, _ in table.odd} - places.keys()
-    for k, cells in sorted(_cells(places, known, table).items()):
+    for k, cells in _by_event(features, known, table, closed):
         for name, value, fits in cells:
             if not fits and name in closed:
                 _refuse(name, known.kinds[name], value, part.place(part.first + k))
@@ -136,7 +159,19 @@ def give_up(evidence: Evidence, row: int) -> None:
     evidence.counts[row, CLOSED] = 1
 
 
-def _cells(places: Mapping[str, int], known: Layout, table: Table) -> dict[int, list[_Cell]]:
+def _by_event(
+    features: OpenFeatures, known: Layout, table: Table, closed: set[str]
+) -> Iterator[tuple[int, list[_Cell]]]:
+    """Yield the events that have values of open features, until none is open."""
+    last_odd = max((k for k, _, _ in table.odd), default=-1)
+    for first in range(0, len(table.numbers), BLOCK):
+        if first > last_odd and features.rows.keys() <= closed:
+            return
+        cells = _cells(features, known, slice_table(table, first, first + BLOCK))
+        yield from ((first + k, cells[k]) for k in sorted(cells))
+
+
+def _cells(features: OpenFeatures, known: Layout, table: Table) -> dict[int, list[_Cell]]:
     """Return the values of open features that are there, by event."""
     odd = {(k, name) for k, name, _ in table.odd}
     cells: dict[int, list[_Cell]] = {}
@@ -146,15 +181,15 @@ def _cells(places: Mapping[str, int], known: Layout, table: Table) -> dict[int, 
             continue
         fits = kind == "category" and speaks_for(value) == TEXT
         cells.setdefault(k, []).append(_Cell(name, value, fits))
-    for kind, group in (("number", table.numbers), ("boolean", table.booleans)):
-        names = [name for name in places if known.places[name][0] == kind]
-        columns = group[:, [known.places[name][1] for name in names]]
+    for (names, places), group in zip(
+        features.columns, (table.numbers, table.booleans), strict=True
+    ):
+        columns = group[:, places]
         for k, j in np.argwhere(columns == columns).tolist():
             if (k, names[j]) not in odd:
                 cells.setdefault(k, []).append(_Cell(names[j], columns[k, j], fits=True))
-    for name in places:
-        kind, j = known.places[name]
-        for k, value in enumerate(table.categories[j]) if kind == "category" else ():
+    for name, j in features.categories:
+        for k, value in enumerate(table.categories[j]):
             if value is not None and (k, name) not in odd:
                 cells.setdefault(k, []).append(_Cell(name, value, fits=True))
     return cells

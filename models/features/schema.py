@@ -91,8 +91,8 @@ def parse_schema(features: Mapping[str, str] | str) -> Schema:
 
     Examples
     --------
-    >>> parse_schema({"zip": "category", "*": "auto"})
-    Schema(kinds={'zip': 'category'}, declared=1)
+    >>> parse_schema({"zip": "category", "*": "auto"}).kinds
+    {'zip': 'category'}
     """
     if isinstance(features, str):
         features = {WILDCARD: features}
