@@ -124,7 +124,8 @@ class Model(TableModel):
             if new:
                 self.add_features(new)
         self._predicted_rows.labels += 1
-        self._warn_of_identifiers()
+        if self.identifiers:
+            self._warn_of_identifiers()
         return np.concatenate(predicted)
 
     def _learn_table(self, table: Table, y: Vec, w: Vec) -> list[Mat]:

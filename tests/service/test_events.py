@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kaboost.models.features.datetimes import PATTERN
 from kaboost.models.features.labels import labels
-from kaboost.service.errors import ConfigError, EventError
+from kaboost.service.errors import EventError
 from kaboost.service.events.diagnosis import CODES, EPOCH_MS, LIMIT, Rules, faults
 from kaboost.service.events.json import JsonDecoder
 
@@ -359,10 +359,13 @@ def test_a_message_names_value_and_remedy_and_is_short() -> None:
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb"])
-def test_a_name_that_json_must_escape_is_refused_at_the_start(name: str) -> None:
-    """The typed decode compares names as they stand between the quotes."""
-    with pytest.raises(ConfigError, match=r"features\.schema"):
-        JsonDecoder({name: "number"}, labels("binary"))
+def test_a_name_that_json_must_escape_is_a_name(name: str) -> None:
+    """Fields of such names are decoded under others."""
+    decoded = JsonDecoder({name: "number"}, labels("binary", ["fine", "fraud"])).decode(
+        [json.dumps({"features": {name: 3.0}, "label": "fraud"}).encode()]
+    )
+
+    assert ([], [[3.0]]) == (decoded.faults, decoded.table.numbers.tolist())
 
 
 DOCS = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
