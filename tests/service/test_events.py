@@ -361,10 +361,8 @@ def test_a_message_names_value_and_remedy_and_is_short() -> None:
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb"])
 def test_a_name_that_json_must_escape_is_a_name(name: str) -> None:
     """Fields of such names are decoded under others."""
-    decoded = JsonDecoder({name: "number"}, labels("binary", ["fine", "fraud"])).decode(
-        [json.dumps({"features": {name: 3.0}, "label": "fraud"}).encode()]
-    )
-
+    one = JsonDecoder({name: "number"}, labels("binary", ["fine", "fraud"]))
+    decoded = one.decode([raw(features=json.dumps({name: 3.0}))])
     assert ([], [[3.0]]) == (decoded.faults, decoded.table.numbers.tolist())
 
 
