@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import groupby
@@ -19,11 +20,11 @@ from kaboost.models.features.checks import check_frame, check_rows, check_weight
 from kaboost.models.features.columns import Columns
 from kaboost.models.features.labels import Label, class_array, encode_many
 from kaboost.models.features.new_features import Additions, find_new_features, split_rows
-from kaboost.models.features.onehot import Table, slice_table
+from kaboost.models.features.onehot import Encoder, Table, slice_table
 from kaboost.models.features.predicted_rows import PredictedRow, PredictedRows, check_delay, room
-from kaboost.models.features.rows import BatchSlice, tabulate
+from kaboost.models.features.rows import BatchSlice, recast, tabulate
 from kaboost.models.state import file
-from kaboost.models.table_model import Captured, TableModel
+from kaboost.models.table_model import Captured, TableModel, next_part, padded
 from kaboost.models.types import Mat, ModelError, Vec, to_python
 
 
@@ -110,20 +111,42 @@ class Model(TableModel):
             )
         auto, kinds = self.encoder.schema.auto, self.encoder.kinds
         additions = find_new_features(kinds, rows, weights) if auto else []
-        if additions:
-            self._check_additions(rows, additions)
+        table = None if additions else self._tabulate(rows)  # raises before anything is learned
+        if table is None or table.odd:
+            self._check_kinds(rows, weights, additions)
         if delay:
-            self._tabulate(rows)  # raises before anything is learned
             return self._learn_delayed(rows, np.asarray(y), weights, check_delay(delay))
         predicted = []
         for part, place, new in split_rows(rows, additions):
             span = slice(place.first, place.first + len(part))
-            table = self._tabulate(part, place)
-            predicted += self._learn_as_predicted(table, encoded[span], weights[span])
+            part_table = self._tabulate(part, place) if table is None else table
+            predicted += self._learn_table(part_table, encoded[span], weights[span])
             if new:
                 self.add_features(new)
         self._predicted_rows.labels += 1
+        if self.identifiers:
+            self._warn_of_identifiers()
         return np.concatenate(predicted)
+
+    def _learn_table(self, table: Table, y: Vec, w: Vec) -> list[Mat]:
+        """Learn events, and correct inferred kinds between them; return the predictions."""
+        if not self.encoder.schema.open:
+            return self._learn_as_predicted(table, y, w)
+        predicted: list[Mat] = []
+        for part, span in self.parts(table, w):
+            predicted += self._learn_as_predicted(part, y[span], w[span])
+        return predicted
+
+    def _warn_of_identifiers(self) -> None:
+        """Warn of numbers that may name things, once for each."""
+        for name in self.identifiers:
+            warnings.warn(
+                f"features.{name}: its values are large whole numbers in no order, most of them "
+                "once: if they name things, start a new model with "
+                f'features={{"{name}": "category", "*": "auto"}}, or leave them out',
+                stacklevel=3,
+            )
+        self.identifiers = ()
 
     def _learn_delayed(self, rows: Any, y: NDArray[Any], w: Vec, delay: int) -> Mat:
         """Learn B checked events, each label `delay` rows or up to a sixteenth of them later."""
@@ -141,7 +164,7 @@ class Model(TableModel):
         """Learn events, those with late labels as they were predicted; return the predictions."""
         rows = self._predicted_rows.pop(table)
         if not any(rows):
-            return [self.learn(table, y, w).predictions]
+            return [self.learn_part(table, y, w).predictions]
         predicted: list[Mat] = []
         for size, run in groupby(range(len(rows)), lambda k: _size(rows[k])):
             places = [*run]
@@ -149,11 +172,12 @@ class Model(TableModel):
             span = slice(first, last + 1)
             part = slice_table(table, first, last + 1)
             if size == (0, 0):
-                outcome = self.learn(part, y[span], w[span])
+                outcome = self.learn_part(part, y[span], w[span])
             else:
                 late = [row for row in (rows[k] for k in places) if row is not None]
                 X, parts, scores = (np.array(values) for values in zip(*late, strict=True))
                 _, codes = self.encoder.capture(part)
+                X = padded(X, len(self.encoder.columns), np.nan)
                 outcome = self.learn_captured(Captured(X, codes, parts, scores), y[span], w[span])
             predicted.append(outcome.predictions)
         return predicted
@@ -296,15 +320,35 @@ class Model(TableModel):
     def _tabulate(self, rows: Any, part: BatchSlice | None = None) -> Table:
         return tabulate(self.encoder.layout, rows, lenient=self.encoder.schema.auto, part=part)
 
-    def _check_additions(self, rows: Any, additions: Additions) -> None:
-        """Raise for rows that cannot be learned with their new features, before any is learned."""
-        assert isinstance(self.encoder, Columns)
-        schema = self.encoder.schema
+    def _check_kinds(self, rows: Any, w: Vec, additions: Additions) -> None:
+        """Raise for rows that cannot be learned with their new features and corrected kinds, before
+        any is learned.
+        """
+        encoder = self.encoder
+        if isinstance(encoder, Columns):
+            encoder = encoder.copied()
         for part, place, new in split_rows(rows, additions):
-            tabulate(schema.kinds, part, lenient=True, part=place)
-            schema = schema.with_inferred(new)
+            table = tabulate(encoder.layout, part, lenient=True, part=place)
+            encoder = _rehearse(encoder, table, w[place.first : place.first + len(part)], place)
+            if new:
+                assert isinstance(encoder, Columns)
+                encoder = encoder.extended(new)
         m = self.labels.m
-        check(self.spec, reserve_width(self.spec, len(Columns.columns_of(schema)), m), m)
+        check(self.spec, reserve_width(self.spec, len(encoder.columns), m), m)
+
+
+def _rehearse(encoder: Encoder, table: Table, w: Vec, place: BatchSlice) -> Encoder:
+    """Return the encoder after the evidence of a table, as if memory sufficed for all kinds."""
+    while isinstance(encoder, Columns) and encoder.schema.open:
+        _, change, table = next_part(encoder, table, w, place)
+        w, place = w[change.rows :], place._replace(first=place.first + change.rows)
+        if change.kinds:
+            before = encoder.layout
+            encoder = encoder.extended(change.kinds)
+            table = recast(table, before, encoder.layout)
+        elif not len(w):
+            break
+    return encoder
 
 
 def _size(row: PredictedRow | None) -> tuple[int, int]:

@@ -26,15 +26,16 @@ from kaboost.models.booster import (
 from kaboost.models.build import build, from_arrays, serving_arrays, to_arrays
 from kaboost.models.capacity import affordable_features, reserve_width
 from kaboost.models.evaluation.intervals import Intervals, bounds, intervals, update_many
-from kaboost.models.evaluation.outcome import Outcome
+from kaboost.models.evaluation.outcome import Outcome, join
 from kaboost.models.explain.interface import REFUSAL, explain_many, gains
 from kaboost.models.explain.reasons import Reason, Share, reasons, shares
 from kaboost.models.features import labels as task_labels
-from kaboost.models.features.categories import MISSING
 from kaboost.models.features.columns import Columns
+from kaboost.models.features.evidence import Change
 from kaboost.models.features.label_outliers import OUTLIER_SPREADS
 from kaboost.models.features.labels import Label
 from kaboost.models.features.onehot import Encoder, Table, slice_table
+from kaboost.models.features.rows import BatchSlice, recast
 from kaboost.models.features.schema import AUTO, Schema, describe_schema, from_description
 from kaboost.models.losses import LOSSES, has_probability
 from kaboost.models.parts import BANKS
@@ -76,6 +77,8 @@ class TableModel:
     ModelError
         For an invalid specification, schema or list of labels.
     """
+
+    identifiers: tuple[str, ...] = ()  # features that may name things, until they are reported
 
     def __init__(
         self,
@@ -134,9 +137,46 @@ class TableModel:
         ModelError
             When the model came from a snapshot, which lacks the arrays that learning needs.
         """
+        if not self.encoder.schema.open:
+            return self.learn_part(table, y, w)
+        outcomes = [self.learn_part(part, y[span], w[span]) for part, span in self.parts(table, w)]
+        return outcomes[0] if len(outcomes) == 1 else join(outcomes)
+
+    def learn_part(self, table: Table, y: Vec, w: Vec) -> Outcome:
+        """Learn B events between which no kind is corrected; as for `learn`."""
         self._require_learning()
         scores = learn_many(self.booster, self.encoder.learn_many(table, w, y, self._far), y, w)
         return self._assess(scores, y, w)
+
+    def parts(self, table: Table, w: Vec) -> Iterator[tuple[Table, slice]]:
+        """Yield a table of B events in parts, to be learned or captured before the next part.
+
+        Between two parts inferred kinds are corrected, by what the events so far say of them.
+        """
+        self._require_learning()
+        first = 0
+        while True:
+            part, change, table = next_part(
+                self.encoder, table, w[first:], BatchSlice(first, len(w))
+            )
+            span = slice(first, first + change.rows)
+            if change.rows or len(w) == 0:
+                yield part, span
+            self.identifiers += change.identifiers
+            first = span.stop
+            if change.kinds:
+                table = self._correct(change.kinds, table)
+            elif first == len(w):
+                return
+
+    def _correct(self, kinds: Mapping[str, str], table: Table) -> Table:
+        """Correct inferred kinds, as far as memory suffices; return the table by the new ones."""
+        before = self.encoder.layout
+        refused = kinds.keys() - self.affordable_features(kinds).keys()
+        self._columns().keep_kinds(refused)
+        self.add_features({name: kind for name, kind in kinds.items() if name not in refused})
+        odd = [cell for cell in table.odd if cell[1] not in refused]
+        return recast(table._replace(odd=odd), before, self.encoder.layout)
 
     def capture(self, table: Table) -> Captured:
         """Predict B events whose labels come later, and return what `learn_captured` needs then.
@@ -170,8 +210,8 @@ class TableModel:
             When the model came from a snapshot, which lacks the arrays that learning needs.
         """
         self._require_learning()
-        X = _padded(captured.X, self.encoder.width, math.nan).copy()  # a part of it is replaced
-        codes = _padded(captured.codes, len(self.encoder.categories), MISSING)
+        X = padded(captured.X, self.encoder.width, math.nan).copy()  # a part of it is replaced
+        codes = self.encoder.current_codes(captured.codes, captured.X.shape[1])
         self.encoder.learn_labels(X, codes, w, y, self._far)
         learn_captured(self.booster, X, np.ascontiguousarray(captured.parts), y, w)
         return self._assess(np.ascontiguousarray(captured.scores), y, w)
@@ -410,26 +450,49 @@ class TableModel:
         model = cls.__new__(cls)
         model._describe(task, spec, schema, labels or None)
         state = tree.from_arrays(model.encoder.state, arrays, "encoder")
-        model.encoder = type(model.encoder)(schema, state)
+        template, model.encoder = model.encoder, type(model.encoder)(schema, state)
+        if isinstance(template, Columns) and isinstance(model.encoder, Columns) and schema.auto:
+            evidence = tree.from_arrays(template.evidence, arrays, "kinds")
+            model.encoder.with_evidence(evidence)
         model.booster = from_arrays(model.spec, arrays)
         model.encoder.reserved = int(model.booster.shape[0])
         if model.intervals is not None and any(name.startswith("intervals.") for name in arrays):
             model.intervals = tree.from_arrays(model.intervals, arrays, "intervals")
-        names = {**to_arrays(model.booster), **tree.to_arrays(state, "encoder")}
+        names = {**to_arrays(model.booster), **model._encoder_arrays()}
         model.serving_only = not all(
             name in arrays and arrays[name].flags.writeable for name in names
         )
         return model
 
+    def _encoder_arrays(self) -> Arrays:
+        arrays = tree.to_arrays(self.encoder.state, "encoder")
+        if isinstance(self.encoder, Columns) and self.encoder.schema.auto:
+            arrays |= tree.to_arrays(self.encoder.evidence, "kinds")
+        return arrays
+
     def _other_arrays(self) -> Arrays:
         """Return the arrays of encoder and intervals."""
-        arrays = tree.to_arrays(self.encoder.state, "encoder")
+        arrays = self._encoder_arrays()
         if self.intervals is not None:
             arrays |= tree.to_arrays(self.intervals, "intervals")
         return arrays
 
 
-def _padded(values: Any, width: int, missing: float) -> Any:
+def next_part(
+    encoder: Encoder, table: Table, w: Vec, part: BatchSlice
+) -> tuple[Table, Change, Table]:
+    """Return the events before the next change of kinds, the change, and the other events; `part`
+    says where they stand in a batch, for messages.
+    """
+    if not isinstance(encoder, Columns) or not encoder.schema.open:
+        return table, Change(len(w), {}, frozenset(), ()), table
+    change = encoder.take_evidence(table, w, part)
+    if change.rows == len(w):
+        return table, change, slice_table(table, len(w), len(w))
+    return slice_table(table, 0, change.rows), change, slice_table(table, change.rows, len(w))
+
+
+def padded(values: Any, width: int, missing: float) -> Any:
     """Return values (B, n) with as many columns as `width`, those of later features missing."""
     if values.shape[1] == width:
         return np.ascontiguousarray(values)

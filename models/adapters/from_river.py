@@ -122,7 +122,7 @@ class RiverModel(Model):
         """Whether the model predicts probabilities: always, if only 0 and 1."""
         return self.task != "regression"
 
-    def learn(self, table: Table, y: Vec, w: Vec) -> Outcome:
+    def learn_part(self, table: Table, y: Vec, w: Vec) -> Outcome:
         """Learn B events in order and return the predictions made before each was learned.
 
         Events of weight 0 are predicted only. Other weights are passed to River as `w` where the

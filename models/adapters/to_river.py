@@ -13,8 +13,10 @@ import numpy as np
 from river import base
 from river.base.typing import ClfTarget as Label
 
+from kaboost.models.adapters.class_weights import ClassWeight, ClassWeights
 from kaboost.models.adapters.slots import NamedSlots
 from kaboost.models.booster import learn_many, score_many
+from kaboost.models.features.labels import is_missing
 from kaboost.models.model import Model
 from kaboost.models.types import Mat, ModelError, Vec, to_python
 
@@ -136,6 +138,9 @@ class Classifier(_Online, base.Classifier):
         one: false or 0, any other in order of first sight.
     multiclass
         `one_vs_rest` for a binary rule or loss where there are more than two labels.
+    class_weight
+        Label to factor on the importance of its events, or `balanced`: events over labels times
+        events of the label, so far.
 
     Examples
     --------
@@ -157,6 +162,7 @@ class Classifier(_Online, base.Classifier):
         shared: int = 8,
         labels: int | tuple[Label, ...] = 2,
         multiclass: str | None = None,
+        class_weight: ClassWeight = None,
     ) -> None:
         self.rule = rule
         self.bank = bank
@@ -166,6 +172,8 @@ class Classifier(_Online, base.Classifier):
         self.shared = shared
         self.labels = labels
         self.multiclass = multiclass
+        self.class_weight = class_weight
+        self._class_weights = ClassWeights(class_weight)
         self._classes = Classes(labels)
         C = self._classes.limit
         self._begin("multiclass" if self._multiclass else "binary", C, multiclass)
@@ -184,7 +192,12 @@ class Classifier(_Online, base.Classifier):
         """
         weight = _weight(w)
         if weight > 0.0:
-            self._learn(x, float(self._classes.admit(y)), weight)
+            code = self._classes.admit(y)
+            if self.class_weight is not None:
+                labels = dict(self._classes.known())
+                classes = [labels.get(i) for i in range(self._classes.limit)]
+                weight *= float(self._class_weights.learn(classes, np.array([code]))[0])
+            self._learn(x, float(code), weight)
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Label, float]:
         """Return the probability of every label seen so far for features `x`."""
@@ -237,6 +250,8 @@ class Classes:
     def admit(self, y: Any) -> int:
         """Return the index of a label; add a new one up to the limit."""
         label = to_python(y)
+        if is_missing(label):
+            raise ModelError(f"label: {label!r} is missing; leave the row out until it has one")
         index = self._index.get(label)
         if index is None:
             index = self._free(label)

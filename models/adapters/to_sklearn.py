@@ -1,8 +1,8 @@
 """scikit-learn estimators over a `Model`: fit, partial_fit, predict, predict_proba.
 
-Features are numeric columns, nan where a value is missing; they are standardised for banks other
-than reboosted trees. `fit` learns rows in a random order, since many tables are sorted by label;
-`partial_fit` in the order of the table.
+Features are columns of numbers, nan where a value is missing, and of texts, which are categories;
+numbers are standardised for banks other than reboosted trees. `fit` learns rows in a random order,
+since many tables are sorted by label; `partial_fit` in the order of the table.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.utils import check_array, check_consistent_length, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from kaboost.models.adapters.class_weights import ClassWeight, ClassWeights
+from kaboost.models.adapters.sklearn_columns import Kinds, Rows, has_texts, kinds_of, read_rows
 from kaboost.models.build import check
 from kaboost.models.features.onehot import Table
 from kaboost.models.model import Model
@@ -60,7 +63,8 @@ class _Online(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X
-            (B, d) numbers; nan is missing, infinite numbers are refused.
+            (B, d) numbers and texts; nan is missing, infinite numbers are refused. A column with
+            texts that are no numbers, and a categorical one of pandas, is a category.
         y
             (B,) labels.
         sample_weight
@@ -71,17 +75,19 @@ class _Online(BaseEstimator):  # type: ignore[misc]
         ValueError
             For invalid rows, labels, weights or parameters.
         """
-        X, y, w = self._read(X, y, sample_weight, reset=True)
+        rows, y, w = self._read(X, y, sample_weight, reset=True)
         self._begin(y)
-        r, order = np.random.default_rng(self.seed), np.arange(len(X))
+        w = w * self._fit_weights(y)
+        r, order = np.random.default_rng(self.seed), np.arange(len(rows))
         for _ in range(self._passes()):
-            order = r.permutation(len(X)) if self.shuffle else order
-            self._learn(X[order], y[order], w[order])
+            order = r.permutation(len(rows)) if self.shuffle else order
+            self._learn(rows.take(order), y[order], w[order])
         return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
         return tags
 
     def _spec(self, task: str) -> dict[str, Any]:
@@ -98,31 +104,77 @@ class _Online(BaseEstimator):  # type: ignore[misc]
 
     def _read(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
-    ) -> tuple[Mat, NDArray[Any], Vec]:
+    ) -> tuple[Rows, NDArray[Any], Vec]:
         _check_epochs(self.epochs)
         numeric = self._numeric_labels
-        rows, labels = validate_data(
-            self, X, y, dtype=np.float64, reset=reset, y_numeric=numeric, ensure_all_finite=FINITE
-        )
-        weights = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
+        if (not reset and self.kinds_ is not None) or (reset and has_texts(X)):
+            rows = self._read_texts(X, reset=reset)
+            labels = check_array(y, ensure_2d=False, dtype=np.float64 if numeric else None)
+            check_consistent_length(rows.numbers, labels)
+        else:
+            X, labels = validate_data(
+                self, X, y, dtype=np.float64, reset=reset, y_numeric=numeric,
+                ensure_all_finite=FINITE,
+            )  # fmt: skip
+            self.kinds_ = None if reset else self.kinds_
+            rows = Rows(np.asarray(X, np.float64), [])
+        weights = _check_sample_weight(sample_weight, rows.numbers, ensure_non_negative=True)
         return rows, labels, weights
 
     def _new_model(self, task: str, classes: int | None = None) -> Model:
-        schema = {f"f{j}": "number" for j in range(self.n_features_in_)}
+        kinds = self.kinds_ or ("number",) * self.n_features_in_
+        schema = {f"f{j}": kind for j, kind in enumerate(kinds)}
         labels = None if classes is None else list(range(classes))
         return Model(task, self._spec(task), schema, labels)
 
     def _rows(self, X: ArrayLike) -> Table:
         check_is_fitted(self)
+        if self.kinds_ is not None:
+            return self._read_texts(X, reset=False).table()
         rows = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=FINITE)
-        return _table(rows)
+        return Rows(rows, []).table()
+
+    def _read_texts(self, X: Any, *, reset: bool) -> Rows:
+        """Return the rows of a table with texts; on reset its columns decide the kinds."""
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if reset:
+            self.kinds_ = kinds_of(X)
+        assert self.kinds_ is not None
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        return read_rows(X, self.kinds_, list(map(str, names)))
+
+    @property
+    def feature_importances_(self) -> Vec:
+        """The importance (d,) of every column: its part of the variance that all cuts explain.
+
+        Raises
+        ------
+        AttributeError
+            Before the first fit, and for banks without trees.
+        """
+        model: Model | None = getattr(self, "model_", None)
+        if model is None:
+            raise AttributeError("feature_importances_: there are none before fit; call it first")
+        try:
+            found = {share.name: share.share for share in model.importance()}
+        except ModelError as err:
+            raise AttributeError(f"feature_importances_: {err}") from err
+        shares = np.array([found[f"f{j}"] for j in range(self.n_features_in_)])
+        total = shares.sum()
+        return shares / total if total > 0.0 else shares
+
+    def _fit_weights(self, y: NDArray[Any]) -> Vec:
+        """Return factors (B,) on the weights of the rows of `fit`."""
+        return np.ones(len(y))
 
     _numeric_labels: ClassVar[bool] = True
 
     def _begin(self, y: NDArray[Any]) -> None:
         raise NotImplementedError
 
-    def _learn(self, X: Mat, y: NDArray[Any], w: Vec) -> None:
+    kinds_: Kinds | None  # of the columns, None where all are numbers
+
+    def _learn(self, rows: Rows, y: NDArray[Any], w: Vec) -> None:
         raise NotImplementedError
 
 
@@ -170,8 +222,8 @@ class Regressor(RegressorMixin, _Online):  # type: ignore[misc]
     def _begin(self, y: NDArray[Any]) -> None:
         self.model_ = self._new_model("regression")
 
-    def _learn(self, X: Mat, y: NDArray[Any], w: Vec) -> None:
-        self.model_.learn(_table(X), np.asarray(y, np.float64), w)
+    def _learn(self, rows: Rows, y: NDArray[Any], w: Vec) -> None:
+        self.model_.learn(rows.table(), np.asarray(y, np.float64), w)
 
 
 class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
@@ -191,6 +243,9 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         Whether every pass of `fit` draws a new order of the rows; False for rows in time order.
     multiclass
         `one_vs_rest` for a binary rule, bank or loss where there are more classes.
+    class_weight
+        Class to factor on the weights of its rows, or `balanced`: rows over classes times rows of
+        the class, in `partial_fit` of the rows so far.
 
     Examples
     --------
@@ -211,9 +266,11 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         epochs: int | None = None,
         multiclass: str | None = None,
         shuffle: bool = True,
+        class_weight: ClassWeight = None,
     ) -> None:
         super().__init__(rule, bank, loss, seed, epochs, shuffle)
         self.multiclass = multiclass
+        self.class_weight = class_weight
 
     def partial_fit(
         self,
@@ -242,8 +299,19 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
             self._begin(labels if classes is None else np.asarray(classes))
         elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
             raise ValueError(f"classes: {classes!r} is not the {self.classes_!r} of the first call")
-        self._learn(rows, labels, weights)
+        self._check_known(labels)
+        codes = np.searchsorted(self.classes_, labels)
+        self._learn(rows, labels, weights * self.class_weights_.learn(self._labels, codes))
         return self
+
+    @property
+    def _labels(self) -> list[Any]:
+        return list(map(to_python, self.classes_))
+
+    def _fit_weights(self, y: NDArray[Any]) -> Vec:
+        if self.class_weight is None:
+            return np.ones(len(y))
+        return np.asarray(compute_sample_weight(self.class_weight, y), np.float64)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the most probable class (B,) for X (B, d).
@@ -308,8 +376,10 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         # Of one class there is nothing to learn.
         self.model_ = None if C == 1 else self._new_model("binary" if C == 2 else "multiclass", C)
         self.classes_ = classes
+        self.class_weights_ = ClassWeights(self.class_weight)
 
-    def _learn(self, X: Mat, y: NDArray[Any], w: Vec) -> None:
+    def _check_known(self, y: NDArray[Any]) -> None:
+        """Raise for a class that was not there in the first call."""
         check_classification_targets(y)
         known = np.isin(y, self.classes_)
         if not known.all():
@@ -317,9 +387,11 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
                 f"y: {to_python(y[~known][0])!r} is not one of the classes "
                 f"{self.classes_.tolist()}; name every class in the first partial_fit"
             )
+
+    def _learn(self, rows: Rows, y: NDArray[Any], w: Vec) -> None:
         if self.model_ is not None:
             encoded = np.searchsorted(self.classes_, y).astype(np.float64)
-            self.model_.learn(_table(X), encoded, w)
+            self.model_.learn(rows.table(), encoded, w)
 
 
 def _check_epochs(epochs: object) -> None:
@@ -327,7 +399,3 @@ def _check_epochs(epochs: object) -> None:
         return
     if isinstance(epochs, bool) or not isinstance(epochs, int | np.integer) or epochs < 1:
         raise ValueError(f"epochs: {epochs!r} is not a whole number from 1 on")
-
-
-def _table(X: Mat) -> Table:
-    return Table(np.ascontiguousarray(X), np.empty((len(X), 0)), [])

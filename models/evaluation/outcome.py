@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from kaboost.models.types import Mat, Vec
 
@@ -19,3 +22,11 @@ class Outcome(NamedTuple):
     losses: Vec  # (B,)
     errors: Vec  # (B,)
     probabilities: Vec | None  # (B,) of the positive of two classes; None for other tasks
+
+
+def join(outcomes: Sequence[Outcome]) -> Outcome:
+    """Return the outcome of one or more batches, one after the other."""
+    parts = list(zip(*outcomes, strict=True))
+    scores, predictions, losses, errors = map(np.concatenate, parts[:4])
+    known = parts[4][0] is not None
+    return Outcome(scores, predictions, losses, errors, np.concatenate(parts[4]) if known else None)

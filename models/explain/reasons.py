@@ -92,5 +92,7 @@ def _named(encoder: Columns, rates: Sequence[float], values: Vec) -> Named:
         whole[name] = sum(by_column[first : first + WIDTHS[kind]])
         if kind == "category":
             parts[name] = by_column[first]
+    for name, first, last in encoder.retired:  # their columns are missing, which says something too
+        whole[name] += sum(by_column[first:last])
     lags = (f"label lag {rate:g}" for rate in rates)
     return whole, dict(zip(lags, by_column[encoder.width :], strict=True)), parts

@@ -12,8 +12,19 @@ from numpy.typing import NDArray
 
 from kaboost.models.features.categories import MISSING, NEW
 from kaboost.models.features.datetimes import CLOCK_FIELDS, fill_clock_fields
+from kaboost.models.features.evidence import (
+    Change,
+    Evidence,
+    give_up,
+    no_evidence,
+    open_features,
+    still_open,
+    take,
+)
+from kaboost.models.features.evidence import extended as extended_evidence
 from kaboost.models.features.label_outliers import FIRST_LABELS, replace_outliers
 from kaboost.models.features.onehot import Encoder, Table
+from kaboost.models.features.rows import BatchSlice
 from kaboost.models.features.schema import Schema, names_by_kind
 from kaboost.models.features.texts import BUCKETS
 from kaboost.models.kernels.jit import kernel
@@ -82,13 +93,18 @@ class Columns(Encoder):
     def __init__(self, schema: Mapping[str, str] | Schema | str, state: Any = None) -> None:
         super().__init__(schema, state)
         self.places: dict[str, int] = {}  # the first column of each feature
-        at = 0
-        for name in _order(self.schema):
-            self.places[name], at = at, at + WIDTHS[self.kinds[name]]
+        self.retired: list[tuple[str, int, int]] = []  # columns without values: feature, span
+        at, last = 0, dict[str, int]()
+        for name, kind in _order(self.schema):
+            if name in self.places:
+                self.retired.append((name, self.places[name], last[name]))
+            self.places[name], at = at, at + WIDTHS[kind]
+            last[name] = at
         self._numbers, self._booleans, self._categories, self._times, self._texts = (
             np.array([self.places[name] for name in names], np.int64)
             for names in names_by_kind(self.kinds)
         )
+        self.with_evidence(no_evidence(len(self.schema.inferred)))
 
     @property
     def categorical_columns(self) -> Ints:
@@ -96,13 +112,80 @@ class Columns(Encoder):
         return self._categories + 1
 
     def extended(self, new: Mapping[str, str]) -> Columns:
-        """Return the encoder with new features at the end and the same state for the others."""
+        """Return the encoder with new features at the end, or other kinds of inferred ones, and the
+        same state for all else.
+        """
         schema = self.schema.with_inferred(new)
         fresh = self.initial_state(schema)
+        categories = list(names_by_kind(schema.kinds))[2]
+        kept = [(i, categories.index(n)) for i, n in enumerate(self.categories) if n in categories]
+        before, after = ([pair[side] for pair in kept] for side in (0, 1))
         for name in ("keys", "known", "mean", "weight"):
-            array = getattr(self.state, name)
-            getattr(fresh, name)[: len(array)] = array
-        return Columns(schema, fresh._replace(label=self.state.label, first=self.state.first))
+            getattr(fresh, name)[after] = getattr(self.state, name)[before]
+        state = fresh._replace(label=self.state.label, first=self.state.first)
+        return Columns(schema, state).with_evidence(self.evidence)
+
+    def with_evidence(self, evidence: Evidence) -> Columns:
+        """Return the encoder, which goes on from evidence for its inferred kinds."""
+        features = len(self.schema.inferred)
+        same = len(evidence.counts) == features
+        self.evidence = evidence if same else extended_evidence(evidence, features)
+        self._note_open(still_open(self.evidence, self.schema.inferred))
+        return self
+
+    def copied(self) -> Columns:
+        """Return an encoder that may take evidence and be extended without any trace in this."""
+        inferred = len(self.schema.inferred)
+        return Columns(self.schema, self.state).with_evidence(
+            extended_evidence(self.evidence, inferred)
+        )
+
+    def take_evidence(self, table: Table, w: Vec, part: BatchSlice) -> Change:
+        """Count the values of open features up to the first event that changes a kind.
+
+        The change itself is not made; parameters and errors are those of `evidence.take`.
+        """
+        change = take(self.evidence, self._open, self.layout, (table, w), part)
+        if change.closed:
+            self._note_open(self.schema.open - change.closed)
+        return change
+
+    def keep_kinds(self, names: Iterable[str]) -> None:
+        """Close kinds that cannot be corrected."""
+        for name in names:
+            give_up(self.evidence, self._evidence_rows[name])
+        self._note_open(self.schema.open - set(names))
+
+    def current_codes(self, codes: Ints, width: int) -> Ints:
+        """Return codes (B, c) of events that were captured with `width` columns as those of now."""
+        if codes.shape[1] == len(self.categories) and not self.schema.history:
+            return np.ascontiguousarray(codes)
+        kinds, at = dict[str, str](), 0
+        for name, kind in _order(self.schema):
+            at += WIDTHS[kind]
+            if at <= width:
+                kinds[name] = kind
+        before = list(names_by_kind(kinds))[2]
+        found = np.full((len(codes), len(self.categories)), MISSING, codes.dtype)
+        for j, name in enumerate(self.categories):
+            if name in before:
+                found[:, j] = codes[:, before.index(name)]
+        return found
+
+    def _note_open(self, names: frozenset[str]) -> None:
+        self.schema = self.schema._replace(open=names)
+        self.layout = self.layout._replace(open=names)
+        inferred = self.schema.inferred
+        self._evidence_rows = {name: k for k, name in enumerate(inferred)}
+        rows = {name: k for k, name in enumerate(inferred) if name in names}
+        self._open = open_features(rows, self.layout)
+        with_code = np.flatnonzero(self.evidence.missing == self.evidence.missing)
+        of_numbers = {name: j for j, name in enumerate(self.numbers)}
+        self._missing_codes = [
+            (of_numbers[inferred[k]], float(self.evidence.missing[k]))
+            for k in with_code.tolist()
+            if inferred[k] in of_numbers
+        ]
 
     @staticmethod
     def initial_state(schema: Schema) -> ColumnsState:
@@ -121,8 +204,8 @@ class Columns(Encoder):
     def columns_of(schema: Schema) -> tuple[str, ...]:
         """Return the names of the columns of an encoded vector, without the reserved ones."""
         named: list[str] = []
-        for name in _order(schema):
-            named += [name + suffix for suffix in COLUMN_SUFFIXES[schema.kinds[name]]]
+        for name, kind in _order(schema):
+            named += [name + suffix for suffix in COLUMN_SUFFIXES[kind]]
         return tuple(named)
 
     def fill(
@@ -139,6 +222,9 @@ class Columns(Encoder):
         """
         X = np.full((len(table.numbers), self.width), np.nan)
         _place(table.numbers, self._numbers, X)
+        for j, code in self._missing_codes:
+            column = X[:, self._numbers[j]]
+            column[column == code] = math.nan
         _place(table.booleans, self._booleans, X)
         if self.times:
             fill_clock_fields(table.times, X, self._times)
@@ -197,11 +283,13 @@ class Columns(Encoder):
         state.label[:] = mean, len(state.first), abs(state.first - mean).mean()
 
 
-def _order(schema: Schema) -> Iterable[str]:
-    """Return the features in the order of their columns: by kind, or that of the schema where
+def _order(schema: Schema) -> Iterable[tuple[str, str]]:
+    """Return features and kinds in the order of their columns: by kind, or that of the schema where
     features may be added, so that earlier columns stay in place.
     """
-    return schema.kinds if schema.auto else chain(*names_by_kind(schema.kinds))
+    if schema.auto:
+        return schema.column_kinds
+    return ((name, schema.kinds[name]) for name in chain(*names_by_kind(schema.kinds)))
 
 
 def reserved_width(columns: int) -> int:

@@ -23,12 +23,16 @@ _TIME = rf"[Tt ]{_HOUR}(?::[0-5][0-9](?:\.[0-9]+)?)?(?:{_OFFSET})?"
 # RFC 3339 from the year 1 on, without leap seconds; the offset may be left out, the seconds and
 # the time as well.
 _WRITTEN = rf"(?!0000)(?:{_DATE}|(?:{_LEAP})-02-29)(?:{_TIME})?"
-_NUMBER = r"-?[0-9]{1,20}(?:\.[0-9]+)?"
+# Eight digits that are a date, as 20261120, are no seconds since 1970.
+_COMPACT_DATE = r"(?:19|2[01])[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?:\.0*)?"
+_NUMBER = rf"(?!{_COMPACT_DATE}$)-?[0-9]{{1,20}}(?:\.[0-9]+)?"
 # OpenAPI has the same pattern: it uses nothing that JavaScript reads differently.
 PATTERN = rf"^(?:{_WRITTEN}|{_NUMBER})$(?!\n)"
 EPOCH_LIMIT = 1e20  # of a number that is a time
 # An epoch is in seconds, milliseconds, microseconds or nanoseconds by its size: to 1973 or 5138.
 EPOCHS = ((1e11, 1e3), (1e14, 1.0), (1e17, 1e-3), (EPOCH_LIMIT, 1e-6))
+COMPACT_DATES = (19_000_101, 22_000_000)  # the range of these numbers
+_COMPACT_DATE_TEXT = re.compile(rf"^{_COMPACT_DATE}$(?!\n)")
 _DATE_TEXT = re.compile(rf"^(?:{_WRITTEN})$(?!\n)")
 _NUMBER_TEXT = re.compile(rf"^(?:{_NUMBER})$(?!\n)")
 _KEPT, _MINUTES = len("2026-11-20T10:00:00"), len("2026-11-20T10:00")
@@ -68,7 +72,22 @@ def is_time(value: object) -> bool:
         return is_datetime(value) or is_number_text(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return abs(value) < EPOCH_LIMIT
+    return abs(value) < EPOCH_LIMIT and not is_compact_date(value)
+
+
+def is_compact_date(value: object) -> bool:
+    """Return whether a number, or a text, is a date without hyphens.
+
+    Examples
+    --------
+    >>> is_compact_date(20261120), is_compact_date("20261120"), is_compact_date(20261320)
+    (True, True, False)
+    """
+    if isinstance(value, int | float):
+        if not COMPACT_DATES[0] <= value < COMPACT_DATES[1] or value != int(value):
+            return False
+        return is_compact_date(str(int(value)))
+    return isinstance(value, str) and _COMPACT_DATE_TEXT.search(value) is not None
 
 
 def to_milliseconds(epoch: float) -> float:

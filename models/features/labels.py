@@ -14,6 +14,9 @@ from kaboost.models.types import ModelError, Vec, short_repr, to_python
 KINDS = ("regression", "binary", "multiclass")
 VALUE_LIMIT = 1e308  # of a regression label, as of every number of an event
 
+MISSING_REMEDY = "leave the row out until it has one"
+MISSING_TYPES = ("NAType", "NaTType")  # of pandas
+
 Label = bool | int | float | str
 
 
@@ -46,15 +49,14 @@ class Labels(NamedTuple):
         """
         if self.kind == "regression":
             return self._number(label)
-        if label in self.classes:
+        if isinstance(label, bool | int | float | str) and label in self.classes:
             index = self.classes.index(label)
             if self._matches(label, index):
                 return float(index)
         known = ", ".join(map(short_repr, self.classes[:20]))
-        raise ValueError(
-            f"label: {short_repr(label)} is not one of {known}; send one of them or add it to "
-            "task.labels, in Python labels=, of a new model"
-        )
+        remedy = "send one of them or add it to task.labels, in Python labels=, of a new model"
+        remedy = MISSING_REMEDY if is_missing(label) else remedy
+        raise ValueError(f"label: {short_repr(label)} is not one of {known}; {remedy}")
 
     def decode(self, index: float) -> Label:
         """Return the label of a class index; for regression the number itself."""
@@ -137,6 +139,19 @@ def encode_many(labels: Labels, y: Any) -> Vec:
     return encoded
 
 
+def is_missing(label: object) -> bool:
+    """Return whether a label is None, NaN, or the NA or NaT of pandas, which is not imported here.
+
+    Examples
+    --------
+    >>> is_missing(None), is_missing(float("nan")), is_missing("NA")
+    (True, True, False)
+    """
+    if label is None or type(label).__name__ in MISSING_TYPES:
+        return True
+    return isinstance(label, float) and math.isnan(label)
+
+
 def class_array(classes: tuple[Label, ...]) -> NDArray[Any]:
     """Return classes (C,) as an array; of objects where their types differ."""
     mixed = len(set(map(type, classes))) > 1
@@ -170,12 +185,12 @@ def _text(label: Label) -> str:
 
 
 def _number(label: object) -> float:
+    if is_missing(label):
+        raise ValueError(f"label: {short_repr(label)} is not a number; {MISSING_REMEDY}")
     if isinstance(label, bool) or not isinstance(label, int | float):
         raise ValueError(
             f"label: {short_repr(label)} is not a number; send one, as a regression needs"
         )
-    if label != label:
-        raise ValueError("label: nan is not a number; leave the row out until it has one")
     if not abs(label) <= VALUE_LIMIT:
         raise ValueError(f"label: {short_repr(label)} is beyond +-1e308; send a finite number")
     return float(label)

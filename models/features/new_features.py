@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kaboost.models.features.datetimes import is_datetime
+from kaboost.models.features.readings import is_missing_text
 from kaboost.models.features.rows import BatchSlice, frame_rows
 from kaboost.models.features.schema import check_name, infer_kind
 from kaboost.models.types import ModelError, short_repr, to_python
@@ -44,7 +45,10 @@ def find_new_features(
         new = {
             name: value
             for name, value in row
-            if value is not None and name not in known and name not in seen
+            if value is not None
+            and name not in known
+            and name not in seen
+            and not is_missing_text(value)
         }
         if new and w[k] > 0.0:
             place = BatchSlice(0, len(rows)).place(k)
@@ -76,7 +80,7 @@ def _rows_with_unknown(
     """Yield the rows that may hold unknown features: index, and names and values."""
     if hasattr(rows, "columns"):
         unknown = [name for name in rows.columns if name not in known]
-        for k, row in enumerate(frame_rows(rows, unknown) if unknown else ()):
+        for k, row in enumerate(frame_rows(rows, unknown, known) if unknown else ()):
             yield k, row.items()
         return
     for k, row in enumerate(rows):

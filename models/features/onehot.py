@@ -33,6 +33,9 @@ class Table(NamedTuple):
     categories: Sequence[Sequence[str | None]]  # c columns of B values
     times: Mat = EMPTY  # (B, t) seconds of the wall clock since 1970, NaN where missing
     texts: Sequence[Sequence[str | None]] = ()  # columns of B texts
+    # Values of open features that are of another class: event, feature, value. The groups above
+    # have them read as well as they can be.
+    odd: Sequence[tuple[int, str, Any]] = ()
 
 
 def slice_table(table: Table, first: int, last: int) -> Table:
@@ -44,13 +47,14 @@ def slice_table(table: Table, first: int, last: int) -> Table:
     >>> slice_table(table, 3, 5).categories
     [['a', 'b']]
     """
-    numbers, booleans, categories, times, texts = table
+    numbers, booleans, categories, times, texts, odd = table
     return Table(
         numbers[first:last],
         booleans[first:last],
         [column[first:last] for column in categories],
         times[first:last],
         [column[first:last] for column in texts],
+        [(k - first, name, value) for k, name, value in odd if first <= k < last],
     )
 
 
@@ -62,7 +66,7 @@ def empty_columns(table: Table) -> list[bool]:
     >>> empty_columns(Table(np.array([[1.0, np.nan]]), np.empty((1, 0)), [["a"], [None]]))
     [False, True, False, True]
     """
-    numbers, booleans, categories, times, texts = table
+    numbers, booleans, categories, times, texts, _ = table
     every = np.logical_and.reduce
     n, b, t = (every(np.isnan(part), axis=0).tolist() for part in (numbers, booleans, times))
     c, v = ([all(x is None for x in column) for column in part] for part in (categories, texts))
@@ -119,7 +123,7 @@ class Encoder:
                 "feature and its kind, or take that bank"
             )
         self.kinds = self.schema.kinds
-        self.layout = layout(self.kinds, self.schema.inferred)
+        self.layout = layout(self.kinds, self.schema.inferred, self.schema.open)
         groups = names_by_kind(self.kinds)
         self.numbers, self.booleans, self.categories, self.times, self.texts = groups
         self.state = self.initial_state(self.schema) if state is None else state
@@ -201,6 +205,10 @@ class Encoder:
         return self.fill_captured(table, codes), np.ascontiguousarray(codes.T)
 
     # What subclasses override.
+
+    def current_codes(self, codes: Ints, width: int) -> Ints:
+        """Return codes (B, c) of events that were captured with `width` columns as those of now."""
+        return np.ascontiguousarray(codes)
 
     def fill_captured(self, table: Table, codes: Ints) -> Mat:
         """Return X (B, d) of events whose labels come later, and learn what needs no label."""

@@ -7,7 +7,8 @@ predicted. `Model` therefore remembers its last predictions, by the values of th
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from typing import NamedTuple
+from threading import Lock
+from typing import Any, NamedTuple
 
 from kaboost.models.features.onehot import Table
 from kaboost.models.types import Mat, ModelError, Vec
@@ -27,9 +28,13 @@ class PredictedRow(NamedTuple):
 
 
 class PredictedRows:
-    """The last predicted rows, oldest out first; of equal rows the oldest is found first."""
+    """The last predicted rows, oldest out first; of equal rows the oldest is found first.
+
+    Threads may add rows at the same time. A copy has a lock of its own.
+    """
 
     def __init__(self) -> None:
+        self._lock = Lock()
         self.labels = 0  # learned batches of labels so far
         self._of_key: dict[Key, deque[tuple[int, int, PredictedRow]]] = {}
         self._order: OrderedDict[int, Key] = OrderedDict()  # by serial number
@@ -42,13 +47,15 @@ class PredictedRows:
     def add(self, table: Table, X: Mat, parts: Mat, scores: Mat) -> None:
         """Remember B rows: X (B, d), parts (B, S), scores (B, m)."""
         most = room(X.shape[1] + parts.shape[1] + scores.shape[1])
-        for key, *row in zip(keys(table), X, parts, scores, strict=True):
-            found = self._of_key.setdefault(key, deque())
-            found.append((self._next, self.labels, PredictedRow(*row)))
-            self._order[self._next] = key
-            self._next += 1
-            while len(self._order) > most:
-                self._forget_oldest()
+        rows = list(zip(keys(table), X, parts, scores, strict=True))
+        with self._lock:
+            for key, *row in rows:
+                found = self._of_key.setdefault(key, deque())
+                found.append((self._next, self.labels, PredictedRow(*row)))
+                self._order[self._next] = key
+                self._next += 1
+                while len(self._order) > most:
+                    self._forget_oldest()
 
     def pop(self, table: Table) -> list[PredictedRow | None]:
         """Return the rows of a table as they were predicted, and forget them; None for a row that
@@ -56,8 +63,23 @@ class PredictedRows:
         """
         if not self._order:
             return [None] * len(table.numbers)
+        with self._lock:
+            return self._pop(keys(table))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without the lock, which cannot be copied."""
+        with self._lock:
+            rows = {key: deque(rows) for key, rows in self._of_key.items()}
+            state = {**vars(self), "_of_key": rows, "_order": self._order.copy()}
+        return {name: value for name, value in state.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take a state, with a lock of its own."""
+        vars(self).update(state, _lock=Lock())
+
+    def _pop(self, wanted: list[Key]) -> list[PredictedRow | None]:
         found: list[PredictedRow | None] = []
-        for key in keys(table):
+        for key in wanted:
             known = self._of_key.get(key)
             if known is None:
                 found.append(None)
@@ -91,7 +113,7 @@ def room(numbers: int) -> int:
 
 def keys(table: Table) -> list[Key]:
     """Return the values of every row, hashable."""
-    numbers, booleans, categories, times, texts = table
+    numbers, booleans, categories, times, texts, _ = table
     packed = [
         a.tobytes() + b.tobytes() for a, b in zip(numbers, booleans, strict=True)
     ]  # NaN, the missing value, has one representation here

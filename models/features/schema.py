@@ -1,4 +1,4 @@
-"""Schemas: the kind of every feature, declared or inferred from its first value."""
+"""Schemas: the kind of every feature, declared or inferred from its first values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
+from kaboost.models.features.readings import (
+    CLASS_OF_KIND,
+    DECLARED,
+    EXACT_INTEGERS,
+    INFERRED,
+    OPEN,
+    is_missing_text,
+    value_class,
+)
 from kaboost.models.types import ModelError
 
 KINDS = ("number", "boolean", "category", "datetime", "text")  # the last two are never inferred
@@ -22,11 +31,18 @@ KIND_ALIASES = {  # names of the kinds in other libraries and schemas
 KIND_OF_ALIAS = {word: kind for kind, words in KIND_ALIASES.items() for word in words.split()}
 
 
+ONE_COLUMN = frozenset(("number", "boolean"))  # kinds that a feature changes between in place
+
+
 class Schema(NamedTuple):
     """Kinds by feature: the declared ones first, then the inferred ones in order of first sight."""
 
     kinds: dict[str, str]
     declared: int | None  # how many are declared; None where no other feature is allowed
+    # Features and kinds in the order of columns, those that were given up included; empty while no
+    # inferred kind was corrected.
+    history: tuple[tuple[str, str], ...] = ()
+    open: frozenset[str] = frozenset()  # features whose inferred kind may still be corrected
 
     @property
     def auto(self) -> bool:
@@ -38,9 +54,28 @@ class Schema(NamedTuple):
         """The features whose kinds were inferred, in order of first sight."""
         return [] if self.declared is None else list(self.kinds)[self.declared :]
 
+    @property
+    def column_kinds(self) -> tuple[tuple[str, str], ...]:
+        """Features and kinds in the order of columns; of a feature that comes twice the last pair
+        counts.
+        """
+        return self.history or tuple(self.kinds.items())
+
     def with_inferred(self, new: Mapping[str, str]) -> Schema:
-        """Return the schema with new features at its end."""
-        return self._replace(kinds={**self.kinds, **new})
+        """Return the schema with new features at its end, or with other kinds of inferred ones.
+
+        A feature of another kind has new columns, unless it has one column before and after.
+        """
+        pairs = list(self.column_kinds)
+        for name, kind in new.items():
+            before = self.kinds.get(name)
+            if before in ONE_COLUMN and kind in ONE_COLUMN:
+                pairs[pairs.index((name, before))] = (name, kind)
+            else:
+                pairs.append((name, kind))
+        kinds = {**self.kinds, **new}
+        history = tuple(pairs) if len(pairs) > len(kinds) else ()
+        return self._replace(kinds=kinds, history=history)
 
 
 def parse_schema(features: Mapping[str, str] | str) -> Schema:
@@ -56,8 +91,8 @@ def parse_schema(features: Mapping[str, str] | str) -> Schema:
 
     Examples
     --------
-    >>> parse_schema({"zip": "category", "*": "auto"})
-    Schema(kinds={'zip': 'category'}, declared=1)
+    >>> parse_schema({"zip": "category", "*": "auto"}).kinds
+    {'zip': 'category'}
     """
     if isinstance(features, str):
         features = {WILDCARD: features}
@@ -120,10 +155,10 @@ def check_name(name: object) -> str | None:
         return "is not a text; rename it to one"
     if name in ("", WILDCARD):
         return "cannot be a feature's: it must not be empty, and '*' stands for others; rename it"
-    if len(name) > NAME_LENGTH_LIMIT or any(letter in '"\\' or letter < " " for letter in name):
+    if len(name) > NAME_LENGTH_LIMIT or any("\ud800" <= letter <= "\udfff" for letter in name):
         return (
-            f"cannot be a feature's: at most {NAME_LENGTH_LIMIT} characters, without quotes, "
-            "backslashes and control characters; rename it"
+            f"cannot be a feature's: at most {NAME_LENGTH_LIMIT} characters, without halves of "
+            "surrogate pairs; rename it"
         )
     return None
 
@@ -133,14 +168,16 @@ def infer_kind(value: object) -> str | None:
 
     Examples
     --------
-    >>> infer_kind(True), infer_kind(3), infer_kind("PT"), infer_kind(None)
-    ('boolean', 'number', 'category', None)
+    >>> infer_kind(True), infer_kind(3), infer_kind("PT"), infer_kind(None), infer_kind("N/A")
+    ('boolean', 'number', 'category', None, None)
     """
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int | float):
-        return "number"
-    return "category" if isinstance(value, str) else None
+    if isinstance(value, int) and abs(value) >= EXACT_INTEGERS:
+        return "category"
+    found = None if is_missing_text(value) else value_class(value)
+    return None if found is None else _KIND_OF_CLASS[found]
+
+
+_KIND_OF_CLASS = {found: kind for kind, found in CLASS_OF_KIND.items()}
 
 
 def names_by_kind(kinds: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
@@ -155,9 +192,16 @@ class Layout(NamedTuple):
     places: dict[Any, tuple[str, int]]  # feature name to kind, and column within the kind
     counts: dict[str, int]  # columns of each kind
     inferred: frozenset[str]  # features whose kinds were inferred
+    open: frozenset[str] = frozenset()  # of these, those whose kinds may still be corrected
+
+    def sureness(self, name: str) -> int:
+        """Return how sure the kind of a feature is, as for `readings.reading`."""
+        return OPEN if name in self.open else INFERRED if name in self.inferred else DECLARED
 
 
-def layout(kinds: Mapping[str, str], inferred: Iterable[str] = ()) -> Layout:
+def layout(
+    kinds: Mapping[str, str], inferred: Iterable[str] = (), still_open: Iterable[str] = ()
+) -> Layout:
     """Return the layout of features of these kinds, in the order of the schema.
 
     Examples
@@ -169,14 +213,17 @@ def layout(kinds: Mapping[str, str], inferred: Iterable[str] = ()) -> Layout:
     for name, kind in kinds.items():
         places[name] = (kind, counts[kind])
         counts[kind] += 1
-    return Layout(kinds, places, counts, frozenset(inferred))
+    return Layout(kinds, places, counts, frozenset(inferred), frozenset(still_open))
 
 
 def describe_schema(schema: Schema) -> dict[str, Any]:
     """Return the schema as plain JSON values: pairs, because sorted JSON loses the order."""
-    return {"schema": [list(pair) for pair in schema.kinds.items()], "declared": schema.declared}
+    return {"schema": [list(pair) for pair in schema.column_kinds], "declared": schema.declared}
 
 
 def from_description(description: Mapping[str, Any]) -> Schema:
     """Return the schema that `describe_schema` described."""
-    return Schema(dict(description["schema"]), description.get("declared"))
+    pairs = tuple((name, kind) for name, kind in description["schema"])
+    kinds = dict(pairs)
+    history = pairs if len(pairs) > len(kinds) else ()
+    return Schema(kinds, description.get("declared"), history)

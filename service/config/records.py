@@ -87,8 +87,8 @@ class Events(Section):
     )
     coerce: bool = Field(
         default=False,
-        description="Convert text to the schema's number or boolean (`'12.5'`, `'true'`), and "
-        "numbers to its category.",
+        description="Convert text to the schema's number or boolean (`'12.5'`, `'1,5'`, `'true'`, "
+        "`'yes'`), 0 and 1 to its boolean, and infer kinds from what texts read as.",
     )
     duplicates: Duplicates = Field(
         default_factory=Duplicates,

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from kaboost.models.features.onehot import Table
+from kaboost.models.features.schema import Schema
 from kaboost.models.types import Vec
 from kaboost.service.errors import EventError
 from kaboost.service.events.metadata import Repairs
@@ -41,7 +42,8 @@ class Decoded(NamedTuple):
     meta: Sequence[Metadata]  # (B,)
     faults: Faults  # the index of every record that is no event, and why
     new_features: dict[str, str]  # features to add before the next record, with their kinds
-    consumed: int  # below the number of records only if there are new features
+    consumed: int  # below the number of records before new features, and before a value that may
+    # correct an inferred kind, which is counted when all before it is learned
     ignored: int  # values of unknown features that were skipped
     skipped: Sequence[
         tuple[int, str]
@@ -60,7 +62,8 @@ class Decoder(Protocol):
     ) -> Decoded:
         """Decode records in order, up to one that brings new features.
 
-        To continue, call `add_features` or `freeze`, then pass the records from `consumed` on.
+        To continue, call `add_features` or `freeze` for new features, and `follow` with the schema
+        of a model that has learned the events; then pass the records from `consumed` on.
 
         Parameters
         ----------
@@ -84,6 +87,9 @@ class Decoder(Protocol):
 
     def add_features(self, kinds: Mapping[str, str]) -> None:
         """Add features of inferred kinds to the schema."""
+
+    def follow(self, schema: Schema) -> None:
+        """Take the schema of the model, which has learned what was decoded so far."""
 
     def freeze(self) -> None:
         """Add no more features: ignore unknown ones from now on, and count them."""

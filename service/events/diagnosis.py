@@ -10,9 +10,11 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from kaboost.models.features.datetimes import is_time
+from kaboost.models.features.datetimes import is_compact_date
 from kaboost.models.features.labels import Labels
-from kaboost.models.features.rows import INFERRED
+from kaboost.models.features.readings import DECLARED, INFERRED, OPEN, UNREADABLE, reading
+from kaboost.models.features.rows import INFERRED as WAS_INFERRED
+from kaboost.models.features.values import COMPACT_REMEDY
 from kaboost.service.errors import EventError
 from kaboost.service.events.frames import unexpected_frame
 
@@ -68,6 +70,11 @@ class Rules(NamedTuple):
     max_bytes: int
     inferred: Collection[str] = ()  # features whose kinds were not declared
     labelled: bool = True  # false where the label comes in another record
+    open: Collection[str] = ()  # features whose inferred kinds may still be corrected
+
+    def sureness(self, name: str) -> int:
+        """Return how sure the kind of a feature is, as for `readings.reading`."""
+        return OPEN if name in self.open else INFERRED if name in self.inferred else DECLARED
 
 
 class HugeNumber(float):
@@ -142,8 +149,8 @@ def feature_faults(features: Iterable[tuple[str, object]], rules: Rules) -> Iter
     for name, value in features:
         kind = rules.schema.get(name)
         if kind is not None:
-            why = DECLARE_KIND.format(INFERRED, name) if name in rules.inferred else ""
-            yield from _value_faults(name, kind, value, why)
+            why = DECLARE_KIND.format(WAS_INFERRED, name) if name in rules.inferred else ""
+            yield from _value_faults(name, kind, value, (why, rules.sureness(name)))
         elif not rules.ignore_unknown:
             yield Fault("feature_unknown", name, UNKNOWN)
 
@@ -285,14 +292,15 @@ def _weight_faults(value: Any, _: Rules) -> Iterator[Fault]:
         yield Fault("weight", "weight", detail)
 
 
-def _value_faults(name: str, kind: str, value: object, why: str) -> Iterator[Fault]:
+def _value_faults(name: str, kind: str, value: object, feature: tuple[str, int]) -> Iterator[Fault]:
+    why, sure = feature
     if value is None:
         return
-    fits, belongs = _KINDS[kind]
-    if not fits(value):
+    belongs = _KINDS[kind]
+    if reading(value, kind, sure) is UNREADABLE:
         detail = f"{show(value)} where {belongs} or null belongs{why or _kind_remedy(kind, value)}"
         yield Fault("feature_type", name, detail)
-    elif kind == "number" and not _is_finite(value):
+    elif kind == "number" and _is_number(value) and not _is_finite(value):
         yield Fault("not_finite", name, f"{show(value)} is beyond {LIMIT:g}; send null")
 
 
@@ -309,6 +317,8 @@ def _kind_remedy(kind: str, value: object) -> str:
     """Return the remedy for a value of another type than its feature's kind."""
     if isinstance(value, str) and kind == "number" and NUMERAL.fullmatch(value):
         return "; send it without quotes"
+    if kind == "datetime" and is_compact_date(value):
+        return f"; {COMPACT_REMEDY}"
     if isinstance(value, int | float) and kind in ("category", "text"):
         return "; quote it"
     return "; send one of them, or correct the kind in features.schema"
@@ -330,15 +340,12 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
-_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "number": (_is_number, "a number"),
-    "boolean": (lambda value: isinstance(value, bool), "true or false"),
-    "category": (lambda value: isinstance(value, str), "a string"),
-    "datetime": (
-        is_time,
-        'a date and time such as "2026-11-20T10:00:00+01:00", a date, a number since 1970',
-    ),
-    "text": (lambda value: isinstance(value, str), "a string"),
+_KINDS = {
+    "number": "a number",
+    "boolean": "true or false",
+    "category": "a string, a whole number, a boolean",
+    "datetime": 'a date and time such as "2026-11-20T10:00:00+01:00", a date, a number since 1970',
+    "text": "a string",
 }
 _CHECKS: dict[str, Callable[[object, Rules], Iterator[Fault]]] = {
     "features": _features_faults,

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kaboost.models.features.labels import Labels
+from kaboost.models.features.schema import Schema
 from kaboost.service.events.json_types import (
-    FEATURE_TYPES,
     Instant,
     Millis,
     Weight,
     exact_label,
     missing,
+    value_type,
 )
 from kaboost.service.events.mapping import Path, Paths, RecordMapping, parse_path
 
@@ -90,18 +91,13 @@ class _Object:
 
 
 def flat_types(
-    mapping: RecordMapping,
-    names: list[str],
-    kinds: Mapping[str, str],
-    labels: Labels,
-    *,
-    is_json: bool,
+    mapping: RecordMapping, names: list[str], schema: Schema, labels: Labels, *, is_json: bool
 ) -> FlatTypes | None:
     """Build the types; None for a mapping, a schema or labels that they cannot express.
 
     Parameters
     ----------
-    mapping, names, kinds, labels
+    mapping, names, schema, labels
         Where the fields are, the features in their order and their kinds, and the labels.
     is_json
         Whether `decode` takes JSON; else what a reader has read.
@@ -111,9 +107,10 @@ def flat_types(
     label = exact_label(labels) if mapping.paths.label else msgspec.Raw
     if label is None or not names:
         return None
+    kinds = {name: value_type(schema, name, lax=mapping.coerces) for name in names}
     try:
         unread = (msgspec.Raw, b"") if is_json else (Any, None)
-        root, attributes, parts = _fields(mapping.paths, names, kinds, label, unread)
+        root, attributes, parts = _fields(mapping.paths, kinds, label, unread)
         # A part at the top is a field, one below is read through, and one that is nowhere is None.
         namespace = {
             name: property(attrgetter(where)) if where else None
@@ -133,7 +130,7 @@ def flat_types(
 
 
 def _fields(
-    paths: Paths, names: list[str], kinds: Mapping[str, str], label: Any, unread: tuple[Any, Any]
+    paths: Paths, kinds: Mapping[str, Any], label: Any, unread: tuple[Any, Any]
 ) -> tuple[_Object, list[str], dict[str, str | None]]:
     """Return all fields, the attributes of the features, and those of label, id and so on.
 
@@ -141,8 +138,7 @@ def _fields(
     """
     root = _Object(strict=paths.features is None)
     attributes = []
-    for j, name in enumerate(names):
-        kind = FEATURE_TYPES[kinds[name]]
+    for j, (name, kind) in enumerate(kinds.items()):
         path = feature_path(paths, name)
         attributes.append(root.add(path, f"f{j}", kind | None, missing(kind)))
     parts: dict[str, str | None] = {}

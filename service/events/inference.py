@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 
 from kaboost.models.features.datetimes import is_datetime
+from kaboost.models.features.readings import is_missing_text
 from kaboost.models.features.schema import check_name, infer_kind
 from kaboost.service.errors import EventError
 from kaboost.service.events.diagnosis import CODES, LIMIT, Fault, shorten, show
@@ -45,7 +46,7 @@ def _faults(name: str, value: object, earlier: str | None) -> Iterator[Fault]:
     kind = infer_kind(value)
     if why := check_name(name):
         yield Fault("feature_unknown", name, why)
-    elif kind is None and value is not None:
+    elif kind is None and value is not None and not is_missing_text(value):
         detail = (
             f"{show(value)} where a number, a boolean, a string or null belongs; send its parts as "
             "features"

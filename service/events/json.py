@@ -1,6 +1,7 @@
 """The JSON event format: the envelope of docs/events.md."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -31,7 +32,7 @@ class JsonDecoder(TypedDecoder):
         # The strict type goes first even where unknown features are ignored: it detects them.
         self._strict = event_decoder(self._strict_type, labels)
         self._lenient = event_decoder(self._lenient_type, labels)
-        exact = exact_decoder(self._strict_type, labels)
+        exact = None if self.aliases else exact_decoder(self._strict_type, labels)
         self._fast = exact.decode if exact else None
         self._sparse = False  # whether the last events were mostly empty
         names, kinds = self._groups[0], self._schema.kinds
@@ -62,10 +63,31 @@ class JsonDecoder(TypedDecoder):
 
     def _decode_strictly(self, raw: bytes) -> Any:
         # msgspec does not look into the strings it skips: `str` finds broken UTF-8 there too.
-        return self._strict.decode(str(raw, "utf-8"))
+        return self._strict.decode(str(self._aliased(raw), "utf-8"))
 
     def _decode_known(self, raw: bytes) -> Any:
-        return self._lenient.decode(str(raw, "utf-8"))
+        return self._lenient.decode(str(self._aliased(raw), "utf-8"))
+
+    def _aliased(self, raw: bytes) -> bytes:
+        """Return an event with the names that the types have."""
+        if not self.aliases:
+            return raw
+        event = msgspec.json.decode(str(raw, "utf-8"), type=dict[str, msgspec.Raw])
+        if "features" in event:
+            event["features"] = self.rename(event["features"])
+        return msgspec.json.encode(event)
+
+    def rename(self, features: msgspec.Raw) -> msgspec.Raw:
+        """Return a JSON object of features with the names that the types have.
+
+        Raises
+        ------
+        msgspec.DecodeError
+            For anything but an object.
+        """
+        pairs = msgspec.json.decode(features, type=dict[str, msgspec.Raw])
+        fields = {self.aliases.get(name, name): value for name, value in pairs.items()}
+        return msgspec.Raw(msgspec.json.encode(fields))
 
     def _feature_items(self, raw: bytes) -> Iterable[tuple[str, object]]:
         if self._frozen or not self._schema.auto:  # only the names are asked for
@@ -73,6 +95,34 @@ class JsonDecoder(TypedDecoder):
         event: Any = parse(raw)  # an object, with repeated keys kept: the last one counts
         features: Iterable[tuple[str, object]] = dict(event)["features"]
         return features
+
+    def _known_values(self, raw: bytes) -> dict[str, Any]:
+        return self._values_of(msgspec.json.decode(raw, type=EventNames).features)
+
+    def _with_values(self, raw: bytes, values: Mapping[str, Any]) -> bytes:
+        event = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        event["features"] = _replaced(event["features"], values)
+        return msgspec.json.encode(event)
+
+    def reread(self, features: msgspec.Raw) -> msgspec.Raw:
+        """Return a JSON object of features with each value as its kind reads it, if it can.
+
+        Raises
+        ------
+        msgspec.DecodeError
+            For anything but an object.
+        """
+        values = self._values_of(msgspec.json.decode(features, type=dict[str, msgspec.Raw]))
+        other = self._readings(values)
+        return _replaced(features, other) if other else features
+
+    def _values_of(self, features: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+        """Return the values of known features that can be decoded."""
+        values = {}
+        for name in features.keys() & self._schema.kinds.keys():
+            with suppress(msgspec.DecodeError, RecursionError):  # numbers beyond a float
+                values[name] = msgspec.json.decode(features[name])
+        return {name: values[name] for name in features if name in values}
 
     def _diagnose(self, raw: bytes) -> EventError:
         return diagnose(raw, self._rules)
@@ -88,6 +138,16 @@ class JsonDecoder(TypedDecoder):
         if self._sparse_reader is not None and any(row.__class__ is dict for row in features):
             return self._sparse_reader.tabulate(features)
         return super()._numbers(features, n)
+
+
+def _replaced(features: msgspec.Raw, values: Mapping[str, Any]) -> msgspec.Raw:
+    """Return a JSON object with other values."""
+    pairs = msgspec.json.decode(features, type=dict[str, msgspec.Raw])
+    return msgspec.Raw(
+        msgspec.json.encode(
+            pairs | {name: msgspec.Raw(msgspec.json.encode(v)) for name, v in values.items()}
+        )
+    )
 
 
 def is_sound(values: Sequence[bytes | None], max_bytes: int) -> bool:

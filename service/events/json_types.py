@@ -1,14 +1,15 @@
 """The msgspec types and decoders of a JSON event, built once from the schema and the labels."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from kaboost.models.features.datetimes import EPOCH_LIMIT, PATTERN
+from kaboost.models.features.datetimes import COMPACT_DATES, EPOCH_LIMIT, PATTERN
 from kaboost.models.features.labels import Labels
+from kaboost.models.features.schema import Schema
 from kaboost.service.errors import ConfigError
 from kaboost.service.events.diagnosis import LIMIT
 
@@ -18,14 +19,16 @@ Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 # Other forms of a time, such as seconds, are read by `metadata`.
 Millis = Annotated[float, msgspec.Meta(ge=1e11, lt=1e14)]
 DateText = Annotated[str, msgspec.Meta(pattern=PATTERN)]
-Epoch = Annotated[float, msgspec.Meta(gt=-EPOCH_LIMIT, lt=EPOCH_LIMIT)]
+# A smaller number could be a date, such as 20261120; `readings` has a look at it.
+Epoch = Annotated[float, msgspec.Meta(ge=COMPACT_DATES[1], lt=EPOCH_LIMIT)]
 FEATURE_TYPES: dict[str, Any] = {
     "number": Number,
     "boolean": bool,
-    "category": str,
+    "category": str | int | bool,  # by name
     "datetime": DateText | Epoch,
     "text": str,
 }
+ALIAS = "\ue000"  # begins the fields of names that msgspec does not have: a private character
 NULL = msgspec.Raw(b"null")
 MAX_LITERAL = 2**62  # msgspec has literal types of smaller integers only
 
@@ -74,16 +77,40 @@ class EventNames(msgspec.Struct):
     features: dict[str, msgspec.Raw]
 
 
+def value_type(schema: Schema, name: str, *, lax: bool = False) -> Any:
+    """Return the type of a feature's usual values.
+
+    An open category has texts only, so that numbers are looked at; a lax decoder would read a text
+    as a number where it can.
+    """
+    kind = schema.kinds[name]
+    return str if kind == "category" and (lax or name in schema.open) else FEATURE_TYPES[kind]
+
+
+def alias(name: str) -> str:
+    """Return the name of a feature's field: msgspec has none with quotes, backslashes and control
+    characters.
+
+    Examples
+    --------
+    >>> alias("age"), alias("a\\nb")[1:]
+    ('age', '610a62')
+    """
+    if any(letter in '"\\' or letter < " " for letter in name):
+        return ALIAS + name.encode("utf-8", "surrogatepass").hex()
+    return name
+
+
 def feature_type(
-    names: Sequence[str], schema: Mapping[str, str], *, forbid_unknown: bool
+    names: Sequence[str], schema: Schema, *, forbid_unknown: bool
 ) -> type[msgspec.Struct]:
     """Build the struct of a schema's features, in the order of the names."""
-    kinds = [FEATURE_TYPES[schema[name]] for name in names]
+    kinds = [value_type(schema, name) for name in names]
     try:
         return msgspec.defstruct(
             "Features",
             [(f"f{i}", kind | None, missing(kind)) for i, kind in enumerate(kinds)],
-            rename={f"f{i}": name for i, name in enumerate(names)},
+            rename={f"f{i}": alias(name) for i, name in enumerate(names)},
             forbid_unknown_fields=forbid_unknown,
             gc=False,
         )

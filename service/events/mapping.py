@@ -1,12 +1,12 @@
 """Read an event from a record as it is: paths to features, label, id, timestamp and weight."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from kaboost.service.config.records import Events
 from kaboost.service.errors import EventError
 from kaboost.service.events.diagnosis import shorten, show
-from kaboost.service.events.values import coerce, flatten, scalar
+from kaboost.service.events.values import coerce, coerce_undeclared, flatten, scalar
 
 MAX_KEYS = 10  # of a record that a message lists
 
@@ -51,7 +51,9 @@ class RecordMapping:
         self.names = {key: dotted(path) for key, path in self._parts.items()}
         self.coerces = events.coerce
 
-    def envelope(self, record: object, schema: Mapping[str, str]) -> dict[str, Any]:
+    def envelope(
+        self, record: object, schema: Mapping[str, str], unsure: Collection[str] = ()
+    ) -> dict[str, Any]:
         """Return features, label, id, timestamp and weight of a record.
 
         Raises
@@ -59,7 +61,7 @@ class RecordMapping:
         EventError
             With the code `schema` where the features or the label are not there.
         """
-        event: dict[str, Any] = {"features": self.features_of(record, schema)}
+        event: dict[str, Any] = {"features": self.features_of(record, schema, unsure)}
         assert isinstance(record, Mapping)
         for key, path in self._parts.items():
             value = find(record, path)
@@ -69,8 +71,13 @@ class RecordMapping:
                 raise EventError("schema", self._missing(key, record))
         return event
 
-    def features_of(self, record: object, schema: Mapping[str, str]) -> dict[str, Any]:
+    def features_of(
+        self, record: object, schema: Mapping[str, str], unsure: Collection[str] = ()
+    ) -> dict[str, Any]:
         """Return the features of a record by name, coerced to the schema where that is set.
+
+        Features that the schema lacks, and those whose kinds are not sure, are coerced to what they
+        read as.
 
         Raises
         ------
@@ -93,7 +100,12 @@ class RecordMapping:
                 raise EventError("schema", self._no_features(below, record))
             found = flatten(below, self.paths.ignored)
         if self.coerces:
-            found = {name: coerce(value, schema.get(name)) for name, value in found.items()}
+            found = {
+                name: coerce(value, schema[name])
+                if name in schema and name not in unsure
+                else coerce_undeclared(value)
+                for name, value in found.items()
+            }
         return found
 
     def _missing(self, key: str, record: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kaboost.models.features.datetimes import is_number_text, to_milliseconds
+from kaboost.models.features.datetimes import is_compact_date, is_number_text, to_milliseconds
 from kaboost.service.events.diagnosis import EPOCH_MS, show
 
 CONVERTED, IGNORED = "converted", "ignored"
@@ -29,7 +29,7 @@ def read_time(value: Any) -> Instant:
     """Return an instant, or milliseconds since 1970; None for anything that is no time.
 
     Without an offset a time is UTC; numbers, also in text, are seconds, milliseconds, microseconds
-    or nanoseconds by their size.
+    or nanoseconds by their size. A date without hyphens, as 20261120, is neither.
 
     Examples
     --------
@@ -38,6 +38,8 @@ def read_time(value: Any) -> Instant:
     """
     if isinstance(value, str):
         text = value.strip()
+        if is_compact_date(text):
+            return None
         if is_number_text(text):
             return read_time(float(text))
         try:
@@ -48,6 +50,8 @@ def read_time(value: Any) -> Instant:
     if isinstance(value, datetime):
         return value if value.tzinfo else value.replace(tzinfo=UTC)
     if isinstance(value, int | float) and not isinstance(value, bool):
+        if is_compact_date(value):
+            return None
         millis = to_milliseconds(value)
         return millis if EPOCH_MS[0] <= millis <= EPOCH_MS[1] else None
     return None

@@ -56,7 +56,7 @@ class RecordDecoder(TypedDecoder):
 
     def read_row(self, record: object) -> dict[str, Any]:
         """Return the features of a record that needs no label, as `diagnose` takes them."""
-        return self.mapping.features_of(record, self._rules.schema)
+        return self.mapping.features_of(record, self._rules.schema, self._rules.open)
 
     def _build_types(self) -> None:
         super()._build_types()
@@ -65,10 +65,12 @@ class RecordDecoder(TypedDecoder):
             LooseEvent[kind, label]  # type: ignore[valid-type] # made at run time
             for kind in (self._strict_type, self._lenient_type)
         )
-        names, kinds, labels = self.feature_names, self._schema.kinds, self._rules.labels
+        names, labels = self.feature_names, self._rules.labels
         self._flat: FlatTypes | None = None
-        if not self._needs_headers:
-            self._flat = flat_types(self.mapping, names, kinds, labels, is_json=self._plain_json)
+        if not self._needs_headers and not (self.mapping.coerces and self._schema.open):
+            self._flat = flat_types(
+                self.mapping, names, self._schema, labels, is_json=self._plain_json
+            )
 
     def _fast_path(self, values: Sequence[bytes | None]) -> Fast | None:
         if self._flat is None:
@@ -88,7 +90,7 @@ class RecordDecoder(TypedDecoder):
 
     def _read(self, value: bytes | None, index: int) -> dict[str, Any]:
         record = self._reader.read(value, self._headers(index))
-        event = self.mapping.envelope(record, self._rules.schema)
+        event = self.mapping.envelope(record, self._rules.schema, self._rules.open)
         if not self._rules.labelled:
             event["label"] = None
         elif self.mapping.coerces and "label" in event:
@@ -107,14 +109,28 @@ class RecordDecoder(TypedDecoder):
         return label
 
     def _decode_strictly(self, raw: dict[str, Any]) -> Any:
-        return msgspec.convert(raw, self._strict)
+        return msgspec.convert(self._aliased(raw), self._strict)
 
     def _decode_known(self, raw: dict[str, Any]) -> Any:
-        return msgspec.convert(raw, self._lenient)
+        return msgspec.convert(self._aliased(raw), self._lenient)
+
+    def _aliased(self, raw: dict[str, Any]) -> dict[str, Any]:
+        """Return a record with the names that the types have."""
+        if not self.aliases:
+            return raw
+        find = self.aliases.get
+        return {**raw, "features": {find(name, name): v for name, v in raw["features"].items()}}
 
     def _feature_items(self, raw: dict[str, Any]) -> Iterable[tuple[str, object]]:
         features: dict[str, object] = raw["features"]
         return features.items()
+
+    def _known_values(self, raw: dict[str, Any]) -> dict[str, Any]:
+        kinds = self._schema.kinds
+        return {name: value for name, value in raw["features"].items() if name in kinds}
+
+    def _with_values(self, raw: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+        return {**raw, "features": {**raw["features"], **values}}
 
     def _diagnose(self, raw: dict[str, Any]) -> EventError:
         return diagnose_event(raw, self._rules, self.mapping.names)

@@ -5,7 +5,9 @@ The base of every event format: a subclass reads the bytes of a record.
 
 import struct
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, starmap
 from operator import attrgetter
 from typing import Any, Literal
@@ -16,16 +18,18 @@ import numpy as np
 from kaboost.models.features.datetimes import wall_seconds
 from kaboost.models.features.labels import Labels
 from kaboost.models.features.onehot import EMPTY, Table
+from kaboost.models.features.readings import UNREADABLE, is_misfit, is_odd, name_of, reading
 from kaboost.models.features.schema import Schema, parse_schema
 from kaboost.models.types import Mat, Vec
 from kaboost.service.errors import EventError
 from kaboost.service.events.decoder import DUPLICATE, Decoded, Faults, Headers, no_headers
 from kaboost.service.events.diagnosis import Rules, feature_faults, show
 from kaboost.service.events.inference import infer_new_features
-from kaboost.service.events.json_types import FEATURE_TYPES, Event, feature_type
+from kaboost.service.events.json_types import FEATURE_TYPES, Event, alias, feature_type
 from kaboost.service.events.metadata import RepairCounts, normalise
 from kaboost.service.events.reader import Skipped
 
+_NAMES = frozenset((str, type(None)))
 CHUNK = 100  # events decoded in one call of msgspec's decoder
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # by a typed decoder
 
@@ -39,6 +43,10 @@ class _NewFeatures(Exception):
     def __init__(self, kinds: dict[str, str]) -> None:
         super().__init__(kinds)
         self.kinds = kinds
+
+
+class _Undecided(Exception):
+    """Interrupt decoding before an event that may correct an inferred kind."""
 
 
 class TypedDecoder(ABC):
@@ -68,10 +76,15 @@ class TypedDecoder(ABC):
         self._ignored = 0  # values of unknown features that this call of `decode` skipped
         self._skipped: list[tuple[int, str]] = []
         self._repairs: RepairCounts = {}
+        # Values of open features in the last event, if its values were of other types than usual.
+        self._reread: list[tuple[str, Any]] | None = None
         self._headers: Callable[[int], Headers] = no_headers
         lenient = unknown == "ignore" or self._schema.auto
         inferred = frozenset(self._schema.inferred)
-        self._rules = Rules(self._schema.kinds, labels, lenient, max_bytes, inferred)
+        self._rules = Rules(
+            self._schema.kinds, labels, lenient, max_bytes, inferred, open=self._schema.open
+        )
+        self._odd: list[tuple[int, str, Any]] = []  # of the events of this call of `decode`
         self._regression = labels.kind == "regression"
         self._codes = {label: float(code) for code, label in enumerate(labels.classes)}
         # 1, 1.0 and true are one key of a dict but three labels: known ones are kept by type.
@@ -93,16 +106,20 @@ class TypedDecoder(ABC):
         faults: Faults = []
         new_features: dict[str, str] = {}
         consumed, self._ignored, self._skipped, self._headers = len(values), 0, [], headers
-        self._repairs = {}
+        self._repairs, self._odd = {}, []
         try:
             for first in range(0, len(values), CHUNK):
                 self._decode_chunk(values[first : first + CHUNK], first, events, faults)
         except _NewFeatures as found:
             new_features, consumed = found.kinds, len(events) + len(faults) + len(self._skipped)
+        except _Undecided:
+            consumed = len(events) + len(faults) + len(self._skipped)
         skipped = self._skipped
         if is_new is not None and events:
             events = self._drop_duplicates(events, faults, is_new)
         table, y, w = self._tabulate(events)
+        if self._odd and events:
+            table = table._replace(odd=self._odd)
         others = (events, faults, new_features, consumed, self._ignored, skipped, self._repairs)
         return Decoded(table, y, w, *others)
 
@@ -122,6 +139,9 @@ class TypedDecoder(ABC):
         self._skipped += [(places[k], DUPLICATE) for k in repeated]
         self._skipped.sort()
         dropped = frozenset(repeated)
+        self._odd = [
+            (k - bisect_left(repeated, k), *odd) for k, *odd in self._odd if k not in dropped
+        ]
         return [event for k, event in enumerate(events) if k not in dropped]
 
     def tabulate(self, features: Sequence[Any]) -> Table:
@@ -133,7 +153,7 @@ class TypedDecoder(ABC):
         rows = self._rows(features)
         columns = list(zip(*rows, strict=True)) or [()] * (n + b + c + t + v)
         numbers, booleans = pack(columns[:n], B).T, pack(columns[n : n + b], B).T
-        categories, others = columns[n + b : n + b + c], columns[n + b + c :]
+        categories, others = list(map(names_of, columns[n + b : n + b + c])), columns[n + b + c :]
         times = wall_seconds(others[:t], B) if t else EMPTY
         return Table(numbers.copy("C"), booleans.copy("C"), categories, times, others[t:])
 
@@ -148,10 +168,22 @@ class TypedDecoder(ABC):
 
     def add_features(self, kinds: Mapping[str, str]) -> None:
         """Add features of inferred kinds to the schema."""
-        self._schema = self._schema.with_inferred(kinds)
-        inferred = frozenset(self._schema.inferred)
-        self._rules = self._rules._replace(schema=self._schema.kinds, inferred=inferred)
-        self._build_types()
+        schema = self._schema.with_inferred(kinds)
+        self.follow(schema._replace(open=schema.open | kinds.keys()))
+
+    def follow(self, schema: Schema) -> None:
+        """Take the schema of the model, which has learned what was decoded so far."""
+        if schema is self._schema:
+            return
+        before, self._schema = self._schema, schema
+        self._rules = self._rules._replace(
+            schema=schema.kinds, inferred=frozenset(schema.inferred), open=schema.open
+        )
+        closed = before.open - schema.open
+        if closed and not schema.open:
+            self._build_types()  # some types are for sure kinds only
+        elif schema.kinds != before.kinds or any(schema.kinds[n] == "category" for n in closed):
+            self._build_types()
 
     def freeze(self) -> None:
         """Add no more features: ignore unknown ones from now on, and count them."""
@@ -164,11 +196,12 @@ class TypedDecoder(ABC):
 
     def _build_types(self) -> None:
         """Build the types of the schema; called again when it grows."""
-        kinds = self._schema.kinds
+        schema, kinds = self._schema, self._schema.kinds
         self._groups = [[n for n in kinds if kinds[n] == kind] for kind in FEATURE_TYPES]
         names = self.feature_names
-        self._strict_type = feature_type(names, kinds, forbid_unknown=True)
-        self._lenient_type = feature_type(names, kinds, forbid_unknown=False)
+        self.aliases = {name: field for name in names if (field := alias(name)) != name}
+        self._strict_type = feature_type(names, schema, forbid_unknown=True)
+        self._lenient_type = feature_type(names, schema, forbid_unknown=False)
         self.FeatureType = self._lenient_type if self._rules.ignore_unknown else self._strict_type
 
     # What a format implements.
@@ -191,6 +224,16 @@ class TypedDecoder(ABC):
     @abstractmethod
     def _feature_items(self, raw: Any) -> Iterable[tuple[str, object]]:
         """Return names and values of the features of a record that holds an event."""
+
+    @abstractmethod
+    def _known_values(self, raw: Any) -> dict[str, Any]:
+        """Return the values of a record's known features that can be decoded, or raise one of
+        REFUSED.
+        """
+
+    @abstractmethod
+    def _with_values(self, raw: Any, values: Mapping[str, Any]) -> Any:
+        """Return a record with other values of some features."""
 
     @abstractmethod
     def _diagnose(self, raw: Any) -> EventError:
@@ -228,7 +271,8 @@ class TypedDecoder(ABC):
                     k += len(events) - before  # the values before the failing one are decoded
             try:
                 events.append(self._decode_one(values[k], first + k))
-                fast = None  # an event, but not as usual
+                fast = None if self._reread is None else fast  # an event, but not as usual
+                self._odd += [(len(events) - 1, *odd) for odd in self._reread or ()]
             except EventError as error:
                 faults.append((first + k, error))
             except Skipped as skipped:
@@ -238,14 +282,54 @@ class TypedDecoder(ABC):
     def _decode_one(self, value: bytes | None, index: int) -> Event[Any, Any]:
         """Return the event, or raise an EventError with the first fault's code."""
         raw = self._read(value, index)
+        values: dict[str, Any] = {}
+        other: dict[str, Any] = {}
         try:
             event = self._decode_strictly(raw)
         except REFUSED:
-            event = self._decode_leniently(raw)
+            with suppress(*REFUSED):  # no event at all: the diagnosis says why
+                values = self._known_values(raw)
+                other = self._readings(values)
+            event = self._decode_again(self._with_values(raw, other) if other else raw, raw)
         self._check_label(event, raw)
+        self._reread = None
+        if other:
+            self._note_odd(values, index)
         normalise(event, self._repairs)
         decoded: Event[Any, Any] = event
         return decoded
+
+    def _decode_again(self, reread: Any, raw: Any) -> Any:
+        """Return the event of a record that was refused, whose values may be read otherwise now."""
+        if reread is not raw:
+            with suppress(*REFUSED):
+                return self._decode_strictly(reread)
+        return self._decode_leniently(reread)
+
+    def _readings(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what values mean whose types are not the usual ones; none where one of them means
+        nothing.
+        """
+        found = {}
+        for name, value in values.items():
+            read = reading(value, self._schema.kinds[name], self._rules.sureness(name))
+            if read is UNREADABLE:
+                return {}
+            if read is not value:
+                found[name] = read
+        return found
+
+    def _note_odd(self, values: Mapping[str, Any], index: int) -> None:
+        """Note the values of open features that are of another class than their kind.
+
+        Those that may correct it are counted after all events before them, so these are learned
+        first.
+        """
+        kinds, is_open = self._schema.kinds, self._schema.open
+        found = [(name, v) for name, v in values.items() if name in is_open]
+        if index and any(is_misfit(value, kinds[name]) for name, value in found):
+            raise _Undecided
+        self._reread = [(name, value) for name, value in found if is_odd(value, kinds[name])]
 
     def _decode_leniently(self, raw: Any) -> Any:
         """Skip and count unknown features, or interrupt at new ones, as the settings say."""
@@ -296,6 +380,13 @@ class TypedDecoder(ABC):
         w = np.array(weights, np.float64)
         w[np.isnan(w)] = 1.0
         return table, y, w
+
+
+def names_of(column: tuple[Any, ...]) -> Sequence[str | None]:
+    """Return the values of a category, of which some may be numbers or booleans, by name."""
+    if _NAMES.issuperset(map(type, column)):
+        return column
+    return [x if x is None or x.__class__ is str else name_of(x) for x in column]
 
 
 def pack(rows: list[tuple[Any, ...]], width: int) -> Mat:

@@ -5,6 +5,7 @@ docs/formats.md has the table.
 
 import base64
 import math
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -19,7 +20,15 @@ MAX_ITEMS = 32  # of a list that become features; the others are left out
 MAX_DEPTH = 32  # of objects in objects
 SCALARS = frozenset({str, int, bool, type(None)})
 DECIMAL_KEYS = frozenset({"scale", "value"})  # of a decimal with its scale
-TRUTH = {"true": True, "false": False}
+TRUTH = {
+    "true": True, "yes": True, "y": True, "t": True, "on": True, "1": True,
+    "false": False, "no": False, "n": False, "f": False, "off": False, "0": False,
+}  # fmt: skip
+PLAIN_TRUTH = ("true", "false", "yes", "no")  # texts that make an undeclared feature a boolean
+# A point or a comma before decimals, the other of the two (or blanks) between groups of three.
+DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+|\d{1,3}([ \u00a0\u202f']\d{3})+),\d+")
+GROUPS = re.compile(r"[+-]?\d{1,3}(,\d{3}){2,}(\.\d+)?|[+-]?\d{1,3}(,\d{3})+\.\d+")
+CODE = re.compile(r"[+-]?0\d")  # digits that begin so are a code, not a number
 
 Scalar = str | int | float | bool | None
 
@@ -79,6 +88,24 @@ def coerce(value: Any, kind: str | None) -> Any:
     return value
 
 
+def coerce_undeclared(value: Any) -> Any:
+    """Return text of a feature whose kind is not sure as the number or boolean that it reads as.
+
+    Examples
+    --------
+    >>> coerce_undeclared("1,5"), coerce_undeclared("yes"), coerce_undeclared("007")
+    (1.5, True, '007')
+    """
+    if value.__class__ is not str:
+        return value
+    text = value.strip()
+    if text.lower() in PLAIN_TRUTH:
+        return TRUTH[text.lower()]
+    if CODE.match(text) or not text[-1:].isdigit():
+        return value
+    return _to_number(value)
+
+
 def _flatten(
     record: Mapping[str, Any], skipped: frozenset[str], prefix: str, out: dict[str, Any], depth: int
 ) -> None:
@@ -124,8 +151,14 @@ def _flatten_list(
 
 
 def _to_number(text: str) -> Any:
+    """Return the number that a text reads as, with a decimal comma or groups of three as well."""
+    plain = text.strip()
+    if DECIMAL_COMMA.fullmatch(plain):
+        plain = re.sub(r"[.\s']", "", plain).replace(",", ".")
+    elif GROUPS.fullmatch(plain):
+        plain = plain.replace(",", "")
     try:
-        number = float(text)
+        number = float("_" if "_" in plain else plain)  # Python reads 1_000
     except ValueError:
         return text
     if math.isnan(number):

@@ -199,7 +199,9 @@ class Follower:
         """Keep the codec unless the new snapshot has another schema."""
         model, previous = snapshot.model, self.served
         if previous and snapshot.header["model"] == previous.snapshot.header["model"]:
-            return previous.codec
+            open_kinds = previous.snapshot.model.encoder.schema.open
+            if open_kinds == model.encoder.schema.open:
+                return previous.codec
         unknown, limit = self._settings.features.unknown, self._settings.api.max_rows
         decoder = JsonDecoder(model.encoder.schema, model.labels, unknown)
         return PredictCodec(decoder, model.labels, limit, ignore_keys=unknown == "ignore")

@@ -103,7 +103,10 @@ def components(codec: PredictCodec, settings: Settings) -> dict[str, Any]:
     _, schemas = msgspec.json.schema_components(
         [codec.Row, PredictResponse, BatchPredictResponse, Problem], ref_template=REF + "{name}"
     )
-    for feature in schemas["Features"]["properties"].values():
+    properties = schemas["Features"]["properties"]
+    names = {field: name for name, field in codec.aliases.items()}
+    schemas["Features"]["properties"] = {names.get(k, k): v for k, v in properties.items()}
+    for feature in properties.values():
         feature["default"] = None  # the decoder's default of a number is NaN, which JSON has not
     rows = {"anyOf": [{"$ref": f"{REF}Row"}, {"$ref": f"{REF}Features"}]}
     instances = {"type": "array", "items": rows, "maxItems": settings.api.max_rows}

@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, NamedTuple, NoReturn
 
 import msgspec
@@ -125,6 +126,7 @@ class Rows(NamedTuple):
     unknown_keys: Sequence[str] = ()  # next to features, that were ignored
 
 
+Change = Callable[[msgspec.Raw], msgspec.Raw]
 Id = str | int | None  # a whole number is the same id as its text
 Level = Annotated[float, msgspec.Meta(ge=MIN_LEVEL, le=MAX_LEVEL)]
 
@@ -164,9 +166,10 @@ class PredictCodec:
         row, body = request_types(features, strict=not ignore_keys)
         self._ignore_keys = ignore_keys
         strict = features.__struct_config__.forbid_unknown_fields
-        self._features = features.__struct_encode_fields__
-        self._known = None if strict else frozenset(self._features)
+        self._features = tuple(decoder.feature_names)
+        self._known = None if strict else frozenset(features.__struct_encode_fields__)
         self._decoder = decoder
+        self.aliases = decoder.aliases
         self._max_rows = max_rows
         self._classes = labels.classes
         self._texts = [labels.text(label) for label in labels.classes]
@@ -179,6 +182,17 @@ class PredictCodec:
 
     def read(self, body: bytes | bytearray) -> Rows:
         """Decode the rows of a body, or raise all its faults at once."""
+        try:
+            return self._read(self._aliased(body))
+        except msgspec.ValidationError as err:
+            reread = self._mapped(body, self._decoder.reread)
+            if reread is not None:
+                with suppress(msgspec.ValidationError):
+                    return self._read(self._aliased(reread))
+            self._refuse(body, err)
+
+    def _read(self, body: bytes | bytearray) -> Rows:
+        """Decode the rows of a body whose values are of their usual types."""
         try:
             # msgspec does not validate strings that it skips: `str` finds invalid UTF-8 there too.
             text = str(body, "utf-8")
@@ -194,8 +208,8 @@ class PredictCodec:
                 ids = _texts([request.id])
                 return Rows([request.features], ids, True, ignored, level, request.explain, keys)
             return self._many(request.instances, level, request.explain, keys)
-        except msgspec.ValidationError as err:
-            self._refuse(body, err)
+        except msgspec.ValidationError:
+            raise
         except (msgspec.DecodeError, UnicodeDecodeError) as err:
             if body.strip() and isinstance(err, msgspec.DecodeError):
                 _parse(body)  # has the better message for surrogates
@@ -309,6 +323,42 @@ class PredictCodec:
         if not self._ignore_keys:
             return []
         return [key for key in self._decode_bare(text) if key not in known]
+
+    def _aliased(self, body: bytes | bytearray) -> bytes | bytearray:
+        """Return a body with the names that the types have."""
+        if not self._decoder.aliases:
+            return body
+        return self._mapped(body, self._decoder.rename) or body
+
+    def _mapped(self, body: bytes | bytearray, change: Change) -> bytes | None:
+        """Return a body with each object of features changed; None if all stay as they are, and for
+        anything that is no request.
+        """
+        decode, changed = msgspec.json.decode, False
+        try:
+            request = decode(body, type=dict[str, msgspec.Raw])
+            if "features" in request:
+                before = request["features"]
+                request["features"] = change(before)
+                changed = request["features"] is not before
+            if "instances" in request:
+                rows = decode(request["instances"], type=list[msgspec.Raw])
+                other = [self._mapped_row(row, change) for row in rows]
+                changed |= any(a is not b for a, b in zip(rows, other, strict=True))
+                request["instances"] = msgspec.Raw(msgspec.json.encode(other))
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        return msgspec.json.encode(request) if changed else None
+
+    def _mapped_row(self, raw: msgspec.Raw, change: Change) -> msgspec.Raw:
+        """Return features, or an instance, changed."""
+        if not self._is_wrapped(raw):
+            return change(raw)
+        row = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        features = change(row["features"])
+        if features is row["features"]:
+            return raw
+        return msgspec.Raw(msgspec.json.encode({**row, "features": features}))
 
     def _refuse(
         self, body: bytes | bytearray, err: msgspec.ValidationError | None = None

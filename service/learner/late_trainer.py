@@ -176,6 +176,7 @@ class LateTrainer(Trainer):
             if decoded.meta:
                 read = unread[: decoded.consumed]  # up to a record with new features
                 rejected += self._wait(list(events_of(read, decoded)), decoded)
+            self._follow_kinds()
             if decoded.new_features:
                 self._add_features(decoded.new_features)
             unread = unread[decoded.consumed :]
@@ -183,7 +184,9 @@ class LateTrainer(Trainer):
 
     def _wait(self, messages: Sequence[Message], decoded: Decoded) -> list[Rejected]:
         """Store captured features; learn those whose label came before them."""
-        rows = pack(self.state.model.capture(decoded.table))
+        model = self.state.model
+        parts = model.parts(decoded.table, decoded.w)  # kinds may be corrected between two
+        rows = [row for part, _ in parts for row in pack(model.capture(part))]
         entries: list[NewEntry] = []
         rejected: list[Rejected] = []
         columns = zip(messages, decoded.meta, rows, decoded.w.tolist(), strict=True)

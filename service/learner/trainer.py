@@ -28,6 +28,10 @@ log = logging.getLogger(__name__)
 
 Rejected = tuple[Message | StoredRecord, EventError]
 
+IDENTIFIER_REMEDY = (
+    "if they name things, declare the feature as category in features.schema, or leave it out with "
+    "features.unknown: ignore, and start again with --cold-start"
+)
 _OFFSET, _VALUE = methodcaller("offset"), methodcaller("value")  # called for every record
 
 
@@ -47,6 +51,7 @@ class Trainer:
         self._recorder = Recorder(parts.metrics)
         self._stores = parts.stores
         self._decoder = parts.make_decoder(state.model, settings)
+        self._kinds_logged = state.model.encoder.kinds
         self._run = parts.stores.checkpoints.run
         self._has_checkpoint = restored
         self._published = -1  # events learned by the newest snapshot of this run
@@ -146,6 +151,7 @@ class Trainer:
                 self._learn(decoded)
                 self._track_oldest(unread, decoded)
                 self._learning = None  # else it would live on beside the next batch
+            self._follow_kinds()
             if decoded.new_features:
                 added |= self._add_features(decoded.new_features)
             unread = unread[decoded.consumed :]
@@ -210,6 +216,24 @@ class Trainer:
                 offsets[partition] = offset + 1
                 unread.append(message)
         return unread
+
+    def _follow_kinds(self) -> None:
+        """Decode by the kinds of the model, and log those that were corrected."""
+        model = self.state.model
+        schema = model.encoder.schema
+        corrected = {
+            name: {"before": self._kinds_logged[name], "kind": kind}
+            for name, kind in (() if schema.kinds is self._kinds_logged else schema.kinds.items())
+            if self._kinds_logged.get(name, kind) != kind
+        }
+        for name, fields in corrected.items():
+            log.warning("an inferred kind is corrected", extra={"feature": name, **fields})
+        self._kinds_logged = schema.kinds
+        self._decoder.follow(schema)
+        for name in model.identifiers:
+            fields = {"feature": name, "remedy": IDENTIFIER_REMEDY}
+            log.warning("large whole numbers in no order may be identifiers", extra=fields)
+        model.identifiers = ()
 
     def _add_features(self, kinds: dict[str, str]) -> dict[str, str]:
         """Add new features to the model; return those that fit into its memory."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kaboost.models.features.datetimes import EPOCHS, is_datetime
-from kaboost.service.events.values import TRUTH, flatten
+from kaboost.service.events.values import flatten
 
 FIRST_EPOCH = 6.3e8  # seconds: the year 1990
 LAST_EPOCH = 4.1e9  # seconds: the year 2100
@@ -131,7 +131,7 @@ def _kind_of_text(values: list[str]) -> Kind:
 
 def is_truth(value: str) -> bool:
     """Return whether a text is true or false."""
-    return value.strip().lower() in TRUTH
+    return value.strip().lower() in ("true", "false")
 
 
 def _is_number(value: Any) -> bool:

@@ -1,12 +1,15 @@
 """Labels turn what users write into what a loss wants, and refuse the rest by name."""
 
 import doctest
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from kaboost import ModelError
 from kaboost.models.features import labels as module
-from kaboost.models.features.labels import labels
+from kaboost.models.features.labels import encode_many, labels
 
 
 @pytest.mark.parametrize(
@@ -111,3 +114,28 @@ def test_outputs_and_texts():
 def test_examples_run():
     """The examples in the docstrings give what they show."""
     assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        pd.array([1, None], dtype="Int64"), pd.array([True, None], dtype="boolean"),
+        pd.array(["a", None], dtype="string"), pd.array([1.0, None], dtype="Float64"),
+        [1, None], [1, np.nan], [1, pd.NaT], ["a", pd.NA], np.array([1.0, np.nan]),
+        pd.Series([1, None]), pd.Categorical(["a", None]), [1, np.datetime64("NaT")],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+def test_a_missing_label_has_its_place(y: Any, task: str) -> None:
+    """Whatever a library writes for it; nothing is learned."""
+    classes = {"binary": ["a", 1], "multiclass": ["a", 1, 2], "regression": None}[task]
+    kind = labels(task, classes)
+    with pytest.raises(ModelError, match=r"y\[1\]: label: .*leave the row out"):
+        encode_many(kind, [1, list(y)[1]])
+
+
+@pytest.mark.parametrize("label", [[1], {"a": 1}, (1,), np.array([1, 2]), b"a", 1j])
+def test_what_cannot_be_a_label_is_refused(label: Any) -> None:
+    """Also what cannot be compared or hashed."""
+    with pytest.raises(ModelError, match=r"y\[1\]: label: .* is not one of 0, 1"):
+        encode_many(labels("binary"), [1, label])

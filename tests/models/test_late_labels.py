@@ -25,7 +25,7 @@ def table(n: int, seed: int = 0) -> Table:
 
 
 def part(whole: Table, k: int) -> Table:
-    numbers, booleans, (colours,), _, _ = whole
+    numbers, booleans, (colours,), *_ = whole
     return Table(numbers[k : k + 1], booleans[k : k + 1], [colours[k : k + 1]])
 
 

@@ -283,9 +283,10 @@ def test_what_is_wrong_in_a_batch_is_pointed_at(rows, y, w, message):
 def test_the_row_is_counted_from_the_first_of_the_batch():
     """Also where features join in between, and the batch is learned in parts."""
     model = Model(spec={"bank": {"kind": "reboosted_trees", "max_memory": 16}})
-    with pytest.raises(ModelError, match=r"features.late in rows\[3\]"):
-        model.learn_many([{"a": 1}, {"a": 2}, {"late": "x"}, {"late": 3}], [0, 1, 0, 1])
-    model.learn_one({"a": 1}, 0)
+    late = [{"a": 1}, {"a": 2}, *[{"late": 0.5}] * 200, {"late": "bad"}]
+    with pytest.raises(ModelError, match=r"features.late in rows\[202\]: 'bad' is not a number"):
+        model.learn_many(late, [0, 1] * 101 + [0])
+    model.learn_many([{"a": 1}] * 200, [0, 1] * 100)
     with pytest.raises(ModelError, match=r"features.a in rows\[0\]"):
         model.learn_many([{"a": "bad"}, {"late": 1}], [0, 1])
     with pytest.raises(ModelError, match=r"features.late in rows\[1\]: \[1\] has no kind"):

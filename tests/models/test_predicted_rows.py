@@ -1,5 +1,8 @@
 """Labels that come late to a `Model`: what was predicted is remembered and taught."""
 
+import copy
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -163,3 +166,25 @@ def test_a_delay_that_is_none_is_refused(delay: Any) -> None:
         model.learn_many(*stream(5), delay=delay)
 
     assert int(model.booster.progress.events) == 0
+
+
+def test_threads_may_predict_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the memory of predictions is full, and copies are made meanwhile."""
+    monkeypatch.setattr(predicted_rows, "MAX_ROWS", 20)
+    rows, y = stream(60)
+    model = Model(spec=LINEAR, features=NUMBERS)
+    model.learn_many(rows, y)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            wanted = [pool.submit(model.predict_proba_many, rows[k % 40 :][:9]) for k in range(600)]
+            copies = [copy.deepcopy(model) for _ in range(5)]
+            answers = [one.result() for one in wanted]
+    finally:
+        sys.setswitchinterval(interval)
+
+    np.testing.assert_array_equal(answers[0], copies[0].predict_proba_many(rows[:9]))
+    for each in (model, *copies):
+        each.learn_many(rows, y)
+        assert len(each._predicted_rows) <= 20

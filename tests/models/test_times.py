@@ -174,6 +174,23 @@ def test_hours_grow_through_the_day():
     assert hours == day[86_400:, 0].tolist()
 
 
+@pytest.mark.parametrize(
+    "value", [20261120, 20261120.0, "20261120", "20261120.0", np.int64(19700101)]
+)
+def test_a_date_without_hyphens_is_refused_with_a_remedy(value):
+    """It would be some day of 1970, as seconds."""
+    with pytest.raises(ModelError, match=r"features\.when: .* without hyphens; write it as '2026-"):
+        tabulate({"when": "datetime"}, [{"when": value}])
+
+
+@pytest.mark.parametrize(
+    "value", [20261320, 20260100, "20261132", 18991231, 22000101, 202611200, -20261120]
+)
+def test_other_numbers_are_seconds(value):
+    """Of eight digits as well, where they are no date."""
+    assert [[float(value)]] == tabulate({"when": "datetime"}, [{"when": value}]).times.tolist()
+
+
 def test_examples_run():
     """The examples in the docstrings give what they show."""
     assert doctest.testmod(times).failed == 0

@@ -20,7 +20,7 @@ from kaboost.service.events.mapping import RecordMapping
 from kaboost.service.events.metadata import read_time
 from kaboost.service.events.reader import PlainReader
 from kaboost.service.events.record_decoder import RecordDecoder
-from kaboost.service.events.values import MAX_DEPTH, coerce, flatten
+from kaboost.service.events.values import MAX_DEPTH, coerce, coerce_undeclared, flatten
 
 BINARY = labels("binary")
 ORDER = {
@@ -221,11 +221,35 @@ def test_objects_nested_too_deeply_are_a_fault() -> None:
         (7, "category", "7"),
         (True, "category", "true"),
         ("7", None, "7"),
+        ("1,5", "number", 1.5),
+        ("-0,125", "number", -0.125),
+        ("1.234,5", "number", 1234.5),
+        ("1 234,5", "number", 1234.5),
+        ("1,234.5", "number", 1234.5),
+        ("1,234,567", "number", 1234567.0),
+        ("1,2,3", "number", "1,2,3"),
+        ("1.2.3", "number", "1.2.3"),
+        ("Yes", "boolean", True),
+        ("off", "boolean", False),
+        ("0", "boolean", False),
     ],
 )
 def test_coercion(value: Any, kind: str | None, meaning: Any) -> None:
     """Text is converted by the schema's kind, and stays where it is none."""
     assert meaning == coerce(value, kind)
+
+
+@pytest.mark.parametrize(
+    ("value", "meaning"),
+    [
+        ("12.5", 12.5), ("1,5", 1.5), ("007", "007"), ("0.5", 0.5), ("0", 0.0), ("A1", "A1"),
+        ("TRUE", True), ("no", False), ("y", "y"), ("", ""), ("nan", "nan"), ("1e3", 1000.0),
+        (3, 3),         ("2026-11-20", "2026-11-20"),
+    ],
+)  # fmt: skip
+def test_an_undeclared_feature_is_what_it_reads_as(value: Any, meaning: Any) -> None:
+    """Numbers and truth in text; codes that begin with a zero stay texts."""
+    assert meaning == coerce_undeclared(value)
 
 
 @pytest.mark.parametrize("number", [1_763_632_800, 1_763_632_800_000, 1_763_632_800_000_000])

@@ -25,6 +25,8 @@ TEN = datetime(2026, 11, 20, 10, tzinfo=UTC)
         ("timestamp", '"1760000000123"', 1_760_000_000_123.0, "converted"),
         ("timestamp", "1760000000", 1_760_000_000_000.0, "converted"),
         ("timestamp", '"soon"', None, "ignored"),
+        ("timestamp", "20261120", None, "ignored"),
+        ("timestamp", '"20261120"', None, "ignored"),
         ("timestamp", "true", None, "ignored"),
         ("timestamp", "1760000000123", 1_760_000_000_123.0, None),
         ("timestamp", '"2026-11-20t10:00:00z"', TEN, None),

@@ -60,7 +60,7 @@ REFUSED: dict[str, tuple[bytes, int, set[str]]] = {
     "string for a number": (b'{"features": {"age": "31"}}', 422, {"#/features/age"}),
     "boolean for a number": (b'{"features": {"age": true}}', 422, {"#/features/age"}),
     "number for a boolean": (b'{"features": {"vip": 1}}', 422, {"#/features/vip"}),
-    "number for a category": (b'{"features": {"country": 1}}', 422, {"#/features/country"}),
+    "number for a category": (b'{"features": {"country": 1.5}}', 422, {"#/features/country"}),
     "unknown": (b'{"features": {"a/b~c": 1}}', 422, {"#/features/a~1b~0c"}),
     "id": (b'{"features": {}, "id": 1.5}', 422, {"#/id"}),
     "repeated key, the first one wrong": (
