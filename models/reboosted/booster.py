@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,6 +33,8 @@ from kaboost.models.reboosted.component import sizes_of
 from kaboost.models.reboosted.ensemble import ReboostedTrees as ReboostedTrees
 from kaboost.models.reboosted.ensemble import reboosted_trees as reboosted_trees
 from kaboost.models.reboosted.ensemble import served_model, served_trees
+from kaboost.models.reboosted.feature_scale import observe_rows, scaled_keys
+from kaboost.models.reboosted.feature_scale import with_features as with_more_scales
 from kaboost.models.reboosted.first_labels import first_label_count, restart_from_first_labels
 from kaboost.models.reboosted.late_mixture import learn_late, score_late
 from kaboost.models.reboosted.learn import grow_in_background, learn_batch, learn_scratch
@@ -40,6 +42,7 @@ from kaboost.models.reboosted.linear import with_features as with_more_columns
 from kaboost.models.reboosted.lookahead import Batch
 from kaboost.models.reboosted.memory import affordable_window
 from kaboost.models.reboosted.predict import predict_rows, prefix_rows
+from kaboost.models.reboosted.rescale import move_columns
 from kaboost.models.reboosted.scratch import allocate_predict, score_count
 from kaboost.models.reboosted.state import (
     BACKGROUND,
@@ -52,7 +55,6 @@ from kaboost.models.reboosted.state import (
     Reboosted,
     TreeBuild,
 )
-from kaboost.models.reboosted.trees.binning import to_keys
 from kaboost.models.reboosted.trees.commit import commit_tree
 from kaboost.models.reboosted.trees.cost import SLICE_NS
 from kaboost.models.reboosted.trees.rebinning import update_bins
@@ -65,39 +67,60 @@ MAX_LABEL = 1e30  # a larger label counts as this
 
 def to_rows(booster: ReboostedTrees, X: ArrayLike) -> Keys:
     """Return X (B, d) as keys; nan is missing, infinities count as the largest numbers."""
+    return scaled_keys(booster.features, _checked_rows(booster, X))
+
+
+def _checked_rows(booster: ReboostedTrees, X: ArrayLike) -> Mat:
     rows = as_float64("X", X)
     d = int(booster.shape[0])
     if rows.ndim != 2 or rows.shape[1] != d:
         raise ModelError(f"X: has shape {rows.shape}; give (events, {d}) numbers")
-    return to_keys(rows)
+    return rows
 
 
 @features.register
 def _(booster: ReboostedTrees, X: ArrayLike) -> Mat:
-    rows = as_float64("X", X)
-    to_rows(booster, rows[:0] if rows.ndim == 2 else rows)
-    return rows
+    return _checked_rows(booster, X)
 
 
 @learn_many.register
 def _(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> Mat:
     if not booster.progress.events.flags.writeable:
         raise ModelError("booster: its arrays are read-only (a snapshot); load a checkpoint")
-    return _learn(booster, _batch(booster, X, y, w))
+    events = _events(booster, X, y, w)
+    return _learn(booster, events, np.empty((len(events.X), 0)))
 
 
-def _learn(booster: ReboostedTrees, batch: Batch) -> Mat:
-    scores = np.empty((len(batch.keys), 1))
-    first = first_label_count(booster.trees, batch.weights)
-    if first:
-        learn_batch(booster, _slice(batch, 0, first), scores[:first])
-        restart_from_first_labels(booster)
-    learn_batch(booster, _slice(batch, first, len(scores)), scores[first:])
+class _Events(NamedTuple):
+    """Events to learn, in order."""
+
+    X: Mat  # (n, d)
+    labels: Mat  # (n, 1)
+    weights: Vec  # (n,)
+
+
+def _learn(booster: ReboostedTrees, events: _Events, captured: Mat) -> Mat:
+    """Learn the events, in parts: after some of them, what all later ones need changes."""
+    X, labels, weights = events
+    scores, first, n = np.empty((len(X), 1)), 0, len(X)
+    while first < n or first == n == 0:
+        labelled = first_label_count(booster.trees, weights[first:])
+        end, t = first + labelled if labelled else n, int(booster.trees.schedule.time)
+        last = observe_rows(booster.features, X, weights, first, end, t)
+        part = slice(first, last)
+        keys = scaled_keys(booster.features, X[part])
+        learn_batch(booster, Batch(keys, labels[part], weights[part], captured[part]), scores[part])
+        if labelled and last == end:
+            restart_from_first_labels(booster)
+        move_columns(booster)
+        if n == 0:
+            break
+        first = last
     return scores
 
 
-def _batch(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | None) -> Batch:
-    rows = to_rows(booster, X)
+def _events(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | None) -> _Events:
+    rows = _checked_rows(booster, X)
     Y = np.clip(encode_labels(booster.loss, as_float64("y", y), 1), -MAX_LABEL, MAX_LABEL)
     W = np.ones(len(rows)) if w is None else as_float64("w", w)
     if len(Y) != len(rows) or W.shape != (len(rows),):
@@ -106,13 +129,7 @@ def _batch(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | N
         )
     if not (W >= 0.0).all() or not (math.inf > W).all():
         raise ModelError("w: an importance is negative or not finite; give numbers >= 0")
-    return Batch(rows, Y, np.minimum(W, WEIGHT_LIMIT), np.empty((len(rows), 0)))
-
-
-def _slice(batch: Batch, first: int, last: int) -> Batch:
-    keys, labels, weights, captured = batch
-    part = slice(first, last)
-    return Batch(keys[part], labels[part], weights[part], captured[part])
+    return _Events(rows, Y, np.minimum(W, WEIGHT_LIMIT))
 
 
 @quiesce.register
@@ -133,7 +150,8 @@ def _(booster: ReboostedTrees, full: Mapping[str, Any], d: int) -> ReboostedTree
     trees, builds = with_more_features(booster.trees, sizes, d)
     linear = with_more_columns(booster.linear, d)
     shape = np.array([d, 1], np.int64)
-    return booster._replace(trees=trees, builds=builds, linear=linear, shape=shape)
+    scale = with_more_scales(booster.features, d)
+    return booster._replace(trees=trees, builds=builds, linear=linear, shape=shape, features=scale)
 
 
 @mark_categorical.register
@@ -170,11 +188,11 @@ def _(booster: ReboostedTrees, X: Mat) -> tuple[Mat, Mat]:
 
 @learn_captured.register
 def _(booster: ReboostedTrees, X: ArrayLike, captured: Mat, y: ArrayLike, w: ArrayLike) -> Mat:
-    batch = _batch(booster, X, y, w)._replace(captured=captured)
+    events = _events(booster, X, y, w)
     if int(booster.trees.params.link) == LOG_ODDS:
         means = booster.trees.label_means.size
-        learn_late(booster.late, captured, means, batch.labels[:, 0].copy(), batch.weights)
-    return _learn(booster, batch)
+        learn_late(booster.late, captured, means, events.labels[:, 0].copy(), events.weights)
+    return _learn(booster, events, captured)
 
 
 @prefixes_many.register
