@@ -27,6 +27,7 @@ from kaboost.models.booster import (
     score_many,
 )
 from kaboost.models.kernels.jit import kernel
+from kaboost.models.losses import Huber
 from kaboost.models.reboosted.add_features import with_features as with_more_features
 from kaboost.models.reboosted.background import NO_STOP
 from kaboost.models.reboosted.component import sizes_of
@@ -35,7 +36,11 @@ from kaboost.models.reboosted.ensemble import reboosted_trees as reboosted_trees
 from kaboost.models.reboosted.ensemble import served_model, served_trees
 from kaboost.models.reboosted.feature_scale import observe_rows, scaled_keys
 from kaboost.models.reboosted.feature_scale import with_features as with_more_scales
-from kaboost.models.reboosted.first_labels import first_label_count, restart_from_first_labels
+from kaboost.models.reboosted.first_labels import (
+    first_label_count,
+    restart_from_first_labels,
+    set_first_factor,
+)
 from kaboost.models.reboosted.late_mixture import learn_late, score_late
 from kaboost.models.reboosted.learn import grow_in_background, learn_batch, learn_scratch
 from kaboost.models.reboosted.linear import with_features as with_more_columns
@@ -62,7 +67,7 @@ from kaboost.models.reboosted.trees.rebuild import rebuild_tree
 from kaboost.models.types import WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, as_float64
 from kaboost.models.verbs import encode_labels, value
 
-MAX_LABEL = 1e30  # a larger label counts as this
+MAX_LABEL = 1e30  # a larger label, times the labels' factor, counts as this
 
 
 def to_rows(booster: ReboostedTrees, X: ArrayLike) -> Keys:
@@ -101,15 +106,13 @@ class _Events(NamedTuple):
 
 def _learn(booster: ReboostedTrees, events: _Events, captured: Mat) -> Mat:
     """Learn the events, in parts: after some of them, what all later ones need changes."""
-    X, labels, weights = events
-    scores, first, n = np.empty((len(X), 1)), 0, len(X)
+    scores, first, n = np.empty((len(events.X), 1)), 0, len(events.X)
+    set_first_factor(booster, events.labels, events.weights)
     while first < n or first == n == 0:
-        labelled = first_label_count(booster.trees, weights[first:])
+        labelled = first_label_count(booster.trees, events.weights[first:])
         end, t = first + labelled if labelled else n, int(booster.trees.schedule.time)
-        last = observe_rows(booster.features, X, weights, first, end, t)
-        part = slice(first, last)
-        keys = scaled_keys(booster.features, X[part])
-        learn_batch(booster, Batch(keys, labels[part], weights[part], captured[part]), scores[part])
+        last = observe_rows(booster.features, events.X, events.weights, first, end, t)
+        _learn_part(booster, events, captured, scores, slice(first, last))
         if labelled and last == end:
             restart_from_first_labels(booster)
         move_columns(booster)
@@ -119,9 +122,25 @@ def _learn(booster: ReboostedTrees, events: _Events, captured: Mat) -> Mat:
     return scores
 
 
+def _learn_part(
+    booster: ReboostedTrees, events: _Events, captured: Mat, scores: Mat, part: slice
+) -> None:
+    """Learn a part of the events in the current scale of features and labels."""
+    factor, filled = float(booster.labels.factor), scores[part]
+    keys = scaled_keys(booster.features, events.X[part])
+    labels = np.clip(events.labels[part] * factor, -MAX_LABEL, MAX_LABEL)
+    learning = booster
+    if factor != 1.0:
+        captured = captured * factor
+        if isinstance(booster.loss, Huber):  # of the others none knows a unit
+            learning = booster._replace(loss=booster.loss._replace(k=booster.loss.k * factor))
+    learn_batch(learning, Batch(keys, labels, events.weights[part], captured[part]), filled)
+    filled /= factor
+
+
 def _events(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | None) -> _Events:
     rows = _checked_rows(booster, X)
-    Y = np.clip(encode_labels(booster.loss, as_float64("y", y), 1), -MAX_LABEL, MAX_LABEL)
+    Y = encode_labels(booster.loss, as_float64("y", y), 1)
     W = np.ones(len(rows)) if w is None else as_float64("w", w)
     if len(Y) != len(rows) or W.shape != (len(rows),):
         raise ModelError(
@@ -173,6 +192,8 @@ def _score(booster: ReboostedTrees, X: Mat, captured: Mat) -> Mat:
     scores = np.empty((len(X), 1))
     arrays = allocate_predict(booster.trees, booster.stack, int(booster.shape[0]))
     predict_rows(served_model(booster), to_rows(booster, X), arrays, scores, captured)
+    scores /= booster.labels.factor
+    captured /= booster.labels.factor
     late, first = booster.late, booster.trees.label_means.size
     if late.events > 0.0:
         score_late(late, captured, first, np.empty_like(late.losses), scores)
@@ -201,6 +222,7 @@ def _(booster: ReboostedTrees, X: ArrayLike) -> Mat3:
     sums = np.empty((len(rows), booster.learners + 1, len(booster.trees.structures)))
     prefix_rows(served_trees(booster.trees), rows, learn_scratch(booster), sums)
     sums += booster.labels.offset
+    sums /= booster.labels.factor
     return sums
 
 

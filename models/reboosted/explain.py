@@ -98,7 +98,8 @@ def explain_linear(booster: ReboostedTrees, X: ArrayLike) -> tuple[float, Mat]:
     columns are all missing. The last label contributes, as the first label mean, its distance from
     the mean label.
     """
-    return _explain_linear(booster, linear_part(booster).lines, to_rows(booster, X))
+    lines = linear_part(booster).lines / float(booster.labels.factor)
+    return _explain_linear(booster, lines, to_rows(booster, X))
 
 
 def _explain_linear(booster: ReboostedTrees, lines: Vec, keys: Keys) -> tuple[float, Mat]:
@@ -132,6 +133,8 @@ def _(booster: ReboostedTrees, X: ArrayLike) -> Explanation:
         base += explain_trees(trees, weights, rows, s, phi, total)
     line_base, line_phi = _explain_linear(booster, part.lines, keys)
     base, phi, total = base + line_base, phi + line_phi, total + line_base + line_phi.sum(axis=1)
+    factor = float(booster.labels.factor)
+    base, phi, total = base / factor, phi / factor, total / factor
     scores = score_many(booster, np.asarray(X, np.float64))
     return Explanation(np.full((B, 1), base), phi[:, None], scores - total[:, None], scores)
 
@@ -143,7 +146,7 @@ def _(booster: ReboostedTrees) -> Vec:
     for trees, weights in zip(booster.trees.structures, part.weights, strict=True):
         cut_variances(trees, weights, s, variances)
     variances[:d] += (part.lines[:-1] @ np.sqrt(mean_energy(booster.linear))) ** 2
-    return variances
+    return np.asarray(variances / float(booster.labels.factor) ** 2)
 
 
 def export_trees(booster: ReboostedTrees) -> dict[str, Any]:
@@ -163,15 +166,15 @@ def export_trees(booster: ReboostedTrees) -> dict[str, Any]:
     >>> exported["base"], len(exported["trees"]), exported["trees"][0]["children_left"]
     (0.0, 308, [-1])
     """
-    part = linear_part(booster)
+    part, factor = linear_part(booster), float(booster.labels.factor)
     s, d = _shap_scratch(booster), int(booster.shape[0]) + booster.trees.label_means.size
     scale = with_features(booster.features, d)  # the label means have none
     trees = [
         _tree_lists(nodes, rows, weights, scale, s)
-        for structure, weights in zip(booster.trees.structures, part.weights, strict=True)
+        for structure, weights in zip(booster.trees.structures, part.weights / factor, strict=True)
         for nodes, rows in zip(structure.nodes, structure.rows, strict=True)
     ]
-    return {"base": part.constant, "trees": trees}
+    return {"base": part.constant / factor, "trees": trees}
 
 
 def _tree_lists(
