@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,19 +27,27 @@ from kaboost.models.booster import (
     score_many,
 )
 from kaboost.models.kernels.jit import kernel
+from kaboost.models.losses import Huber
 from kaboost.models.reboosted.add_features import with_features as with_more_features
 from kaboost.models.reboosted.background import NO_STOP
 from kaboost.models.reboosted.component import sizes_of
 from kaboost.models.reboosted.ensemble import ReboostedTrees as ReboostedTrees
 from kaboost.models.reboosted.ensemble import reboosted_trees as reboosted_trees
 from kaboost.models.reboosted.ensemble import served_model, served_trees
-from kaboost.models.reboosted.first_labels import first_label_count, restart_from_first_labels
+from kaboost.models.reboosted.feature_scale import observe_rows, scaled_keys
+from kaboost.models.reboosted.feature_scale import with_features as with_more_scales
+from kaboost.models.reboosted.first_labels import (
+    first_label_count,
+    restart_from_first_labels,
+    set_first_factor,
+)
 from kaboost.models.reboosted.late_mixture import learn_late, score_late
 from kaboost.models.reboosted.learn import grow_in_background, learn_batch, learn_scratch
 from kaboost.models.reboosted.linear import with_features as with_more_columns
 from kaboost.models.reboosted.lookahead import Batch
 from kaboost.models.reboosted.memory import affordable_window
 from kaboost.models.reboosted.predict import predict_rows, prefix_rows
+from kaboost.models.reboosted.rescale import move_columns
 from kaboost.models.reboosted.scratch import allocate_predict, score_count
 from kaboost.models.reboosted.state import (
     BACKGROUND,
@@ -52,7 +60,6 @@ from kaboost.models.reboosted.state import (
     Reboosted,
     TreeBuild,
 )
-from kaboost.models.reboosted.trees.binning import to_keys
 from kaboost.models.reboosted.trees.commit import commit_tree
 from kaboost.models.reboosted.trees.cost import SLICE_NS
 from kaboost.models.reboosted.trees.rebinning import update_bins
@@ -60,45 +67,80 @@ from kaboost.models.reboosted.trees.rebuild import rebuild_tree
 from kaboost.models.types import WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, as_float64
 from kaboost.models.verbs import encode_labels, value
 
-MAX_LABEL = 1e30  # a larger label counts as this
+MAX_LABEL = 1e30  # a larger label, times the labels' factor, counts as this
 
 
 def to_rows(booster: ReboostedTrees, X: ArrayLike) -> Keys:
     """Return X (B, d) as keys; nan is missing, infinities count as the largest numbers."""
+    return scaled_keys(booster.features, _checked_rows(booster, X))
+
+
+def _checked_rows(booster: ReboostedTrees, X: ArrayLike) -> Mat:
     rows = as_float64("X", X)
     d = int(booster.shape[0])
     if rows.ndim != 2 or rows.shape[1] != d:
         raise ModelError(f"X: has shape {rows.shape}; give (events, {d}) numbers")
-    return to_keys(rows)
+    return rows
 
 
 @features.register
 def _(booster: ReboostedTrees, X: ArrayLike) -> Mat:
-    rows = as_float64("X", X)
-    to_rows(booster, rows[:0] if rows.ndim == 2 else rows)
-    return rows
+    return _checked_rows(booster, X)
 
 
 @learn_many.register
 def _(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> Mat:
     if not booster.progress.events.flags.writeable:
         raise ModelError("booster: its arrays are read-only (a snapshot); load a checkpoint")
-    return _learn(booster, _batch(booster, X, y, w))
+    events = _events(booster, X, y, w)
+    return _learn(booster, events, np.empty((len(events.X), 0)))
 
 
-def _learn(booster: ReboostedTrees, batch: Batch) -> Mat:
-    scores = np.empty((len(batch.keys), 1))
-    first = first_label_count(booster.trees, batch.weights)
-    if first:
-        learn_batch(booster, _slice(batch, 0, first), scores[:first])
-        restart_from_first_labels(booster)
-    learn_batch(booster, _slice(batch, first, len(scores)), scores[first:])
+class _Events(NamedTuple):
+    """Events to learn, in order."""
+
+    X: Mat  # (n, d)
+    labels: Mat  # (n, 1)
+    weights: Vec  # (n,)
+
+
+def _learn(booster: ReboostedTrees, events: _Events, captured: Mat) -> Mat:
+    """Learn the events, in parts: after some of them, what all later ones need changes."""
+    scores, first, n = np.empty((len(events.X), 1)), 0, len(events.X)
+    set_first_factor(booster, events.labels, events.weights)
+    while first < n or first == n == 0:
+        labelled = first_label_count(booster.trees, events.weights[first:])
+        end, t = first + labelled if labelled else n, int(booster.trees.schedule.time)
+        last = observe_rows(booster.features, events.X, events.weights, first, end, t)
+        _learn_part(booster, events, captured, scores, slice(first, last))
+        if labelled and last == end:
+            restart_from_first_labels(booster)
+        move_columns(booster)
+        if n == 0:
+            break
+        first = last
     return scores
 
 
-def _batch(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | None) -> Batch:
-    rows = to_rows(booster, X)
-    Y = np.clip(encode_labels(booster.loss, as_float64("y", y), 1), -MAX_LABEL, MAX_LABEL)
+def _learn_part(
+    booster: ReboostedTrees, events: _Events, captured: Mat, scores: Mat, part: slice
+) -> None:
+    """Learn a part of the events in the current scale of features and labels."""
+    factor, filled = float(booster.labels.factor), scores[part]
+    keys = scaled_keys(booster.features, events.X[part])
+    labels = np.clip(events.labels[part] * factor, -MAX_LABEL, MAX_LABEL)
+    learning = booster
+    if factor != 1.0:
+        captured = captured * factor
+        if isinstance(booster.loss, Huber):  # of the others none knows a unit
+            learning = booster._replace(loss=booster.loss._replace(k=booster.loss.k * factor))
+    learn_batch(learning, Batch(keys, labels, events.weights[part], captured[part]), filled)
+    filled /= factor
+
+
+def _events(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | None) -> _Events:
+    rows = _checked_rows(booster, X)
+    Y = encode_labels(booster.loss, as_float64("y", y), 1)
     W = np.ones(len(rows)) if w is None else as_float64("w", w)
     if len(Y) != len(rows) or W.shape != (len(rows),):
         raise ModelError(
@@ -106,13 +148,7 @@ def _batch(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | N
         )
     if not (W >= 0.0).all() or not (math.inf > W).all():
         raise ModelError("w: an importance is negative or not finite; give numbers >= 0")
-    return Batch(rows, Y, np.minimum(W, WEIGHT_LIMIT), np.empty((len(rows), 0)))
-
-
-def _slice(batch: Batch, first: int, last: int) -> Batch:
-    keys, labels, weights, captured = batch
-    part = slice(first, last)
-    return Batch(keys[part], labels[part], weights[part], captured[part])
+    return _Events(rows, Y, np.minimum(W, WEIGHT_LIMIT))
 
 
 @quiesce.register
@@ -133,7 +169,8 @@ def _(booster: ReboostedTrees, full: Mapping[str, Any], d: int) -> ReboostedTree
     trees, builds = with_more_features(booster.trees, sizes, d)
     linear = with_more_columns(booster.linear, d)
     shape = np.array([d, 1], np.int64)
-    return booster._replace(trees=trees, builds=builds, linear=linear, shape=shape)
+    scale = with_more_scales(booster.features, d)
+    return booster._replace(trees=trees, builds=builds, linear=linear, shape=shape, features=scale)
 
 
 @mark_categorical.register
@@ -155,6 +192,8 @@ def _score(booster: ReboostedTrees, X: Mat, captured: Mat) -> Mat:
     scores = np.empty((len(X), 1))
     arrays = allocate_predict(booster.trees, booster.stack, int(booster.shape[0]))
     predict_rows(served_model(booster), to_rows(booster, X), arrays, scores, captured)
+    scores /= booster.labels.factor
+    captured /= booster.labels.factor
     late, first = booster.late, booster.trees.label_means.size
     if late.events > 0.0:
         score_late(late, captured, first, np.empty_like(late.losses), scores)
@@ -171,11 +210,11 @@ def _(booster: ReboostedTrees, X: Mat) -> tuple[Mat, Mat]:
 
 @learn_captured.register
 def _(booster: ReboostedTrees, X: ArrayLike, captured: Mat, y: ArrayLike, w: ArrayLike) -> Mat:
-    batch = _batch(booster, X, y, w)._replace(captured=captured)
+    events = _events(booster, X, y, w)
     if int(booster.trees.params.link) == LOG_ODDS:
         means = booster.trees.label_means.size
-        learn_late(booster.late, captured, means, batch.labels[:, 0].copy(), batch.weights)
-    return _learn(booster, batch)
+        learn_late(booster.late, captured, means, events.labels[:, 0].copy(), events.weights)
+    return _learn(booster, events, captured)
 
 
 @prefixes_many.register
@@ -184,6 +223,7 @@ def _(booster: ReboostedTrees, X: ArrayLike) -> Mat3:
     sums = np.empty((len(rows), booster.learners + 1, len(booster.trees.structures)))
     prefix_rows(served_trees(booster.trees), rows, learn_scratch(booster), sums)
     sums += booster.labels.offset
+    sums /= booster.labels.factor
     return sums
 
 

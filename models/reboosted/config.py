@@ -36,6 +36,10 @@ RECENT_SHARE = 0.5  # of the edges that go to recent values, where a feature has
 MOVED_BINS_NS = 400.0  # ns an event that bins for features that moved may cost, but at a drift
 RUN_STRIDE = 16  # keys that are examined together, where most are missing
 
+# Offsets of features
+MIN_MOVE_GAP, MOVE_GAP_DIVISOR = 128, 16  # events between two moves of one feature's offset, as
+# between the bins it asks for
+
 # Screening of features
 ALL_FEATURES_EVERY = 16  # trees: one in so many sees every feature
 GAIN_DECAY = 0.7  # of feature gains, at every tree that sees all features

@@ -10,6 +10,7 @@ import numpy as np
 from kaboost.models.evaluation.progress import Progress, progress
 from kaboost.models.reboosted.calibration import Calibration, calibration
 from kaboost.models.reboosted.component import sizes_of
+from kaboost.models.reboosted.feature_scale import FeatureScale, feature_scale
 from kaboost.models.reboosted.initial import bank, tree_builds
 from kaboost.models.reboosted.label_scale import LabelScale, label_scale
 from kaboost.models.reboosted.late_mixture import LateMixture, late_mixture
@@ -37,6 +38,7 @@ class ReboostedTrees(NamedTuple):
     shape: Ints  # (2,) d and 1
     calibrated: Ints  # () 1 where log-odds are calibrated
     late: LateMixture  # of the scores, served instead while labels come late
+    features: FeatureScale
 
     @property
     def outputs(self) -> int:
@@ -112,6 +114,7 @@ def reboosted_trees(full: Mapping[str, Any], loss: Any, d: int) -> ReboostedTree
         progress=_progress(trees),
         shape=np.array([d, 1], np.int64),
         calibrated=np.array(int(full["bank"]["calibrate"])),
+        features=feature_scale(d),
         late=late_mixture(len(trees.structures) * len(trees.params.leaf_rates) + LINEAR_SCORES),
     )
 

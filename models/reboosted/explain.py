@@ -22,6 +22,7 @@ from kaboost.models.explain.interface import Explanation, explain_many, gains
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.reboosted.booster import ReboostedTrees, to_rows
 from kaboost.models.reboosted.ensemble import LINEAR_SCORES
+from kaboost.models.reboosted.feature_scale import FeatureScale, with_features
 from kaboost.models.reboosted.label_scale import score_bounds
 from kaboost.models.reboosted.linear import (
     LINEAR_LEARNERS,
@@ -32,9 +33,10 @@ from kaboost.models.reboosted.linear import (
 from kaboost.models.reboosted.linear_inputs import InputRow, blank_row
 from kaboost.models.reboosted.linear_learners import attribute
 from kaboost.models.reboosted.predict import fill_row, last_label, read_columns
+from kaboost.models.reboosted.rescale import real_values
 from kaboost.models.reboosted.stacking import exponential_weights
 from kaboost.models.reboosted.state import NUMBERS, Keys, Reboosted, Rows
-from kaboost.models.reboosted.trees.binning import MAX_NUMBER, from_key, to_key
+from kaboost.models.reboosted.trees.binning import MAX_NUMBER, to_key
 from kaboost.models.reboosted.trees.binning import MISSING_KEY as MISSING_KEY
 from kaboost.models.reboosted.trees.shap import (
     ShapScratch,
@@ -96,7 +98,8 @@ def explain_linear(booster: ReboostedTrees, X: ArrayLike) -> tuple[float, Mat]:
     columns are all missing. The last label contributes, as the first label mean, its distance from
     the mean label.
     """
-    return _explain_linear(booster, linear_part(booster).lines, to_rows(booster, X))
+    lines = linear_part(booster).lines / float(booster.labels.factor)
+    return _explain_linear(booster, lines, to_rows(booster, X))
 
 
 def _explain_linear(booster: ReboostedTrees, lines: Vec, keys: Keys) -> tuple[float, Mat]:
@@ -130,6 +133,8 @@ def _(booster: ReboostedTrees, X: ArrayLike) -> Explanation:
         base += explain_trees(trees, weights, rows, s, phi, total)
     line_base, line_phi = _explain_linear(booster, part.lines, keys)
     base, phi, total = base + line_base, phi + line_phi, total + line_base + line_phi.sum(axis=1)
+    factor = float(booster.labels.factor)
+    base, phi, total = base / factor, phi / factor, total / factor
     scores = score_many(booster, np.asarray(X, np.float64))
     return Explanation(np.full((B, 1), base), phi[:, None], scores - total[:, None], scores)
 
@@ -141,16 +146,17 @@ def _(booster: ReboostedTrees) -> Vec:
     for trees, weights in zip(booster.trees.structures, part.weights, strict=True):
         cut_variances(trees, weights, s, variances)
     variances[:d] += (part.lines[:-1] @ np.sqrt(mean_energy(booster.linear))) ** 2
-    return variances
+    return np.asarray(variances / float(booster.labels.factor) ** 2)
 
 
 def export_trees(booster: ReboostedTrees) -> dict[str, Any]:
     """Return the trees of the linear part as plain values: `base`, and `trees` whose values add up;
     the lines are `explain_linear`'s.
 
-    Columns are those of X, then the label means less `booster.labels.offset`, all as float32. A
-    tree is lists over its nodes, as SHAP's TreeExplainer takes them: at a cut x <= threshold goes
-    left, and so does a missing x where `missing_left` is true; a leaf has no children, -1.
+    Columns are those of X, then the label means less `booster.labels.offset`, all as float32,
+    those of X less `booster.features.offset`; thresholds are in the units of X. A tree is lists
+    over its nodes, as SHAP's TreeExplainer takes them: at a cut x <= threshold goes left, and so
+    does a missing x where `missing_left` is true; a leaf has no children, -1.
 
     Examples
     --------
@@ -160,29 +166,32 @@ def export_trees(booster: ReboostedTrees) -> dict[str, Any]:
     >>> exported["base"], len(exported["trees"]), exported["trees"][0]["children_left"]
     (0.0, 308, [-1])
     """
-    part = linear_part(booster)
+    part, factor = linear_part(booster), float(booster.labels.factor)
     s, d = _shap_scratch(booster), int(booster.shape[0]) + booster.trees.label_means.size
+    scale = with_features(booster.features, d)  # the label means have none
     trees = [
-        _tree_lists(nodes, rows, weights, d, s)
-        for structure, weights in zip(booster.trees.structures, part.weights, strict=True)
+        _tree_lists(nodes, rows, weights, scale, s)
+        for structure, weights in zip(booster.trees.structures, part.weights / factor, strict=True)
         for nodes, rows in zip(structure.nodes, structure.rows, strict=True)
     ]
-    return {"base": part.constant, "trees": trees}
+    return {"base": part.constant / factor, "trees": trees}
 
 
 def _tree_lists(
-    nodes: Ints, rows: Rows, weights: Vec, d: int, s: ShapScratch
+    nodes: Ints, rows: Rows, weights: Vec, scale: FeatureScale, s: ShapScratch
 ) -> dict[str, list[Any]]:
+    d = len(scale.offset)
     count = tree_statistics(nodes, rows, weights, d, s)
     used, numbers = nodes[:count], np.arange(count)
     left, features, cuts = used & 0xFFFF, used >> 16 & 0xFFFF, used >> 32
     leaf = left == numbers
     cuts = np.minimum(cuts, to_key(MAX_NUMBER))  # beyond it only missing values go right
+    thresholds = real_values(scale, cuts, features % d)
     return {
         "children_left": np.where(leaf, -1, left).tolist(),
         "children_right": np.where(leaf, -1, left + 1).tolist(),
         "features": np.where(leaf, -1, features % d).tolist(),
-        "thresholds": [0.0 if end else from_key(cut) for end, cut in zip(leaf, cuts, strict=True)],
+        "thresholds": np.where(leaf, 0.0, thresholds).tolist(),
         "missing_left": (~leaf & (features >= d)).tolist(),
         "values": s.value[:count].tolist(),
         "covers": s.cover[:count].tolist(),

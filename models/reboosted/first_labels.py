@@ -7,6 +7,7 @@ again; the window keeps the events with corrected labels.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from kaboost.models.reboosted.label_guard import label_offset
 from kaboost.models.reboosted.label_scale import LabelScale
 from kaboost.models.reboosted.linear import linear_filters
 from kaboost.models.reboosted.state import NUMBERS, Reboosted
-from kaboost.models.types import Vec
+from kaboost.models.types import Mat, Vec
 from kaboost.models.verbs import newton_curvature, value_gradient_hessian
+
+MIN_SIZE, MAX_SIZE = 1e-6, 1e20  # median of the first labels that keep factor 1
 
 
 def first_label_count(trees: Reboosted, W: Vec) -> int:
@@ -36,16 +39,45 @@ def first_label_count(trees: Reboosted, W: Vec) -> int:
 def restart_from_first_labels(booster: ReboostedTrees) -> None:
     """Correct the first labels in the window, and start again from them where that is needed."""
     labels = booster.trees.window.labels[:FIRST_LABELS]
-    replaced, offset = replace_outliers(labels), label_offset(labels)
-    if not replaced and offset == 0.0:
+    replaced, factor = replace_outliers(labels), label_factor(labels)
+    labels *= factor
+    offset = label_offset(labels)
+    if not replaced and factor == 1.0 and offset == 0.0:
         return
     labels -= offset
+    booster.labels.factor[...] *= factor
     _reset_learners(booster)
     booster.trees.base_score[...] = float(labels.mean())
     _fill_scale(booster.labels, booster.loss, labels, offset)
     means, rates = booster.trees.label_means, booster.trees.params.label_mean_rates
     for y in labels:
         means[...] += rates * (y - means)
+
+
+def label_factor(labels: Vec) -> float:
+    """Return the factor for the first labels (n,): a power of 2 that brings their median size near
+    1 where it is extreme, else 1.
+    """
+    size = float(np.sort(abs(labels))[len(labels) // 2])
+    return power_near(size) if size > 0.0 and not MIN_SIZE < size < MAX_SIZE else 1.0
+
+
+def power_near(size: float) -> float:
+    """Return the power of 2 that brings a size > 0 near 1."""
+    return math.ldexp(1.0, min(-math.frexp(size)[1], 1000))
+
+
+def set_first_factor(booster: ReboostedTrees, y: Mat, w: Vec) -> None:
+    """Set the factor by the very first of labels y (n, 1) of importances w (n,) that is not 0, if
+    it is huge: the sizes of the others are not known yet.
+    """
+    t, link = int(booster.trees.schedule.time), int(booster.trees.params.link)
+    if t >= FIRST_LABELS or link != NUMBERS:
+        return
+    seen = booster.trees.window.labels[:t]
+    first = np.flatnonzero((y[:, 0] != 0.0) & (w > 0.0))[:1]
+    if len(first) and not seen.any() and abs(y[first[0], 0]) > MAX_SIZE:
+        booster.labels.factor[...] = power_near(abs(float(y[first[0], 0])))
 
 
 def _reset_learners(booster: ReboostedTrees) -> None:

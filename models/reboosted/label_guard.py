@@ -22,6 +22,8 @@ from kaboost.models.types import Vec
 from kaboost.models.verbs import value_gradient_hessian
 
 ROUNDING = 1e-9  # share of the mean within which labels may differ by rounding alone
+MIN_JITTER = 1e-3  # in units of the label: as much is no rounding, whatever the mean
+LEAST_SHARE = 1e-13  # of the mean, that the spread of labels has at least in float64
 OFFSET_SPREADS = 10.0  # deviations of the first labels' mean from 0 that make it the offset
 SHIFT_RESIDUALS = 5.0  # usual residuals by which the labels of a possible shift are off
 SHIFT_EVENTS = 8.0  # consecutive residuals off by about the same that make a shift
@@ -183,4 +185,5 @@ def label_offset(labels: Vec) -> float:
     """
     mean = float(labels.mean())
     spread = float(abs(labels - mean).mean())
-    return mean if ROUNDING * abs(mean) < spread < abs(mean) / OFFSET_SPREADS else 0.0
+    rounding = max(min(ROUNDING * abs(mean), MIN_JITTER), LEAST_SHARE * abs(mean))
+    return mean if rounding < spread < abs(mean) / OFFSET_SPREADS else 0.0

@@ -55,7 +55,10 @@ LABEL_SHIFT = np.dtype(
 
 
 class LabelScale(NamedTuple):
-    """Running means over the last 500 to 1,000 labels, all of labels less `offset`."""
+    """Running means over the last 500 to 1,000 labels, all of labels times `factor` less `offset`.
+
+    Kernels see labels and scores times the factor only.
+    """
 
     mean: Vec  # () of labels; of labels in {0, 1} where scores are log-odds
     deviation: Vec  # () mean absolute distance from `mean`, of numbers only
@@ -69,12 +72,14 @@ class LabelScale(NamedTuple):
     mean_weight: Vec  # () running mean importance
     lateness: Vec  # () running mean of how many labels are learned from a prediction to its label
     peaks: Vec  # (8,) largest labels of the last 8 * PEAK_EVENTS, where scores are logarithms
+    factor: Vec  # () a power of 2 that labels are multiplied by; 1 unless their size is extreme
 
 
 def label_scale() -> LabelScale:
     """Return the scale before any label."""
     fields: dict[str, Any] = {name: np.zeros(()) for name in LabelScale._fields}
-    return LabelScale(**{**fields, "shift": np.zeros(1, LABEL_SHIFT), "peaks": np.zeros(PEAKS)})
+    fields |= {"shift": np.zeros(1, LABEL_SHIFT), "peaks": np.zeros(PEAKS), "factor": np.ones(())}
+    return LabelScale(**fields)
 
 
 @inlined

@@ -99,6 +99,13 @@ def with_features(old: LinearFilters, d: int) -> LinearFilters:
     return made._replace(events=old.events, scale=old.scale, mean_weights=old.mean_weights)
 
 
+def reset_column(filters: LinearFilters, j: int) -> None:
+    """Reset mean, variance and the distance's weights of column j, as if its values began now."""
+    filters.mean[j], filters.variance[j], filters.scaled[j] = 0.0, 0.0, 0.0
+    filters.weights[:, j], filters.variances[:, j] = 0.0, INITIAL_VARIANCES
+    filters.energy[:, j] = 0.0
+
+
 def mean_energy(filters: LinearFilters) -> Mat:
     """Return the running mean square (2, d) of a column's contribution, over about 1,000 events."""
     rate = max(1.0 / max(float(filters.events), 1.0), ENERGY_RATE)

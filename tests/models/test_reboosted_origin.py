@@ -99,3 +99,38 @@ def test_offset() -> None:
     assert label_offset(np.zeros(20)) == 0.0
     assert label_offset(np.full(20, 7.0)) == 0.0
     assert label_offset(np.array([7.0, 7.0 + 1e-12])) == 0.0
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+@pytest.mark.parametrize(
+    ("level", "size"),
+    [(3e9, 1.0), (-1e12, 2.0), (1.7e18, 1e9), (0.0, 1e-20), (0.0, 1e-150), (0.0, 1e40)],
+)
+def test_neither_level_nor_size_of_labels_matters(level: float, size: float, seed: int) -> None:
+    """However far or large labels are, errors relative to their spread are the same; a batch's end
+    does not matter; a prediction is the score that is learned from.
+    """
+    X, f = stream(1500)
+    X, f = np.roll(X, 100 * seed, 0), np.roll(f, 100 * seed)
+    y, booster, other = level + size * f, build("squared"), build("squared")
+    near = errors(build("squared"), X, f, 50)
+    far = errors(booster, X, y, 50)
+
+    assert far[500:].mean() < 1.15 * size * near[500:].mean()
+    np.testing.assert_array_equal(far, errors(other, X, y, 37))
+    predicted = kaboost.predict_many(booster, X[:1])
+    explained = explain_many(booster, X[:1])
+    whole = explained.base + explained.contributions.sum(axis=2) + explained.mixing
+    np.testing.assert_allclose(whole, predicted, rtol=1e-9)
+    assert kaboost.learn_many(booster, X[:1], y[:1]) == predicted
+
+
+@pytest.mark.parametrize("first", [1e200, -1e30, 5e-300])
+def test_an_odd_first_label_gives_no_scale(first: float) -> None:
+    """A first label of another size than the others costs nothing for long."""
+    X, y = stream(1500)
+    near = errors(build("squared"), X, y, 50)
+    y[0] = first
+    far = errors(build("squared"), X, y, 50)
+
+    assert far[500:].mean() < 1.15 * near[500:].mean()

@@ -25,17 +25,21 @@ def to_keys(X: Mat) -> Keys:
     >>> to_keys(np.array([[-1.0, 0.0, 1.0, np.nan]])).tolist()
     [[-1065353217, 0, 1065353216, 2147483647]]
     """
-    keys = np.empty(X.shape, np.int32)
-    _fill_keys(X, keys)
+    keys, d = np.empty(X.shape, np.int32), X.shape[1]
+    fill_keys(X, np.zeros(d), np.ones(d), keys)
     return keys
 
 
 @kernel
-def _fill_keys(X: Mat, keys: Keys) -> None:
-    # In one pass: with NumPy, through seven arrays of the batch, it was a tenth of learning.
+def fill_keys(X: Mat, offset: Vec, factor: Vec, keys: Keys) -> None:
+    """Fill keys (B, d) with those of (X - offset) * factor, of X (B, d), offsets and factors (d,).
+
+    In one pass: with NumPy, through seven arrays of the batch, it was a tenth of learning.
+    """
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
-            keys[i, j] = to_key(X[i, j]) if X[i, j] == X[i, j] else MISSING_KEY
+            x = (X[i, j] - offset[j]) * factor[j]
+            keys[i, j] = to_key(x) if x == x else MISSING_KEY
 
 
 @kernel
