@@ -195,6 +195,15 @@ class KafkaConsumer:
         self._paused = False
         self._consumer.resume(self._consumer.assignment())
 
+    def hold(self, partitions: list[int]) -> None:
+        """Stop fetching some partitions until `release` or `resume`."""
+        self._consumer.pause([At(self._kafka.topic, partition) for partition in partitions])
+
+    def release(self, partitions: list[int]) -> None:
+        """Fetch some partitions again."""
+        if not self._paused:
+            self._consumer.resume([At(self._kafka.topic, partition) for partition in partitions])
+
     def commit(self, offsets: Mapping[int, int]) -> None:
         """Show lag tools how far a durable checkpoint reaches; nothing here reads it back."""
         at = [At(self._kafka.topic, partition, offset) for partition, offset in offsets.items()]

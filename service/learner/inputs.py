@@ -6,8 +6,9 @@ from confluent_kafka import Message
 
 from kaboost.service.config.settings import Kafka, Settings
 from kaboost.service.kafka import topics
-from kaboost.service.kafka.consumer import POLL_SECONDS, KafkaConsumer
+from kaboost.service.kafka.consumer import KafkaConsumer
 from kaboost.service.kafka.ends import Ends, EndsCheck
+from kaboost.service.kafka.ordered_reader import OrderedReader, Reached
 from kaboost.service.metrics import LearnerMetrics
 from kaboost.service.storage.state import State
 
@@ -24,8 +25,10 @@ class Inputs:
             KafkaConsumer(self._kafka[1], metrics, note_ends=True) if len(self._kafka) > 1 else None
         )
         self._ends: EndsCheck | None = None
+        self._reader: OrderedReader | None = None
         if self.labels is not None:
             self._ends = EndsCheck(self.events.ends_question(), self.labels.ends_question())
+            self._reader = OrderedReader([self.events, self.labels])
         self.partitions: list[int] = []
         self.label_partitions: list[int] = []
 
@@ -43,23 +46,19 @@ class Inputs:
         if self.labels is not None:
             self.labels.assign(_label_offsets(state))
 
-    def poll(self, limit: int, *, labels_first: bool = False) -> list[Message]:
-        """Read at most `limit` records of events or labels, whichever are behind, and where there
-        are none those of the other topic.
+    def poll(self, limit: int, reached: Reached) -> list[Message]:
+        """Read at most `limit` records; of two topics those of the partition that is farthest
+        behind, by the event times that were `reached`.
         """
-        if self.labels is None:
+        if self._reader is None:
             return self.events.poll(limit)
-        both = [self.labels, self.events] if labels_first else [self.events, self.labels]
-        for consumer in both:
-            if read := consumer.poll(limit, 0.2 * POLL_SECONDS):
-                return read
-        return []
+        return self._reader.poll(limit, reached)
 
     def check_ends(self) -> Ends | None:
         """Return which partitions are read to their ends; None without a topic of labels."""
-        if self._ends is None or self.labels is None:
+        if self._ends is None or self._reader is None:
             return None
-        return self._ends.check(self.events.ends, self.labels.ends)
+        return self._ends.check(self._reader.ends(0), self._reader.ends(1))
 
     @property
     def topic_ids(self) -> tuple[str | None, str | None]:
@@ -81,11 +80,15 @@ class Inputs:
         """Stop reading; `poll` still serves the broker."""
         for consumer in self._consumers():
             consumer.pause()
+        if self._reader is not None:
+            self._reader.pause()
 
     def resume(self) -> None:
         """Read again."""
         for consumer in self._consumers():
             consumer.resume()
+        if self._reader is not None:
+            self._reader.resume()
 
     def close(self) -> None:
         """Close after the last commit."""

@@ -85,10 +85,9 @@ class LateTrainer(Trainer):
         )
         self._late.store(self._store)
 
-    @property
-    def labels_first(self) -> bool:
-        """Whether labels should be read next: they are behind the features."""
-        return self._watermark.labels_are_behind
+    def reached(self, topic: int, partition: int) -> float:
+        """Return the latest event time of a partition of the features (0) or of the labels (1)."""
+        return self._watermark.reached("labels" if topic else "features", partition)
 
     def note_ends(self, ends: Ends) -> None:
         """Note which partitions are read to their ends."""

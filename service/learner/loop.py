@@ -87,7 +87,7 @@ class LearnerLoop:
                 continue
             # While paused, the consumer returns nothing but still serves the broker.
             trainer = self.trainer
-            messages = self._inputs.poll(trainer.batch_events, labels_first=trainer.labels_first)
+            messages = self._inputs.poll(trainer.batch_events, trainer.reached)
             if not self._prepare(messages):
                 break
             if ends := self._inputs.check_ends():

@@ -96,10 +96,9 @@ class Trainer:
         """The class that decodes the records, for the headers of dead letters."""
         return type(self._decoder)
 
-    @property
-    def labels_first(self) -> bool:
-        """Whether the topic of labels should be read next."""
-        return False
+    def reached(self, topic: int, partition: int) -> float:
+        """Return the latest event time of a partition of the events (0) or of the labels (1)."""
+        return 0.0
 
     @property
     def has_due(self) -> bool:

@@ -57,12 +57,10 @@ class Watermark:
         reached = min(self._reached("features"), self._reached("labels"), self._confirmed)
         self.time = max(self.time, reached)
 
-    @property
-    def labels_are_behind(self) -> bool:
-        """Whether labels should be read next: they are behind the features."""
-        return self._reached("labels") < self._reached("features")
+    def reached(self, topic: Topic, partition: int) -> float:
+        """Return the latest event time of a partition, seconds since 1970."""
+        return self._times[topic].get(partition, NOWHERE)
 
     def _reached(self, topic: Topic) -> float:
         """Return the time up to which a topic is read; infinity where it is read to its end."""
-        times = self._times[topic]
-        return min((times.get(p, NOWHERE) for p in self._unread[topic]), default=math.inf)
+        return min((self.reached(topic, p) for p in self._unread[topic]), default=math.inf)
