@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # OffsetSpec i
 
 from kaboost.service.config.settings import Kafka
 
-ASK_SECONDS = 0.5  # between two questions
+ASK_SECONDS = 0.1  # between two questions
 ANSWER_SECONDS = 10.0
 
 
@@ -24,6 +24,7 @@ class Ends(NamedTuple):
     unread_labels: frozenset[int]
     asked: int  # number of the last question whether the partitions that are read end there
     confirmed: int  # number of the last question that the broker said yes to
+    any_read: bool  # whether any partition is read to its end
 
 
 class EndsQuestion:
@@ -95,7 +96,8 @@ class EndsCheck:
             for question, of_topic in zip(self._questions, ends, strict=True):
                 question.ask(of_topic)
         events, labels = map(_unread, ends, self._confirmed_ends)
-        return Ends(events, labels, self._asked, self._confirmed)
+        any_read = any(len(left) < len(of) for left, of in zip((events, labels), ends, strict=True))
+        return Ends(events, labels, self._asked, self._confirmed, any_read)
 
 
 def _unread(ends: Mapping[int, int | None], confirmed: Mapping[int, int]) -> frozenset[int]:

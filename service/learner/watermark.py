@@ -54,7 +54,9 @@ class Watermark:
             self._asked = ends.asked
             self._latest_when_asked = max(self._latest.values())
         self._unread = {"features": ends.unread_events, "labels": ends.unread_labels}
-        reached = min(self._reached("features"), self._reached("labels"), self._confirmed)
+        reached = min(self._reached("features"), self._reached("labels"))
+        if ends.any_read:
+            reached = min(reached, self._confirmed)
         self.time = max(self.time, reached)
 
     def reached(self, topic: Topic, partition: int) -> float:
