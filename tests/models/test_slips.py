@@ -24,13 +24,14 @@ def test_a_frame_of_other_columns_is_refused():
 def test_what_is_no_amount_is_told_as_that():
     """Of a number that is none no kind is doubted; of a text where numbers were, it is."""
     model = Model("binary")
-    model.learn_many([{"amount": float(k)} for k in range(5)], [0, 1, 0, 1, 0])
+    rows = [{"amount": float(k)} for k in range(300)]  # from 200 on the kind is certain
+    model.learn_many(rows, [k % 2 for k in range(300)])
     with pytest.raises(ModelError, match=r"nan is not finite.*missing$"):
         model.predict_one({"amount": float("nan")})
     with pytest.raises(ModelError, match=r"nan is not finite.*missing$"):
         model.predict_one({"amount": np.float32("nan")})
-    for wrong in ("3", True):
-        with pytest.raises(ModelError, match="inferred from its first value"):
+    for wrong in ("3", "much"):
+        with pytest.raises(ModelError, match="inferred from its first values"):
             model.predict_one({"amount": wrong})
 
 
