@@ -371,7 +371,8 @@ def test_an_early_outlier_stays_within_numbers(at, outlier):
 
     assert np.isfinite(predicted).all()
     assert np.isfinite(kaboost.predict_many(booster, X)).all()
-    assert abs(predicted).max() <= 31.0 * min(outlier, MAX_LABEL)
+    # The first label alone sets the unit: until there are more, nothing says that it is far.
+    assert abs(predicted).max() <= 31.0 * (outlier if at == 0 else min(outlier, MAX_LABEL))
     if at >= 20:
         assert abs(predicted - y)[200:].mean() < abs(y[200:] - y[200:].mean()).mean()
 
