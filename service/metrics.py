@@ -103,6 +103,7 @@ class LearnerMetrics(NamedTuple):
     lag_records: Gauge  # {topic, partition}
     lag_seconds: Gauge  # {topic, partition}
     paused: Gauge
+    stalled_seconds: Gauge
     batch_events: Histogram
     learn_duration: Histogram
     publish_duration: Histogram
@@ -235,6 +236,11 @@ _LEARNER = {
         Gauge,
         "kaboost_learning_paused",
         "1 while dead letters or checkpoints cannot be written, else 0.",
+    ),
+    "stalled_seconds": _Spec(
+        Gauge,
+        "kaboost_learner_stalled_seconds",
+        "Seconds since when nothing is read: the broker is silent or learning is paused; else 0.",
     ),
     "batch_events": _Spec(
         Histogram, "kaboost_learn_batch_events", "Events learned in one call.", (), BATCH_BUCKETS

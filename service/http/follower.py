@@ -94,7 +94,8 @@ class Follower:
         own = compilation.describe() if compilation else ""
         if not own and compiling and self.learner.is_alive:
             own = f"the learner is {compiling}"
-        return "; ".join(filter(None, [self.problem, condition.problem, own]))
+        stalled = condition.stalled if self.learner.is_alive else ""
+        return "; ".join(filter(None, [self.problem, stalled, condition.problem, own]))
 
     @property
     def learns_nothing(self) -> bool:
@@ -209,6 +210,7 @@ class Follower:
     def _stamp(self, snapshot: Snapshot, learner: LearnerStatus) -> Stamp:
         limit = self._settings.api.stale_after_seconds
         silent = learner.age is None or learner.age > limit
+        stalled = bool(self.problem or learner.condition.stalled)
         header = snapshot.header
         return Stamp(
             name=header["name"],
@@ -216,7 +218,7 @@ class Follower:
             events_learned=header["events_learned"],
             snapshot_time=header["created"],
             cold_start=header["cold_start"],
-            stale=learner.stopped or silent or bool(self.problem) or self._is_failing(learner),
+            stale=learner.stopped or silent or stalled or self._is_failing(learner),
         )
 
     def _is_failing(self, learner: LearnerStatus) -> bool:

@@ -49,7 +49,7 @@ class Coverage(BaseModel):
 class LearnerReport(BaseModel):
     """What the API knows about the learner."""
 
-    state: str = Field(description="unknown, running, restarting or stopped")
+    state: str = Field(description="unknown, running, stalled, restarting or stopped")
     seconds_since_sign: Number = Field(description="Since its last heartbeat, one a second.")
     exit_code: int | None = Field(description="Of its end, if it has ended.")
     reason: str = Field(description="Why it is in this state.")
@@ -246,7 +246,9 @@ def report_importance(served: Served) -> ImportanceReport:
 def report_learner(learner: LearnerStatus) -> LearnerReport:
     """Describe the learner; a recent heartbeat overrides an old status file."""
     if learner.is_alive and learner.state != "restarting":
-        learner = LearnerStatus("running", learner.age, condition=learner.condition)
+        stalled = learner.condition.stalled
+        state = "stalled" if stalled else "running"
+        learner = learner._replace(state=state, exit_code=None, reason=stalled)
     condition = learner.condition
     return LearnerReport(
         state=learner.state,

@@ -59,7 +59,8 @@ class KafkaConsumer:
         self.ends: dict[int, int | None] = {}  # by partition, None before one reached; if noted
         self._lag = LagMetrics(kafka.topic, metrics)
         self._offsets: dict[int, int] = {}  # the trainer's own, which it moves
-        self._last_contact = self._last_refresh = time.monotonic()
+        self._last_contact = self._last_refresh = self._last_poll = time.monotonic()
+        self._answers = 0  # of the broker, until the last statistics
         self._missing_since: float | None = None  # of the topic
         self._paused = False
         self.topic_id: str | None = None  # None where the broker does not have it
@@ -82,6 +83,11 @@ class KafkaConsumer:
     def client(self) -> Consumer:
         """The library's consumer, for requests before the first assignment."""
         return self._consumer
+
+    @property
+    def silent(self) -> bool:
+        """Whether the broker has not answered lately, though it was asked."""
+        return self._last_poll - self._last_contact > MIN_SILENCE_SECONDS
 
     def ends_question(self) -> EndsQuestion:
         """Return a question about the ends of this topic's partitions."""
@@ -127,6 +133,10 @@ class KafkaConsumer:
     def poll(self, limit: int, wait: float = POLL_SECONDS) -> list[Message]:
         """Read at most `limit` records that are there; wait so many seconds for the first."""
         # `consume` alone would wait until the whole batch is there or the time is up.
+        now = time.monotonic()
+        if now - self._last_poll > MIN_SILENCE_SECONDS:
+            self._last_contact = now  # nobody listened meanwhile
+        self._last_poll = now
         first = self._consumer.poll(wait)
         if first is None:
             self._check_contact()
@@ -264,10 +274,13 @@ class KafkaConsumer:
 
     def _on_statistics(self, text: str) -> None:
         statistics = parse_statistics(text)
-        if statistics.connected:
+        answers, before = statistics.answers, self._answers
+        self._answers = answers
+        # A paused client asks for nothing; a frozen broker stays connected and answers nothing.
+        if statistics.connected and (self._paused or answers != before):
             self._last_contact = time.monotonic()
             self._logged_errors.clear()
-        self._lag.publish(statistics, self._offsets)
+        self._lag.publish(statistics, self._offsets, known=not self.silent)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() not in self._logged_errors:

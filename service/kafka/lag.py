@@ -1,5 +1,6 @@
 """Consumer lag: from the client's own statistics to the metrics."""
 
+import math
 import time
 from collections.abc import Mapping
 
@@ -21,6 +22,7 @@ class _Topic(msgspec.Struct):
 
 class _Broker(msgspec.Struct):
     state: str
+    rx: int = 0  # answers so far
 
 
 class Statistics(msgspec.Struct):
@@ -33,6 +35,11 @@ class Statistics(msgspec.Struct):
     def connected(self) -> bool:
         """Whether any broker is connected."""
         return any(broker.state == "UP" for broker in self.brokers.values())
+
+    @property
+    def answers(self) -> int:
+        """How many answers all brokers have given."""
+        return sum(broker.rx for broker in self.brokers.values())
 
 
 parse_statistics = msgspec.json.Decoder(Statistics).decode
@@ -53,8 +60,8 @@ class LagMetrics:
         else:
             self._last.update((message.partition() or 0, message) for message in records)
 
-    def publish(self, statistics: Statistics, offsets: Mapping[int, int]) -> None:
-        """Set the metrics by the client's statistics and the next offsets."""
+    def publish(self, statistics: Statistics, offsets: Mapping[int, int], *, known: bool) -> None:
+        """Set the metrics by the client's statistics and the next offsets; NaN if not `known`."""
         if self._topic not in statistics.topics:
             return
         partitions = statistics.topics[self._topic].partitions
@@ -63,9 +70,11 @@ class LagMetrics:
                 client = partitions[partition]
                 # With an empty queue the client is past transaction markers, which are no records.
                 reached = client.next_offset if client.fetchq_cnt == 0 else offset
-                lag = max(0, client.hi_offset - max(offset, reached))
-                self._metrics.lag_records.labels(self._topic, partition).set(lag)
+                lag: float = max(0, client.hi_offset - max(offset, reached))
                 age = self._age(partition) if lag else 0.0
+                if not known:
+                    lag = age = math.nan
+                self._metrics.lag_records.labels(self._topic, partition).set(lag)
                 self._metrics.lag_seconds.labels(self._topic, partition).set(age)
 
     def _age(self, partition: int) -> float:

@@ -65,6 +65,11 @@ class Inputs:
         """The ids of the topics of events and of labels; None where the broker gave none yet."""
         return self.events.topic_id, self.labels.topic_id if self.labels else None
 
+    @property
+    def silent(self) -> bool:
+        """Whether the broker has not answered lately."""
+        return any(consumer.silent for consumer in self._consumers())
+
     def commit(self, state: State) -> None:
         """Show lag tools how far a durable checkpoint reaches."""
         self.events.commit(state.offsets)

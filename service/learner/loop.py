@@ -5,7 +5,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TypeVar
 
 from confluent_kafka import Message
 
@@ -25,6 +26,8 @@ REGISTRY_SECONDS = 0.5  # between two requests to a schema registry that is away
 CONFIRM_SECONDS = 0.05  # one wait for dead letters on their way, before a checkpoint
 # A dead letter is logged when its count per code is one of these: the first, then ever fewer.
 LOGGED_COUNTS = frozenset({1, *(10**power for power in range(2, 16))})
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +50,7 @@ class LearnerLoop:
         self._inputs = inputs
         self._letters = letters
         self._stop = stop
-        self._paused = False
+        self._paused = self._awaits_topics = False
         self._progress = Progress(parts.settings, parts.metrics)
         self._last_heartbeat = 0.0
         self._condition: Condition | None = None  # that was published last
@@ -59,12 +62,15 @@ class LearnerLoop:
         """Find state and offsets; return false if asked to stop before the topic exists."""
         startup.prepare()
         kafka = self._settings.kafka
+        self._awaits_topics = True
         if not self._inputs.wait(self._heartbeat):
             return False
+        self._awaits_topics = False
         if kafka.create_dlq:
             topics.create_dead_letter_topic(kafka)
         self._after_failure = startup.after_failure
-        self.trainer = startup.open(self._inputs)
+        with ThreadPoolExecutor(1, "restore") as executor:
+            self.trainer = self._beat_until(executor.submit(startup.open, self._inputs))
         self._inputs.assign(self.trainer.state)
         if self.trainer.unsaved:
             self._save()  # at once: a start from `latest` must not be resolved a second time
@@ -140,11 +146,14 @@ class LearnerLoop:
         """Compile in a thread, with heartbeats and reports meanwhile."""
         compiling = self._progress.compiling(self.trainer.state.model.spec)
         with compiling, ThreadPoolExecutor(1, "compile") as executor:
-            warming = executor.submit(self.trainer.warm)
-            while not wait([warming], HEARTBEAT_SECONDS).done:
-                self._progress.report_compiling()
-                self._heartbeat()
-            warming.result()
+            self._beat_until(executor.submit(self.trainer.warm))
+
+    def _beat_until(self, work: Future[T]) -> T:
+        """Wait for work in a thread, with heartbeats and reports meanwhile."""
+        while not wait([work], HEARTBEAT_SECONDS).done:
+            self._progress.report_compiling()
+            self._heartbeat()
+        return work.result()
 
     def _save(self) -> None:
         """Write a checkpoint.
@@ -232,9 +241,21 @@ class LearnerLoop:
         now = time.monotonic()
         if now - self._last_heartbeat >= HEARTBEAT_SECONDS:
             self._last_heartbeat = now
+            self._progress.stalls.note(self._stall())
             self._attempt("heartbeat", self._snapshots.heartbeat)
             self._attempt("condition", self._publish_condition)
         return not self._stop.is_set()
+
+    def _stall(self) -> str:
+        """Return why nothing is read now; empty if it is."""
+        kafka = self._settings.kafka
+        if self._paused:
+            failing = "checkpoint" in self._failing
+            return "checkpoints cannot be written" if failing else "dead letters are not confirmed"
+        if self._awaits_topics:
+            return f"no answer from {kafka.bootstrap_servers}, or no topic {kafka.topic}"
+        silent = self._inputs.silent
+        return f"no answer from the broker at {kafka.bootstrap_servers}" if silent else ""
 
     def _publish_condition(self) -> None:
         """Publish what has changed of the learner's condition."""

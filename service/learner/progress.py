@@ -20,6 +20,7 @@ from kaboost.models.types import Vec
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import EventError
 from kaboost.service.kafka.stored_record import StoredRecord
+from kaboost.service.learner.stalls import Stalls
 from kaboost.service.metrics import LearnerMetrics
 from kaboost.service.storage.snapshots import RECENT_RECORDS, Condition
 from kaboost.service.storage.state import State
@@ -99,6 +100,7 @@ class Progress:
         self._metrics = metrics
         self._clock = clock
         self._recent = RecentRecords()
+        self.stalls = Stalls(metrics, clock)
         self._compilation: CompileProgress | None = None
         self._rejected = self._learned = 0  # records rejected, events learned until the last line
         self._reported_at = clock()
@@ -109,7 +111,9 @@ class Progress:
         """What other processes should know."""
         recent = self._recent
         problem = recent.describe() if self._is_failing else ""
-        return Condition(recent.records, recent.ratio, problem, self._compiling)
+        return Condition(
+            recent.records, recent.ratio, problem, self._compiling, self.stalls.description
+        )
 
     @contextmanager
     def compiling(self, spec: Mapping[str, Any]) -> Iterator[None]:

@@ -40,7 +40,8 @@ class RoleFactory:
             return self._command("learner", "--restarts", str(restarts), *cold)
 
         descriptors = (self._descriptor,)
-        return Role("learner", command, child_environment(), descriptors, FINAL_EXIT_CODES)
+        sign = snapshot_store(self._settings.snapshots).last_heartbeat
+        return Role("learner", command, child_environment(), descriptors, FINAL_EXIT_CODES, sign)
 
     def live(self, cold_start: bool, listener: socket.socket) -> Role:
         """Describe the one process that learns and serves a River model."""

@@ -18,6 +18,8 @@ MAX_DELAY_SECONDS = 10.0
 HEALTHY_SECONDS = 5.0  # a process that ran this long restarts after the first delay
 SIGNAL_NAMES = {int(number): number.name for number in signal.Signals}
 POLL_SECONDS = 0.05
+HANG_SECONDS = 30.0  # without a sign of life, after which a process is killed
+LOOK_SECONDS = 1.0  # between two looks for one
 DRAIN_SECONDS = 30.0  # for the learner's last checkpoint and for requests in flight
 
 log = logging.getLogger(__name__)
@@ -31,6 +33,7 @@ class Role(NamedTuple):
     env: Mapping[str, str]
     pass_fds: tuple[int, ...] = ()
     final: frozenset[int] = frozenset()  # exit codes after which it is not restarted
+    sign: Callable[[], object] | None = None  # differs from the last while the process works
 
 
 class Report(NamedTuple):
@@ -41,6 +44,28 @@ class Report(NamedTuple):
     state: Literal["running", "restarting", "stopped"]
     exit_code: int | None  # negative: the signal that ended it
     reason: str
+
+
+class Watch:
+    """Look for signs of life of one process, from its first one on: before, it may be loading."""
+
+    def __init__(self, sign: Callable[[], object] | None) -> None:
+        self._read = sign
+        self._last = sign() if sign else None
+        self._has_begun = False
+        self._silent, self._looked_at = 0.0, time.monotonic()
+
+    def hangs(self) -> bool:
+        """Return whether there was none for HANG_SECONDS in which this process ran itself."""
+        now = time.monotonic()
+        if self._read is None or now - self._looked_at < LOOK_SECONDS:
+            return False
+        # At most two looks' worth: this process may have been stopped as well.
+        self._silent += min(now - self._looked_at, 2.0 * LOOK_SECONDS)
+        self._looked_at, sign = now, self._read()
+        if sign != self._last:
+            self._last, self._silent, self._has_begun = sign, 0.0, True
+        return self._has_begun and self._silent > HANG_SECONDS
 
 
 class Child:
@@ -62,6 +87,11 @@ class Child:
             self._start()
         elif self._restart_at is None and not self._stopped and self._process.poll() is not None:
             self._handle_exit(self._process.returncode)
+        elif self._restart_at is None and not self._stopped and self._watch.hangs():
+            fields = {"role": self.role.name, "pid": self._process.pid, "seconds": HANG_SECONDS}
+            log.error("process hangs: it is killed and started again", extra=fields)
+            self._process.kill()
+            self._process.wait()
 
     def terminate(self) -> bool:
         """Send SIGTERM; return whether the process was running."""
@@ -90,6 +120,7 @@ class Child:
     def _start(self) -> None:
         self._restart_at, self._stopped = None, False
         self._started = time.monotonic()
+        self._watch = Watch(self.role.sign)
         # A new session: Ctrl-C reaches the supervisor alone, which then drains in order.
         self._process = subprocess.Popen(
             self.role.command(self.restarts),

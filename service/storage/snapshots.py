@@ -45,6 +45,7 @@ class Condition(NamedTuple):
     rejected_ratio: float = 0.0
     problem: str = ""  # why it learns nothing
     compiling: str = ""  # step, steps and seconds left
+    stalled: str = ""  # why nothing is read though it runs, and for how long
     late_labels: LateFigures | None = None  # where labels come later
 
     def is_failing(self, max_rejected_ratio: float) -> bool:
@@ -116,8 +117,13 @@ class FolderSnapshotStore:
 
     def learner_age(self, clock: Callable[[], float] = time.time) -> float | None:
         """Return the seconds since the learner's last heartbeat, None if there was none."""
+        last = self.last_heartbeat()
+        return None if last is None else max(0.0, clock() - last)
+
+    def last_heartbeat(self) -> float | None:
+        """Return when the learner last showed that it is alive, None if it never did."""
         try:
-            return max(0.0, clock() - (self._directory / ".learner").stat().st_mtime)
+            return (self._directory / ".learner").stat().st_mtime
         except FileNotFoundError:
             return None
 

@@ -62,6 +62,9 @@ class SnapshotStore(Store, Protocol):
     def heartbeat(self) -> None:
         """Show that the learner is alive."""
 
+    def last_heartbeat(self) -> float | None:
+        """Return when the learner last showed that it is alive, None if it never did."""
+
     def learner_age(self) -> float | None:
         """Return the seconds since the last heartbeat, None if there was none."""
 

@@ -1,6 +1,9 @@
 """A service that cannot learn shows it: readiness, page, model, responses, log and metrics."""
 
+import math
+import os
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +13,10 @@ import pytest
 
 from kaboost.service.config.settings import Settings
 from kaboost.service.storage.snapshots import Condition, FolderSnapshotStore
-from tests.kafka.client import encode
+from tests.kafka.broker import Broker, Reachable
+from tests.kafka.client import create_topic, encode, produce
 from tests.service.learning import gauge, learning, until
-from tests.service.serving import PATIENCE, Program, publish, running, settings, taught
+from tests.service.serving import PATIENCE, ROW, Program, publish, running, settings, taught
 
 Start = Callable[..., tuple[Settings, Program]]
 Send = Callable[..., None]
@@ -170,3 +174,64 @@ def test_serve_shows_what_it_cannot_learn(
     assert ("schema", "error") == (line["code"], line["level"])
     assert "the record has the keys amount, fraud" in line["reason"]
     assert 0 == progress[-1]["events_learned"]
+
+
+def learned(program: Program) -> int:
+    """Return how many events the served model has learned, -1 without one."""
+    if program.probe(200) is None:
+        return -1
+    return int(program.client.get("/model").json()["events_learned"])
+
+
+def learner(program: Program) -> dict[str, Any]:
+    """Return what readiness says of the learner."""
+    return dict((program.probe(200) or {})["learner"])
+
+
+@pytest.mark.timeout(240)
+def test_a_frozen_broker_is_named(own_broker: Broker, tmp_path: Path) -> None:
+    """A broker that is connected and answers nothing: state, reason, staleness, lag and log say so
+    within seconds; when it goes on, so does learning.
+    """
+    topic = create_topic(own_broker.bootstrap)
+    kafka = {"bootstrap_servers": own_broker.bootstrap, "topic": topic, "group_id": topic}
+    wanted = settings(tmp_path, kafka=kafka)
+    events = [encode(ROW, k % 2) for k in range(20)]
+    with running("serve", wanted) as program:
+        produce(own_broker.bootstrap, topic, events)
+        until(lambda: learned(program) == 20)
+        assert "running" == learner(program)["state"]
+        os.kill(own_broker.pid, signal.SIGSTOP)
+        try:
+            until(lambda: learner(program)["state"] == "stalled")
+            ready = program.probe(200) or {}
+            lag = program.metric("kaboost_consumer_lag_records")
+        finally:
+            os.kill(own_broker.pid, signal.SIGCONT)
+        assert own_broker.bootstrap in ready["learner"]["reason"]
+        assert (True, True) == (ready["stale"], own_broker.bootstrap in ready["reason"])
+        assert math.isnan(lag)
+        produce(own_broker.bootstrap, topic, events)
+        until(lambda: learned(program) == 40)
+        until(lambda: learner(program)["state"] == "running")
+        assert False is program.predict()["model"]["stale"]
+        assert program.events("nothing is learned")
+        assert program.events("learning goes on")
+
+
+@pytest.mark.timeout(240)
+def test_a_hanging_learner_is_started_again(
+    topic: str, send: Send, broker: Reachable, tmp_path: Path
+) -> None:
+    """Stopped by SIGSTOP it gives no sign of life; the supervisor kills it and starts another."""
+    kafka = {"bootstrap_servers": broker.bootstrap, "topic": topic, "group_id": topic}
+    with running("serve", settings(tmp_path, kafka=kafka)) as program:
+        send(topic, [encode(ROW, k % 2) for k in range(20)])
+        until(lambda: learned(program) == 20)
+        child = program.child("learner")
+        child.suspend()
+        send(topic, [encode(ROW, k % 2) for k in range(20)])
+        until(lambda: learned(program) == 40)
+
+        assert program.events("process hangs: it is killed and started again", role="learner")
+        assert child.pid != program.child("learner").pid

@@ -35,6 +35,7 @@ kaboost_rejected_ratio
 kaboost_dlq_records_total{reason}
 kaboost_consumer_lag_records{topic,partition}
 kaboost_consumer_lag_seconds{topic,partition}
+kaboost_learner_stalled_seconds
 kaboost_learn_batch_events
 kaboost_learn_duration_seconds
 kaboost_snapshot_publish_duration_seconds
