@@ -11,7 +11,7 @@ from kaboost.service.kafka.consumer import POLL_SECONDS, KafkaConsumer
 CHUNK = 128  # records of one partition, before another one may be farther behind
 MAX_RECORDS, MAX_BYTES = 20_000, 8 * 2**20  # of one partition in memory
 FILL_SECONDS = 0.05  # between two polls while there are records
-WAIT_SECONDS = 1.0  # for a partition that is behind and has nothing here
+WAIT_SECONDS = 10.0  # for a partition that is behind and has nothing here
 Reached = Callable[[int, int], float]  # of topic and partition: the event time read so far
 
 
