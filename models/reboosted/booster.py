@@ -248,7 +248,7 @@ def _score(booster: ReboostedTrees, X: Mat, captured: Mat) -> Mat:
     """Return the scores (B, 1) of X (B, d), and fill captured (B, n) if it has columns."""
     scores = _score_as_known(booster, X, captured)
     for k, likely in likely_rows(booster, X):
-        answers = _score_as_known(booster, likely, np.empty((len(likely), captured.shape[1])))
+        answers = _score_as_known(booster, likely, np.zeros((len(likely), captured.shape[1])))
         scores[k, 0] = average(answers[:, 0], int(booster.trees.params.link))
     if captured.shape[1]:
         captured[:, -2] = scores[:, 0]

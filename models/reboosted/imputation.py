@@ -41,6 +41,11 @@ def imputation(d: int) -> Imputation:
     return Imputation(np.full((SAMPLED, d), np.nan), np.zeros(()), np.zeros((2, d)))
 
 
+def state_bytes(d: int) -> int:
+    """Return the bytes of the imputation of d columns."""
+    return 8 * d * (SAMPLED + 2)
+
+
 def with_features(old: Imputation, d: int) -> Imputation:
     """Return the imputation of d columns, no fewer than before; events so far lack the new ones."""
     made, before = imputation(d), old.rows.shape[1]

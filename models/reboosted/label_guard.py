@@ -62,15 +62,21 @@ def label_to_learn(
 
 
 @kernel
-def label_to_measure(scale: LabelScale, y: float, t: int, link: int) -> float:
-    """Return the label that losses in metrics are measured by: y, or the farthest label that is no
-    outlier, so that one wild label does not spoil a sum for good.
+def limit_label(scale: LabelScale, label: Vec, event: tuple[int, int], offset: float) -> float:
+    """Limit a label (1,), in place, to the farthest that is no outlier, for the losses of metrics:
+    one wild label spoils no sum for good. Return it less the offset; `event` is its number t and
+    the scale of scores.
     """
+    t, link = event
+    y = float(label[0]) - offset
     if link != NUMBERS or t < FIRST_LABELS or scale.deviation[()] == 0.0:
         return y
     mean = float(scale.mean[()])
     limit = _outlier_distance(scale)
-    return min(max(y, mean - limit), mean + limit)
+    if abs(y - mean) > limit:
+        y = mean + limit if y > mean else mean - limit
+        label[0] = y + offset
+    return y
 
 
 @kernel
