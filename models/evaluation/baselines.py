@@ -140,8 +140,8 @@ def _compare_classes(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: V
     for k in range(y.shape[0]):
         if w[k] > 0.0:
             label, last = int(y[k]), int(seen.last[()])
-            _decay(seen, w[k])
-            _record(seen, 0, losses[k], errors[k], w[k])
+            decay(seen, w[k])
+            record_loss(seen, 0, losses[k], errors[k], w[k])
             _record_counts(seen, 1, seen.counts, label, w[k])
             # Before any label all classes are equally likely: all counts are 0.
             _record_counts(
@@ -158,16 +158,17 @@ def _compare_numbers(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: V
     for k in range(y.shape[0]):
         if w[k] > 0.0:
             value = min(max(y[k], -VALUE_LIMIT), VALUE_LIMIT)
-            _decay(seen, w[k])
-            _record(seen, 0, losses[k], errors[k], w[k])
-            _record_difference(seen, 1, value - seen.mean[()], w[k])
-            _record_difference(seen, 2, value - seen.last[()], w[k])
+            decay(seen, w[k])
+            record_loss(seen, 0, losses[k], errors[k], w[k])
+            record_difference(seen, 1, value - seen.mean[()], w[k])
+            record_difference(seen, 2, value - seen.last[()], w[k])
             seen.mean[()] += w[k] / seen.weight_sum[()] * (value - seen.mean[()])
             seen.last[()] = value
 
 
 @kernel
-def _decay(seen: ProgressiveValidation, w: float) -> None:
+def decay(seen: ProgressiveValidation, w: float) -> None:
+    """Count an event of importance w, and let the windows forget."""
     seen.weight_sum[()] += w
     seen.recent_weight[()] = DECAY * seen.recent_weight[()] + w
     for p in range(seen.loss_sum.shape[0]):
@@ -176,7 +177,8 @@ def _decay(seen: ProgressiveValidation, w: float) -> None:
 
 
 @kernel
-def _record(seen: ProgressiveValidation, p: int, loss: float, error: float, w: float) -> None:
+def record_loss(seen: ProgressiveValidation, p: int, loss: float, error: float, w: float) -> None:
+    """Add loss and error of predictor p."""
     loss = loss if loss < LOSS_LIMIT else LOSS_LIMIT  # nan as well: the model has diverged
     error = error if error < LOSS_LIMIT else LOSS_LIMIT
     seen.loss_sum[p] += w * loss
@@ -193,12 +195,13 @@ def _record_counts(seen: ProgressiveValidation, p: int, counts: Vec, label: int,
         total += counts[c]
         most = c if counts[c] > counts[most] else most
     loss = -math.log((counts[label] + 1.0) / (total + counts.shape[0]))
-    _record(seen, p, loss, 0.0 if most == label else 1.0, w)
+    record_loss(seen, p, loss, 0.0 if most == label else 1.0, w)
 
 
 @kernel
-def _record_difference(seen: ProgressiveValidation, p: int, difference: float, w: float) -> None:
-    _record(seen, p, 0.5 * difference * difference, abs(difference), w)
+def record_difference(seen: ProgressiveValidation, p: int, difference: float, w: float) -> None:
+    """Add the loss and the error of predictor p that was off by a difference."""
+    record_loss(seen, p, 0.5 * difference * difference, abs(difference), w)
 
 
 def _ratio(sums: Vec, weight: Vec) -> Vec:
