@@ -85,8 +85,10 @@ def test_it_never_goes_back() -> None:
     watermark = Watermark(features=80.0, labels=90.0, time=85.0)
     assert 85.0 == confirmed(watermark, 1, events=(0,))
 
+    watermark.see("features", 0, 70.0, 70.0)
     watermark.see("features", 0, 10.0, 10.0)
 
+    assert 70.0 == watermark.reached("features", 0)
     assert 90.0 == confirmed(watermark, 2)
     assert 90.0 == confirmed(watermark, 3, events=(0, 4), labels=(1,))
     assert (80.0, 90.0) == (watermark.features, watermark.labels)
