@@ -1,5 +1,9 @@
 """Progressive validation: losses of the model and of two baselines on the same events, and the
 reliability of the model's probabilities.
+
+No single number spoils a sum for good: a label counts as at most `OUTLIER_SPREADS` mean absolute
+deviations away from the mean label, as in what is learned (`label_outliers`), and the model's error
+as at most so many more. The first `FIRST_LABELS` labels are judged together.
 """
 
 from __future__ import annotations
@@ -11,20 +15,29 @@ import numpy as np
 
 from kaboost.models.evaluation.outcome import Outcome
 from kaboost.models.evaluation.reliability import Reliability, record_many, reliability
+from kaboost.models.features.label_outliers import (
+    FIRST_LABELS,
+    OUTLIER_SPREADS,
+    replace_outliers,
+)
 from kaboost.models.features.labels import Labels
-from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.jit import inlined, kernel
 from kaboost.models.types import LOSS_LIMIT, WEIGHT_LIMIT, Mat, Vec
 
 PREDICTORS = ("model", "prior", "last_label")
 DECAY = 0.999  # per event: a memory of about a thousand events, as in `progress`
 VALUE_LIMIT = 1e150  # of a number to predict: its square stays finite
+SPREAD_GROWTH = 1.5  # factor on the spread with every outlier, so that a shift is followed
+SPREAD_RATE = 1e-3  # lowest rate of the spread, an event
+OWN = np.empty((0, 2))  # stands for what the baselines predict now
+VALUE, WEIGHT, LOSS, ERROR = range(4)  # columns of `ProgressiveValidation.first`
 
 
 class ProgressiveValidation(NamedTuple):
     """Progressive loss and error of model, prior and last label; sums are weighted by importance.
 
     `counts`, `transitions`, `last` and `mean` are the state of the baselines. C is 0 for
-    regression, which alone uses `mean`.
+    regression, which alone uses what follows `last`.
     """
 
     loss_sum: Vec  # (3,) of log-losses in nats, or half squared differences
@@ -36,7 +49,10 @@ class ProgressiveValidation(NamedTuple):
     counts: Vec  # (C,) weight of the labels so far
     transitions: Mat  # (C, C) weight of label k right after label j, at [j, k]
     last: Vec  # () the last class index, at first -1, or the last number, at first 0
-    mean: Vec  # ()
+    mean: Vec  # () running mean of the bounded numbers
+    spread: Vec  # () their running mean absolute distance from `mean`
+    events: Vec  # () of positive weight
+    first: Mat  # (20, 4) of the first: number, weight, the model's loss and error; then 0
     reliability: Reliability  # of the model's probabilities, where there are two classes
 
     @property
@@ -74,6 +90,9 @@ def progressive_validation(labels: Labels) -> ProgressiveValidation:
         transitions=np.zeros((C, C)),
         last=np.array(-1.0 if C else 0.0),
         mean=np.zeros(()),
+        spread=np.zeros(()),
+        events=np.zeros(()),
+        first=np.zeros((0 if C else FIRST_LABELS, 4)),
         reliability=reliability(),
     )
 
@@ -110,8 +129,22 @@ def record(seen: ProgressiveValidation, outcome: Outcome, y: Vec, w: Vec) -> Non
     w = np.minimum(w, WEIGHT_LIMIT)
     if outcome.probabilities is not None:
         record_many(seen.reliability, outcome.probabilities, y, w)
-    compare = _compare_classes if seen.counts.size else _compare_numbers
-    compare(seen, outcome.losses, outcome.errors, y, w)
+    if seen.counts.size:
+        _compare_classes(seen, outcome.losses, outcome.errors, y, w)
+        return
+    record_numbers(seen, outcome, OWN, y, w)
+
+
+def record_numbers(
+    seen: ProgressiveValidation, outcome: Outcome, expected: Mat, y: Vec, w: Vec
+) -> None:
+    """Record numbers to predict; with what the baselines predicted, (B, 2), or OWN for now."""
+    first = _keep_first(seen, outcome.losses, outcome.errors, y, w)
+    for part in (slice(0, first), slice(first, len(y))):
+        losses, errors = outcome.losses[part], outcome.errors[part]
+        _compare_numbers(seen, losses, errors, y[part], w[part], expected[part])
+        if part.start < first and seen.events[()] == FIRST_LABELS:
+            _judge_first(seen)
 
 
 def correct(seen: ProgressiveValidation, before: Outcome, after: Outcome, w: float) -> None:
@@ -120,12 +153,54 @@ def correct(seen: ProgressiveValidation, before: Outcome, after: Outcome, w: flo
     Its importance is w. The baselines and the decayed figures stay: they follow the labels as they
     came.
     """
-    seen.loss_sum[0] += w * (_limited(after.losses[0]) - _limited(before.losses[0]))
-    seen.error_sum[0] += w * (_limited(after.errors[0]) - _limited(before.errors[0]))
+    most = LOSS_LIMIT if seen.counts.size else 2.0 * _limit(seen)
+    most_loss = min(0.5 * most * most, LOSS_LIMIT)
+    seen.loss_sum[0] += w * (
+        _bounded(after.losses[0], most_loss) - _bounded(before.losses[0], most_loss)
+    )
+    seen.error_sum[0] += w * (_bounded(after.errors[0], most) - _bounded(before.errors[0], most))
 
 
-def _limited(loss: float) -> float:
-    return min(float(loss), LOSS_LIMIT) if loss == loss else LOSS_LIMIT
+def _keep_first(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: Vec, w: Vec) -> int:
+    """Keep those of events (B,) that are among the first; return the number up to the last."""
+    known = int(seen.events)
+    places = np.flatnonzero(w > 0.0)[: max(FIRST_LABELS - known, 0)]
+    limited = (np.fmin(values, LOSS_LIMIT) for values in (losses, errors))  # nan as well
+    columns = (np.clip(y, -VALUE_LIMIT, VALUE_LIMIT), w, *limited)
+    for column, values in enumerate(columns):
+        seen.first[known : known + len(places), column] = values[places]
+    return int(places[-1]) + 1 if len(places) else 0
+
+
+def _judge_first(seen: ProgressiveValidation) -> None:
+    """Set the spread by the first numbers; with an outlier among them, all are counted again."""
+    y = seen.first[:, VALUE].copy()
+    replaced = replace_outliers(y)
+    spread = float(abs(y - y.mean()).mean())
+    if replaced:
+        weights, losses, errors = (
+            np.ascontiguousarray(seen.first[:, column]) for column in (WEIGHT, LOSS, ERROR)
+        )
+        most = abs(y - y.mean()) + OUTLIER_SPREADS * spread
+        losses, errors = np.fmin(losses, 0.5 * most * most), np.fmin(errors, most)
+        for sums in (*seen[:6], seen.last, seen.mean, seen.events):
+            sums[...] = 0.0
+        _compare_numbers(seen, losses, errors, y, weights, OWN)
+    seen.spread[...] = spread
+
+
+@inlined
+def _bounded(value: float, most: float) -> float:
+    """Return a value >= 0, at most `most`; nan, of a model that has diverged, counts as that."""
+    return float(value) if value < most else most
+
+
+@inlined
+def _limit(seen: ProgressiveValidation) -> float:
+    """Return how far from the mean a number may be, inf before the first ones are known."""
+    mean, spread = float(seen.mean[()]), float(seen.spread[()])
+    spread = spread if spread > 0.0 else max(abs(mean), 1.0)
+    return OUTLIER_SPREADS * spread if seen.events[()] >= FIRST_LABELS else math.inf
 
 
 def copied(seen: ProgressiveValidation) -> ProgressiveValidation:
@@ -154,16 +229,41 @@ def _compare_classes(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: V
 
 
 @kernel
-def _compare_numbers(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: Vec, w: Vec) -> None:
+def _compare_numbers(
+    seen: ProgressiveValidation, losses: Vec, errors: Vec, y: Vec, w: Vec, expected: Mat
+) -> None:
     for k in range(y.shape[0]):
         if w[k] > 0.0:
-            value = min(max(y[k], -VALUE_LIMIT), VALUE_LIMIT)
+            value = _follow_number(seen, min(max(y[k], -VALUE_LIMIT), VALUE_LIMIT))
+            off = value - float(seen.mean[()])
+            most = abs(off) + _limit(seen)
             decay(seen, w[k])
-            record_loss(seen, 0, losses[k], errors[k], w[k])
-            record_difference(seen, 1, value - seen.mean[()], w[k])
-            record_difference(seen, 2, value - seen.last[()], w[k])
-            seen.mean[()] += w[k] / seen.weight_sum[()] * (value - seen.mean[()])
+            loss, error = _bounded(losses[k], 0.5 * most * most), _bounded(errors[k], most)
+            record_loss(seen, 0, loss, error, w[k])
+            if expected.shape[0]:
+                for p in range(2):  # an outlier may have been the last number then
+                    _record_difference(
+                        seen, p + 1, _bounded(abs(value - expected[k, p]), most), w[k]
+                    )
+            else:
+                _record_difference(seen, 1, off, w[k])
+                _record_difference(seen, 2, value - float(seen.last[()]), w[k])
+            seen.mean[()] += w[k] / seen.weight_sum[()] * off
             seen.last[()] = value
+            seen.events[()] += 1.0
+
+
+@kernel
+def _follow_number(seen: ProgressiveValidation, value: float) -> float:
+    """Return a number to predict within its limits, and update the spread."""
+    mean, n, limit = float(seen.mean[()]), float(seen.events[()]), _limit(seen)
+    off = value - mean
+    if abs(off) > limit:
+        seen.spread[()] = SPREAD_GROWTH * limit / OUTLIER_SPREADS
+        return mean + limit if off > 0.0 else mean - limit
+    rate = max(1.0 / (n + 1.0), SPREAD_RATE)
+    seen.spread[()] += rate * (abs(off) - seen.spread[()])
+    return value
 
 
 @kernel
@@ -199,8 +299,7 @@ def _record_counts(seen: ProgressiveValidation, p: int, counts: Vec, label: int,
 
 
 @kernel
-def record_difference(seen: ProgressiveValidation, p: int, difference: float, w: float) -> None:
-    """Add the loss and the error of predictor p that was off by a difference."""
+def _record_difference(seen: ProgressiveValidation, p: int, difference: float, w: float) -> None:
     record_loss(seen, p, 0.5 * difference * difference, abs(difference), w)
 
 

@@ -7,11 +7,10 @@ import math
 import numpy as np
 
 from kaboost.models.evaluation.baselines import (
-    VALUE_LIMIT,
     ProgressiveValidation,
     decay,
-    record_difference,
     record_loss,
+    record_numbers,
 )
 from kaboost.models.evaluation.outcome import Outcome
 from kaboost.models.evaluation.reliability import record_many
@@ -66,8 +65,11 @@ def record_captured(
     w = np.minimum(w, WEIGHT_LIMIT)
     if outcome.probabilities is not None:
         record_many(seen.reliability, outcome.probabilities, y, w)
-    compare = _compare_classes if seen.counts.size else _compare_numbers
-    compare(seen, outcome.losses, outcome.errors, np.ascontiguousarray(expected), y, w)
+    expected = np.ascontiguousarray(expected)
+    if seen.counts.size:
+        _compare_classes(seen, outcome.losses, outcome.errors, expected, y, w)
+    else:
+        record_numbers(seen, outcome, expected, y, w)
 
 
 @kernel
@@ -91,21 +93,6 @@ def _compare_classes(
             if last >= 0:
                 seen.transitions[last, label] += w[k]
             seen.last[()] = y[k]
-
-
-@kernel
-def _compare_numbers(
-    seen: ProgressiveValidation, losses: Vec, errors: Vec, expected: Mat, y: Vec, w: Vec
-) -> None:
-    for k in range(y.shape[0]):
-        if w[k] > 0.0:
-            value = min(max(y[k], -VALUE_LIMIT), VALUE_LIMIT)
-            decay(seen, w[k])
-            record_loss(seen, 0, losses[k], errors[k], w[k])
-            record_difference(seen, 1, value - expected[k, 0], w[k])
-            record_difference(seen, 2, value - expected[k, 1], w[k])
-            seen.mean[()] += w[k] / seen.weight_sum[()] * (value - seen.mean[()])
-            seen.last[()] = value
 
 
 def _laplace(counts: Vec) -> Vec:

@@ -6,7 +6,7 @@ Registers the verbs of `kaboost.models.booster` that learn, predict, and add fea
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +41,15 @@ from kaboost.models.reboosted.first_labels import (
     restart_from_first_labels,
     set_first_factor,
 )
+from kaboost.models.reboosted.imputation import (
+    SAMPLED,
+    average,
+    fill_likely,
+    find_unknown,
+    observe_row,
+    observe_until_unknown,
+)
+from kaboost.models.reboosted.imputation import with_features as with_more_imputation
 from kaboost.models.reboosted.late_mixture import learn_late, score_late
 from kaboost.models.reboosted.learn import grow_in_background, learn_batch, learn_scratch
 from kaboost.models.reboosted.linear import with_features as with_more_columns
@@ -112,7 +121,7 @@ def _learn(booster: ReboostedTrees, events: _Events, captured: Mat) -> Mat:
         labelled = first_label_count(booster.trees, events.weights[first:])
         end, t = first + labelled if labelled else n, int(booster.trees.schedule.time)
         last = observe_rows(booster.features, events.X, events.weights, first, end, t)
-        _learn_part(booster, events, captured, scores, slice(first, last))
+        _learn_known_and_unknown(booster, events, captured, scores, slice(first, last))
         if labelled and last == end:
             restart_from_first_labels(booster)
         move_columns(booster)
@@ -120,6 +129,35 @@ def _learn(booster: ReboostedTrees, events: _Events, captured: Mat) -> Mat:
             break
         first = last
     return scores
+
+
+def _learn_known_and_unknown(
+    booster: ReboostedTrees, events: _Events, captured: Mat, scores: Mat, part: slice
+) -> None:
+    """Learn a part of the events; those with an unknown value are answered as in `score_many`."""
+    imputation, categorical = booster.imputation, booster.linear.categorical
+    first, end = part.start, part.stop
+    X, W = events.X[:end], events.weights
+    while True:
+        t = int(booster.trees.schedule.time)
+        last = observe_until_unknown(imputation, categorical, X, W, first, t)
+        _learn_part(booster, events, captured, scores, slice(first, last))
+        if last == end:
+            return
+        answer = None if captured.size else _score(booster, X[last : last + 1], _none(1))
+        if W[last] > 0.0:
+            observe_row(imputation, categorical, X[last], int(booster.trees.schedule.time))
+        first = last + 1
+        _learn_part(booster, events, captured, scores, slice(last, first))
+        if answer is not None:
+            scores[last] = answer[0]
+        if first == end:
+            return
+
+
+def _none(n: int) -> Mat:
+    """Return what `_score` fills of n events where nothing is captured."""
+    return np.empty((n, 0))
 
 
 def _learn_part(
@@ -169,8 +207,14 @@ def _(booster: ReboostedTrees, full: Mapping[str, Any], d: int) -> ReboostedTree
     trees, builds = with_more_features(booster.trees, sizes, d)
     linear = with_more_columns(booster.linear, d)
     shape = np.array([d, 1], np.int64)
-    scale = with_more_scales(booster.features, d)
-    return booster._replace(trees=trees, builds=builds, linear=linear, shape=shape, features=scale)
+    return booster._replace(
+        trees=trees,
+        builds=builds,
+        linear=linear,
+        shape=shape,
+        features=with_more_scales(booster.features, d),
+        imputation=with_more_imputation(booster.imputation, d),
+    )
 
 
 @mark_categorical.register
@@ -184,11 +228,34 @@ def _(booster: ReboostedTrees, X: Mat) -> Mat:
     return _score(booster, X, np.empty((len(X), _captured_width(booster) if late else 0)))
 
 
+def likely_rows(booster: ReboostedTrees, X: Mat) -> Iterator[tuple[int, Mat]]:
+    """Yield the number of every row of X (B, d) that has an unknown value, and 64 rows (64, d) with
+    likely values in their place.
+    """
+    unknown, categorical = np.empty(len(X), np.bool_), booster.linear.categorical
+    find_unknown(booster.imputation, categorical, X, unknown)
+    for k in np.flatnonzero(unknown).tolist():
+        likely = np.empty((SAMPLED, X.shape[1]))
+        fill_likely(booster.imputation, categorical, X[k], likely)
+        yield k, likely
+
+
 def _captured_width(booster: ReboostedTrees) -> int:
     return booster.trees.label_means.size + score_count(booster.trees) + 3
 
 
 def _score(booster: ReboostedTrees, X: Mat, captured: Mat) -> Mat:
+    """Return the scores (B, 1) of X (B, d), and fill captured (B, n) if it has columns."""
+    scores = _score_as_known(booster, X, captured)
+    for k, likely in likely_rows(booster, X):
+        answers = _score_as_known(booster, likely, np.zeros((len(likely), captured.shape[1])))
+        scores[k, 0] = average(answers[:, 0], int(booster.trees.params.link))
+    if captured.shape[1]:
+        captured[:, -2] = scores[:, 0]
+    return scores
+
+
+def _score_as_known(booster: ReboostedTrees, X: Mat, captured: Mat) -> Mat:
     scores = np.empty((len(X), 1))
     arrays = allocate_predict(booster.trees, booster.stack, int(booster.shape[0]))
     predict_rows(served_model(booster), to_rows(booster, X), arrays, scores, captured)

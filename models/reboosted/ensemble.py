@@ -11,6 +11,7 @@ from kaboost.models.evaluation.progress import Progress, progress
 from kaboost.models.reboosted.calibration import Calibration, calibration
 from kaboost.models.reboosted.component import sizes_of
 from kaboost.models.reboosted.feature_scale import FeatureScale, feature_scale
+from kaboost.models.reboosted.imputation import Imputation, imputation
 from kaboost.models.reboosted.initial import bank, tree_builds
 from kaboost.models.reboosted.label_scale import LabelScale, label_scale
 from kaboost.models.reboosted.late_mixture import LateMixture, late_mixture
@@ -39,6 +40,7 @@ class ReboostedTrees(NamedTuple):
     calibrated: Ints  # () 1 where log-odds are calibrated
     late: LateMixture  # of the scores, served instead while labels come late
     features: FeatureScale
+    imputation: Imputation
 
     @property
     def outputs(self) -> int:
@@ -115,6 +117,7 @@ def reboosted_trees(full: Mapping[str, Any], loss: Any, d: int) -> ReboostedTree
         shape=np.array([d, 1], np.int64),
         calibrated=np.array(int(full["bank"]["calibrate"])),
         features=feature_scale(d),
+        imputation=imputation(d),
         late=late_mixture(len(trees.structures) * len(trees.params.leaf_rates) + LINEAR_SCORES),
     )
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from kaboost.models.booster import score_many
 from kaboost.models.explain.interface import Explanation, explain_many, gains
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.reboosted.booster import ReboostedTrees, to_rows
+from kaboost.models.reboosted.booster import ReboostedTrees, likely_rows, to_rows
 from kaboost.models.reboosted.ensemble import LINEAR_SCORES
 from kaboost.models.reboosted.feature_scale import FeatureScale, with_features
 from kaboost.models.reboosted.label_scale import score_bounds
@@ -47,6 +47,8 @@ from kaboost.models.reboosted.trees.shap import (
     tree_statistics,
 )
 from kaboost.models.types import Ints, Mat, Vec
+
+EXPLAINED = 16  # of the likely rows of a row with an unknown value
 
 
 class LinearPart(NamedTuple):
@@ -123,6 +125,19 @@ def _mean_scores(bank: Reboosted) -> Vec:
 
 @explain_many.register
 def _(booster: ReboostedTrees, X: ArrayLike) -> Explanation:
+    rows = np.asarray(X, np.float64)
+    scores = score_many(booster, rows)
+    base, phi, total = _explain_rows(booster, rows)
+    for k, likely in likely_rows(booster, rows):
+        # As in the score, an unknown value is the mean over likely ones.
+        _, likely_phi, likely_total = _explain_rows(booster, likely[:EXPLAINED])
+        phi[k], total[k] = likely_phi.mean(axis=0), likely_total.mean()
+    B = len(rows)
+    return Explanation(np.full((B, 1), base), phi[:, None], scores - total[:, None], scores)
+
+
+def _explain_rows(booster: ReboostedTrees, X: Mat) -> tuple[float, Mat, Vec]:
+    """Return base, contributions (B, d + 5) and scores (B,) of the linear part for X (B, d)."""
     keys = to_rows(booster, X)
     B, d = len(keys), keys.shape[1] + booster.trees.label_means.size
     part, s = linear_part(booster), _shap_scratch(booster)
@@ -134,9 +149,7 @@ def _(booster: ReboostedTrees, X: ArrayLike) -> Explanation:
     line_base, line_phi = _explain_linear(booster, part.lines, keys)
     base, phi, total = base + line_base, phi + line_phi, total + line_base + line_phi.sum(axis=1)
     factor = float(booster.labels.factor)
-    base, phi, total = base / factor, phi / factor, total / factor
-    scores = score_many(booster, np.asarray(X, np.float64))
-    return Explanation(np.full((B, 1), base), phi[:, None], scores - total[:, None], scores)
+    return base / factor, phi / factor, total / factor
 
 
 @gains.register

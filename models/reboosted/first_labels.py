@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kaboost.models.evaluation.progress import Progress
 from kaboost.models.features.label_outliers import FIRST_LABELS, replace_outliers
 from kaboost.models.reboosted.ensemble import ReboostedTrees, fresh_stack
 from kaboost.models.reboosted.initial import reset_structure
@@ -40,6 +41,8 @@ def restart_from_first_labels(booster: ReboostedTrees) -> None:
     """Correct the first labels in the window, and start again from them where that is needed."""
     labels = booster.trees.window.labels[:FIRST_LABELS]
     replaced, factor = replace_outliers(labels), label_factor(labels)
+    if replaced:
+        _forget_losses(booster.progress)
     labels *= factor
     offset = label_offset(labels)
     if not replaced and factor == 1.0 and offset == 0.0:
@@ -52,6 +55,13 @@ def restart_from_first_labels(booster: ReboostedTrees) -> None:
     means, rates = booster.trees.label_means, booster.trees.params.label_mean_rates
     for y in labels:
         means[...] += rates * (y - means)
+
+
+def _forget_losses(seen: Progress) -> None:
+    """Begin the sums of losses again: the outlier's are in them."""
+    for sums in (seen.weight_sum, seen.loss_sum, seen.prefix_loss_sum, seen.edge_total):
+        sums[...] = np.where(np.isnan(sums), sums, 0.0)
+    seen.edge_missed[...] = 0.0
 
 
 def label_factor(labels: Vec) -> float:

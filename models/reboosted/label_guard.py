@@ -62,6 +62,36 @@ def label_to_learn(
 
 
 @kernel
+def limit_label(scale: LabelScale, label: Vec, event: tuple[int, int], offset: float) -> float:
+    """Limit a label (1,), in place, to the farthest that is no outlier, for the losses of metrics:
+    one wild label spoils no sum for good. Return it less the offset; `event` is its number t and
+    the scale of scores.
+    """
+    t, link = event
+    y = float(label[0]) - offset
+    if link != NUMBERS or t < FIRST_LABELS or scale.deviation[()] == 0.0:
+        return y
+    mean = float(scale.mean[()])
+    limit = _outlier_distance(scale)
+    if abs(y - mean) > limit:
+        y = mean + limit if y > mean else mean - limit
+        label[0] = y + offset
+    return y
+
+
+@kernel
+def _outlier_distance(scale: LabelScale) -> float:
+    """Return the distance from the mean label beyond which a label is an outlier."""
+    return float(OUTLIER_SPREADS * _spread(scale) * (1.0 + scale.shift[0].inflation))
+
+
+@kernel
+def _spread(scale: LabelScale) -> float:
+    """Return the usual distance of labels from their mean, at least that of rounding."""
+    return max(float(scale.deviation[()]), ROUNDING * abs(float(scale.mean[()])), MIN_SPREAD)
+
+
+@kernel
 def guard_label(
     scale: LabelScale, y: float, t: int, score: float, filters: LinearFilters, row: InputRow,
     robust: bool,
@@ -80,9 +110,8 @@ def guard_label(
     """
     shift, mean = scale.shift[0], float(scale.mean[()])
     off, early = y - mean, t < FIRST_LABELS
-    spread = max(float(scale.deviation[()]), ROUNDING * abs(mean), MIN_SPREAD)
-    limit = OUTLIER_SPREADS * spread * (1.0 + shift.inflation)
-    outlier = not early and scale.deviation[()] != 0.0 and abs(off) > limit
+    far = abs(off) > _outlier_distance(scale)
+    outlier = not early and scale.deviation[()] != 0.0 and far
     again = not early and _continues_shift(scale, (y, score), t, outlier, filters, row)
     if again and shift.count >= SHIFT_EVENTS:
         return y - _move_offset(scale, t)
@@ -98,7 +127,7 @@ def guard_label(
     if not again and robust:
         shift.inflation = OUTLIER_GROWTH * (1.0 + shift.inflation) - 1.0
     elif not again:
-        scale.deviation[()] = OUTLIER_GROWTH * spread
+        scale.deviation[()] = OUTLIER_GROWTH * _spread(scale)
     return score
 
 

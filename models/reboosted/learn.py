@@ -27,7 +27,7 @@ from kaboost.models.reboosted.config import MIN_WORKER_EVENTS
 from kaboost.models.reboosted.drift import update_drift
 from kaboost.models.reboosted.ensemble import LINEAR_SCORES, ReboostedTrees, ServedTrees
 from kaboost.models.reboosted.growth import grow_trees
-from kaboost.models.reboosted.label_guard import label_to_learn
+from kaboost.models.reboosted.label_guard import label_to_learn, limit_label
 from kaboost.models.reboosted.label_scale import (
     TINY,
     LabelScale,
@@ -54,7 +54,6 @@ from kaboost.models.reboosted.predict import (
     stacked_score,
 )
 from kaboost.models.reboosted.prefix_metrics import (
-    METRICS_EVERY,
     observe_served,
     observe_structures,
     store_prefixes,
@@ -170,10 +169,10 @@ def learn_events(b: ReboostedTrees, batch: Batch, a: LearnScratch, run: BatchRun
         scores[k, 0] = captured_score(batch.captured, k, served)
         if w > 0.0:
             label = batch.labels[k, 0] - offset
+            measured = limit_label(scale, batch.labels[k], (t, link), offset)
             observe_served(seen, loss, w, scores[k], batch.labels[k])
             store_prefixes(window.prefix, t, a.F, schedule.cursor)
-            if t % METRICS_EVERY == METRICS_EVERY - 1:
-                observe_structures(params.eta, loss, label, w, seen, a)
+            observe_structures(params.eta, loss, measured, (t, w), seen, a)
             importance, w = w, relative_weight(scale.mean_weight, w, float(t))
             y = label_to_learn(scale, loss, label, (t, link), mixed, filters, a.inputs)
             last = last if y == label else k + 1  # later label means differ from those assumed

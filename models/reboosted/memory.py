@@ -14,6 +14,7 @@ from kaboost.models.reboosted.config import (
     Sizes,
     Structure,
 )
+from kaboost.models.reboosted.imputation import state_bytes as imputation_bytes
 from kaboost.models.reboosted.linear import state_bytes as linear_bytes
 from kaboost.models.reboosted.state import CODES, LABEL_MEANS, LANES, MAX_FEATURES
 from kaboost.models.types import ModelError
@@ -55,7 +56,13 @@ def state_bytes(sizes: Sizes, d0: int, R: int) -> int:
     """Return the bytes of the state over a window of R events of d0 features."""
     d, K = d0 + LABEL_MEANS, len(sizes.structures)
     window, sample = R * (d + 16 + 8 * K), min(SAMPLE_ROWS, R) * (4 * d + 8)
-    total = linear_bytes(d0) + window + sample + d * (64 * 9 + 144 + 8 * K + 4 * RECENT_EVENTS)
+    total = (
+        linear_bytes(d0)
+        + imputation_bytes(d0)
+        + window
+        + sample
+        + d * (64 * 9 + 144 + 8 * K + 4 * RECENT_EVENTS)
+    )
     for one in sizes.structures:
         M, r = 2 * one.leaves - 1, max_rows(one, R)
         total += one.trees * (M * 8 + one.leaves * 4 * LANES) + M * 120

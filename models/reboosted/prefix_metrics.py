@@ -34,14 +34,17 @@ def store_prefixes(prefix: Mat, t: int, F: Mat, cursor: Ints) -> None:
 
 @kernel
 def observe_structures(
-    eta: Vec, loss: Any, y: float, w: float, seen: Progress, a: LearnScratch
+    eta: Vec, loss: Any, y: float, event: tuple[int, float], seen: Progress, a: LearnScratch
 ) -> None:
-    """Record the loss of every prefix a.F (K, N+1) and every tree's edge, with the weight of
-    `METRICS_EVERY` events.
+    """Record the loss of every prefix a.F (K, N+1) and every tree's edge at every `METRICS_EVERY`th
+    event, with the weight of so many; `event` is its number and its importance.
 
     A tree fits -gradient / hessian by weighted least squares: its edge is the share of that square
     which it explains.
     """
+    t, w = event
+    if t % METRICS_EVERY != METRICS_EVERY - 1:
+        return
     weight = w * METRICS_EVERY
     for k in range(a.tree_counts.shape[0]):
         N = int(a.tree_counts[k])

@@ -165,6 +165,15 @@ def test_late_baselines_know_only_labels_that_had_come(task, delay):
     np.testing.assert_allclose(seen.loss_sum[0], 0.25 * (w * y).sum(), rtol=1e-12)
 
 
+def test_a_late_outlier_spoils_no_sum():
+    """Means that were captured while it was among the labels are bounded when those come."""
+    y = streams.targets("regression", 200)
+    y[5] = 1e12
+    seen = late("regression", y, np.ones(200), delay=10)
+
+    assert (seen.mean_error[1:] < 10.0).all(), seen.mean_error
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_labels_at_once_are_no_late_ones(task):
     """Without delay all figures are those of labels in the events."""
@@ -223,6 +232,72 @@ def test_runaway_model_counts_as_lost():
 
     assert seen.loss_sum[0] == 3e12 + 1.0
     assert all(np.isfinite(array).all() for array in arrays_of(seen).values())
+
+
+def numbers(n=400, **outliers):
+    """Return n labels near 1,000, some replaced, and predictions of the model that are off by 1."""
+    y = 1000.0 + np.random.default_rng(7).normal(size=n)
+    for place, value in outliers.items():
+        y[int(place[1:])] = value
+    return y
+
+
+def loss_of(y, predicted):
+    """Return the baselines of a regression that learned y after these predictions."""
+    seen = progressive_validation(TASKS["regression"])
+    with np.errstate(over="ignore"):
+        record(seen, outcome((predicted - y) ** 2 / 2, abs(predicted - y)), y, np.ones(len(y)))
+    return seen
+
+
+@pytest.mark.parametrize("place", [0, 3, 19, 20, 200])
+@pytest.mark.parametrize("value", [1e308, -1e9])
+def test_no_label_spoils_the_baselines(place, value):
+    """After one wild label, wherever it comes, prior and last label are as good as without it."""
+    clean = numbers()
+    wild = numbers(**{f"_{place}": value})
+    expected, seen = loss_of(clean, clean + 1), loss_of(wild, np.r_[clean[:1], wild[:-1]])
+
+    assert seen.mean_loss[1] < expected.mean_loss[1] + 0.5 * (31 * 31) / len(clean) * 3
+    assert seen.window_loss[1] < 10 * expected.window_loss[1] + 10
+    assert abs(seen.mean - 1000) < 1
+    assert seen.mean_loss[0] < 0.5 * 1000**2 * 2 / len(clean) + 20  # a poisoned answer, bounded
+
+
+def test_baselines_follow_a_shift():
+    """When all labels move, the spread grows with them, and the last label is right at once."""
+    y = np.r_[numbers(200), numbers(200) + 1e6]
+    seen = loss_of(y, y)
+
+    before = seen.loss_sum[2]
+    record(seen, outcome(np.zeros(100), np.zeros(100)), numbers(100) + 1e6, np.ones(100))
+    assert seen.loss_sum[2] - before < 200
+    assert abs(seen.last - y[-1]) < 10
+
+
+def test_one_answer_spoils_no_lifetime():
+    """A model that is wrong by 1e9 once loses as much as 31 spreads, no more."""
+    y = numbers()
+    predicted = y.copy()
+    predicted[100] = 1e9
+    seen = loss_of(y, predicted)
+
+    assert 0 < seen.loss_sum[0] < 0.5 * 40**2
+    assert seen.error_sum[0] < 40
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(st.sets(st.integers(0, 100)), st.integers(0, 99), st.integers(0, 99))
+def test_batching_of_wild_labels_leaves_no_trace(cuts, i, j):
+    """That holds for outliers as well, also among the first labels."""
+    y = numbers(100, **{f"_{i}": 1e200, f"_{j}": -1e7})
+    w = streams.weights(100)
+    whole, cut = (progressive_validation(TASKS["regression"]) for _ in range(2))
+    record(whole, outcome(y, y), y, w)
+    for begin, end in pairwise([0, *sorted(cuts), 100]):
+        record(cut, outcome(y[begin:end], y[begin:end]), y[begin:end], w[begin:end])
+
+    assert streams.digest(arrays_of(whole)) == streams.digest(arrays_of(cut))
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -219,7 +219,8 @@ def test_odd_numbers_do_no_harm():
     assert np.isfinite(scores).all()
     assert np.mean((scores[1000:] > 0) != y[1000:]) < 0.23
     for name, array in kaboost.to_arrays(booster).items():  # a prefix that is none has no loss
-        assert np.isfinite(array).all() or "prefix_loss" in name, name
+        sampled = name == "imputation.rows"  # rows as they came
+        assert np.isfinite(array).all() or sampled or "prefix_loss" in name, name
 
 
 @pytest.mark.parametrize("megabytes", [30, 60, 128])
