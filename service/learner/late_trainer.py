@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from confluent_kafka import Message
 
-from kaboost.models.evaluation.baselines import correct, record
+from kaboost.models.evaluation.baselines import correct
+from kaboost.models.evaluation.late_baselines import capture_baselines, record_captured
 from kaboost.service.errors import EventError
-from kaboost.service.events.decoder import DUPLICATE, Decoded
+from kaboost.service.events.decoder import DUPLICATE, NO_ID, Decoded
 from kaboost.service.events.label_records import LabelRecord, make_label_decoder
 from kaboost.service.kafka import stored_record
 from kaboost.service.kafka.ends import Ends
@@ -35,7 +36,6 @@ from kaboost.service.storage.waiting import (
 )
 
 MAX_ROUNDS = 5  # of expired features in one call, so that heartbeats come between
-NO_ID = "is missing; features wait for their label by it: send one, or set events.id to its path"
 UNMATCHED = (
     "{}: no features with this id came within labels.early of the label; send them before, or set "
     "labels.early higher"
@@ -107,8 +107,9 @@ class LateTrainer(Trainer):
         """Compile the kernels before the first event waits for them."""
         decoded = self._decoder.decode([])
         model = self.state.model
-        outcome = model.learn_captured(model.capture(decoded.table), np.empty(0), np.empty(0))
-        record(self.state.validation, outcome, np.empty(0), np.empty(0))
+        none, seen = np.empty(0), self.state.validation
+        outcome = model.learn_captured(model.capture(decoded.table), none, none)
+        record_captured(seen, outcome, np.empty((0, len(capture_baselines(seen)))), none, none)
 
     def prepare(self, messages: Sequence[Message]) -> None:
         """Fetch what decoding some records takes; raise RegistryAway if it is not there now."""
@@ -183,9 +184,9 @@ class LateTrainer(Trainer):
 
     def _wait(self, messages: Sequence[Message], decoded: Decoded) -> list[Rejected]:
         """Store captured features; learn those whose label came before them."""
-        model = self.state.model
+        model, baselines = self.state.model, capture_baselines(self.state.validation)
         parts = model.parts(decoded.table, decoded.w)  # kinds may be corrected between two
-        rows = [row for part, _ in parts for row in pack(model.capture(part))]
+        rows = [row for part, _ in parts for row in pack(model.capture(part), baselines)]
         entries: list[NewEntry] = []
         rejected: list[Rejected] = []
         columns = zip(messages, decoded.meta, rows, decoded.w.tolist(), strict=True)
@@ -283,10 +284,10 @@ class LateTrainer(Trainer):
         y, w = np.array([pair.label for pair in pairs]), np.array([pair.weight for pair in pairs])
         self._store.mark([pair.entry.number for pair in pairs], state, y.tolist(), w.tolist())
         begin = perf_counter()
-        for places, captured in unpack([pair.entry.row for pair in pairs]):
-            labels, weights = y[places], w[places]
-            outcome = self.state.model.learn_captured(captured, labels, weights)
-            record(self.state.validation, outcome, labels, weights)
+        for group in unpack([pair.entry.row for pair in pairs]):
+            labels, weights = y[group.places], w[group.places]
+            outcome = self.state.model.learn_captured(group.captured, labels, weights)
+            record_captured(self.state.validation, outcome, group.baselines, labels, weights)
         self._recorder.learning(len(pairs), perf_counter() - begin)
         if self._oldest is None:
             self._oldest = pairs[0].entry.time
@@ -297,7 +298,8 @@ class LateTrainer(Trainer):
         The loss counts as before; what is learned counts what the label says. An event that did not
         count, with importance 0, is recorded now.
         """
-        ((_, captured),) = unpack([entry.row])
+        (group,) = unpack([entry.row])
+        captured = group.captured
         model, validation = self.state.model, self.state.validation
         weight = before.weight if label.weight is None else label.weight
         y, w = np.array([label.label]), np.array([weight])
@@ -306,7 +308,7 @@ class LateTrainer(Trainer):
         if before.weight > 0.0:
             correct(validation, wrong, right, before.weight)
         else:
-            record(validation, right, y, w)
+            record_captured(validation, right, group.baselines, y, w)
         learned = Learned(label.label, before.weight or weight)
         self._store.mark([entry.number], JOINED, [learned.label], [learned.weight])
         self._late.corrected()
