@@ -49,5 +49,7 @@ def _together(head: bytes, rows: Sequence[bytes]) -> tuple[Captured, Mat]:
     widths = WIDTHS.unpack(head)
     numbers = np.frombuffer(b"".join(row[WIDTHS.size :] for row in rows), np.float64)
     table = numbers.reshape(len(rows), sum(widths))
-    features, codes, parts, scores, baselines = np.split(table, np.cumsum(widths)[:-1], axis=1)
+    # Copies: kernels are compiled once more for arrays that are read-only or no block of their own.
+    columns = [part.copy() for part in np.split(table, np.cumsum(widths)[:-1], axis=1)]
+    features, codes, parts, scores, baselines = columns
     return Captured(features, codes.astype(np.int64), parts, scores), baselines
