@@ -126,12 +126,11 @@ class Columns(Encoder):
         categories = list(names_by_kind(schema.kinds))[2]
         pairs = [(i, categories.index(n)) for i, n in enumerate(self.categories) if n in categories]
         before, after = ([pair[side] for pair in pairs] for side in (0, 1))
-        for name in ("keys", "known", "mean", "weight", "expected"):
+        for name in ("keys", "known", "mean", "weight"):
             getattr(fresh, name)[after] = getattr(self.state, name)[before]
-        kept = {
-            name: getattr(self.state, name) for name in ("label", "recent", "lateness", "first")
-        }
-        state = fresh._replace(**kept)
+        fresh.by_class[:, after] = self.state.by_class[:, before]
+        of_all = ("class_weights", "label", "lateness", "first")
+        state = fresh._replace(**{name: getattr(self.state, name) for name in of_all})
         return Columns(schema, state).with_evidence(self.evidence)
 
     def with_evidence(self, evidence: Evidence) -> Columns:
