@@ -19,6 +19,7 @@ from kaboost.service.demo import mock_broker as mockbroker
 from kaboost.service.errors import ConfigError, Exit, KaboostError
 from kaboost.service.kafka import consumer
 from kaboost.service.processes.children import child_environment
+from kaboost.service.storage.heartbeat import HeartbeatAge
 from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.kafka.broker import Reachable
 from tests.kafka.client import Letter, admin, create_topic, encode, produce
@@ -259,7 +260,7 @@ def test_the_prior_is_published_as_soon_as_there_is_room(
     settings = make_settings(f"late-{uuid.uuid4().hex}")
     folder = settings.snapshots.directory
     with learning(settings) as running:
-        until(lambda: FolderSnapshotStore(folder).learner_age() is not None)
+        until(lambda: FolderSnapshotStore(folder).last_heartbeat() is not None)
         block = folder / ".snapshot-000000000001.safetensors.tmp"
         block.mkdir()
         create_topic(broker.bootstrap, name=settings.kafka.topic)
@@ -376,11 +377,12 @@ def test_a_sign_of_life_each_second(make_settings: Make) -> None:
     settings = make_settings("never-there")
     folder = settings.snapshots.directory
     with learning(settings) as running:
-        until(lambda: FolderSnapshotStore(folder).learner_age() is not None)
+        until(lambda: FolderSnapshotStore(folder).last_heartbeat() is not None)
+        age = HeartbeatAge(FolderSnapshotStore(folder).last_heartbeat)
         for _ in range(10):
-            age = FolderSnapshotStore(folder).learner_age()
-            assert age is not None
-            assert age < 2.5
+            seconds = age.seconds()
+            assert seconds is not None
+            assert seconds < 2.5
             time.sleep(0.2)
         assert 0 == running.stop()
 
