@@ -5,7 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from confluent_kafka import Message
@@ -50,6 +50,8 @@ class LearnerLoop:
         self._inputs = inputs
         self._letters = letters
         self._stop = stop
+        self._worker = ThreadPoolExecutor(1, "work")  # for what may take longer than a heartbeat
+        self._writing = ""  # the kind of file that is being written
         self._paused = self._awaits_topics = False
         self._progress = Progress(parts.settings, parts.metrics)
         self._last_heartbeat = 0.0
@@ -60,7 +62,7 @@ class LearnerLoop:
 
     def begin(self, startup: Startup) -> bool:
         """Find state and offsets; return false if asked to stop before the topic exists."""
-        startup.prepare()
+        self._beat_during(startup.prepare)
         kafka = self._settings.kafka
         self._awaits_topics = True
         if not self._inputs.wait(self._heartbeat):
@@ -69,8 +71,7 @@ class LearnerLoop:
         if kafka.create_dlq:
             topics.create_dead_letter_topic(kafka)
         self._after_failure = startup.after_failure
-        with ThreadPoolExecutor(1, "restore") as executor:
-            self.trainer = self._beat_until(executor.submit(startup.open, self._inputs))
+        self.trainer = self._beat_during(lambda: startup.open(self._inputs))
         self._inputs.assign(self.trainer.state)
         if self.trainer.unsaved:
             self._save()  # at once: a start from `latest` must not be resolved a second time
@@ -120,6 +121,7 @@ class LearnerLoop:
 
     def close(self) -> None:
         """Release what the trainer holds open."""
+        self._worker.shutdown()
         if hasattr(self, "trainer"):
             self.trainer.close()
 
@@ -144,16 +146,24 @@ class LearnerLoop:
 
     def _warm(self) -> None:
         """Compile in a thread, with heartbeats and reports meanwhile."""
-        compiling = self._progress.compiling(self.trainer.state.model.spec)
-        with compiling, ThreadPoolExecutor(1, "compile") as executor:
-            self._beat_until(executor.submit(self.trainer.warm))
+        with self._progress.compiling(self.trainer.state.model.spec):
+            self._beat_during(self.trainer.warm)
 
-    def _beat_until(self, work: Future[T]) -> T:
-        """Wait for work in a thread, with heartbeats and reports meanwhile."""
-        while not wait([work], HEARTBEAT_SECONDS).done:
+    def _beat_during(self, work: Callable[[], T]) -> T:
+        """Do some work in a thread and wait for it, with heartbeats and reports meanwhile."""
+        result = self._worker.submit(work)
+        while not wait([result], HEARTBEAT_SECONDS).done:
             self._progress.report_compiling()
             self._heartbeat()
-        return work.result()
+        return result.result()
+
+    def _write(self, kind: str, write: Callable[[], T]) -> T:
+        """Write a file in a thread: a slow disk must not look like a learner that hangs."""
+        self._writing = kind
+        try:
+            return self._beat_during(write)
+        finally:
+            self._writing = ""
 
     def _save(self) -> None:
         """Write a checkpoint.
@@ -162,12 +172,13 @@ class LearnerLoop:
         2. The group's offsets are committed, for lag tools only.
         """
         self.trainer.note_topics(*self._inputs.topic_ids)
-        written = self.trainer.write_checkpoint()
+        written = self._write("checkpoint", self.trainer.write_checkpoint)
         self._inputs.commit(self.trainer.state)
         log.debug("checkpoint written", extra={"path": written.name})
 
     def _publish(self) -> None:
-        self.trainer.publish(cold=self.trainer.events_learned == 0)
+        cold = self.trainer.events_learned == 0
+        self._write("snapshot", lambda: self.trainer.publish(cold=cold))
 
     def _attempt(self, kind: str, write: Callable[[], None]) -> None:
         """Write a file; after a failure the trainer decides when to try again."""
@@ -252,6 +263,8 @@ class LearnerLoop:
         if self._paused:
             failing = "checkpoint" in self._failing
             return "checkpoints cannot be written" if failing else "dead letters are not confirmed"
+        if self._writing:
+            return f"a {self._writing} is being written"
         if self._awaits_topics:
             return f"no answer from {kafka.bootstrap_servers}, or no topic {kafka.topic}"
         silent = self._inputs.silent

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -19,10 +20,11 @@ from kaboost.service.demo import mock_broker as mockbroker
 from kaboost.service.errors import ConfigError, Exit, KaboostError
 from kaboost.service.kafka import consumer
 from kaboost.service.processes.children import child_environment
+from kaboost.service.storage import files
 from kaboost.service.storage.heartbeat import HeartbeatAge
 from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.kafka.broker import Reachable
-from tests.kafka.client import Letter, admin, create_topic, encode, produce
+from tests.kafka.client import PATIENCE, Letter, admin, create_topic, encode, produce
 from tests.service.learning import (
     committed,
     events,
@@ -274,13 +276,43 @@ def test_the_prior_is_published_as_soon_as_there_is_room(
     assert prior.header["cold_start"]
 
 
+def test_a_slow_disk_leaves_the_heartbeat(
+    topic: str, make_settings: Make, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An fsync that takes seconds: heartbeats go on, and the reason is there."""
+    settings = make_settings(topic)
+    store, held = FolderSnapshotStore(settings.snapshots.directory), threading.Event()
+    sync = files.sync
+
+    def slow(descriptor: int) -> None:
+        held.wait(PATIENCE)
+        sync(descriptor)
+
+    with learning(settings) as running:
+        until(lambda: learned(settings) == 0)
+        monkeypatch.setattr(files, "sync", slow)
+        try:
+            send(topic, events(rows(100)))
+            until(lambda: "is being written" in store.read_condition().stalled)
+            heartbeats = {store.last_heartbeat()}
+            until(lambda: len(heartbeats) > 3 or heartbeats.add(store.last_heartbeat()))
+        finally:
+            held.set()
+        until(lambda: saved(settings) == {0: 100})
+        until(lambda: not store.read_condition().stalled)
+        assert 0 == running.stop()
+
+
 HOUR = 3600
 
 
 def test_time_to_a_snapshot_is_that_of_the_first_event_learned(
     topic: str, make_settings: Make, broker: Reachable
 ) -> None:
-    """Neither a dead letter nor an event of weight 0 has waited; an event's own time goes first."""
+    """Neither a dead letter nor an event of weight 0 has waited; an event's own time goes first.
+
+    A timestamp of the year 1 is learned, and leaves the sum as it is.
+    """
     settings = make_settings(topic)
     (features, label), now = rows(1)[0], time.time()
     event = encode(features, label)
@@ -294,6 +326,10 @@ def test_time_to_a_snapshot_is_that_of_the_first_event_learned(
             produce(broker.bootstrap, topic, [value], timestamp=int(now - age * HOUR) * 1000)
             until(lambda: gauge(settings, f"{delay}_count") == len(sums))
             sums.append(gauge(settings, f"{delay}_sum") or 0.0)
+        ancient = encode(features, label, timestamp="0001-01-01T00:00:00Z")
+        produce(broker.bootstrap, topic, [ancient])
+        until(lambda: learned(settings) == 4)
+        assert sums[-1] == gauge(settings, f"{delay}_sum")
         assert 0 == running.stop()
 
     assert [0, 1, 2] == [round((after - before) / HOUR) for before, after in pairwise(sums)]
