@@ -1,7 +1,7 @@
 """The HTTP application: every route, served from the newest snapshot without asking the learner."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -51,6 +51,7 @@ class Parts(NamedTuple):
     registry: CollectorRegistry
     sender: Sender
     learner_metrics: str | None = None  # URL of the learner's metrics, to merge them
+    is_draining: Callable[[], bool] = lambda: False  # whether the process is about to end
 
 
 class Predict:
@@ -124,7 +125,9 @@ def build(parts: Parts) -> FastAPI:
     add_pages(app)
     paths = frozenset(str(getattr(route, "path", "")) for route in app.routes)
     app.add_middleware(PredictShortcut, predict=predict)
-    app.add_middleware(MetricsMiddleware, metrics=parts.metrics, paths=paths)
+    app.add_middleware(
+        MetricsMiddleware, metrics=parts.metrics, paths=paths, is_draining=parts.is_draining
+    )
     problems.install(app)
     app.add_exception_handler(405, method_not_allowed)
     openapi.install(app, parts.settings, parts.follower.current)
@@ -175,6 +178,8 @@ def add_operation_routes(app: FastAPI, parts: Parts) -> None:
     async def ready() -> Readiness:
         """Report whether predictions are served, and the state of the learner."""
         follower = parts.follower
+        if parts.is_draining():
+            raise NotReady("the service is shutting down")
         served = await current(follower)
         if follower.learns_nothing:
             raise NotReady(f"nothing can be learned: {follower.reason}")

@@ -165,14 +165,19 @@ def describe_exit(code: int) -> str:
 
 
 def supervise(
-    roles: Sequence[Role], stop: threading.Event, on_report: Callable[[Report], None]
+    roles: Sequence[Role],
+    stop: threading.Event,
+    on_report: Callable[[Report], None],
+    on_stop: Callable[[], None] = lambda: None,
 ) -> int:
     """Keep the roles running until `stop` is set; return 0 if all of them then ended well.
 
     1. Start every role with the reading end of one pipe, the lifeline, as its standard input:
        it is closed as soon as this process ends, whatever the reason.
     2. Until `stop`: restart what ended, with backoff, unless its exit code is final.
-    3. SIGTERM to all at once, wait, SIGKILL to what still runs after DRAIN_SECONDS.
+    3. `on_stop` releases what this process shares with them: a listening socket that it kept would
+       take connections that nobody serves.
+    4. SIGTERM to all at once, wait, SIGKILL to what still runs after DRAIN_SECONDS.
     """
     lifeline, write_end = os.pipe()
     children: list[Child] = []
@@ -184,6 +189,7 @@ def supervise(
             # Not stop.wait: a signal handler that sets the event could deadlock on its lock.
             time.sleep(POLL_SECONDS)
     finally:
+        on_stop()
         clean = drain(children)
         os.close(write_end)
         os.close(lifeline)
