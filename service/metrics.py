@@ -242,7 +242,7 @@ _LEARNER = {
     "stalled_seconds": _Spec(
         Gauge,
         "kaboost_learner_stalled_seconds",
-        "Seconds since when nothing is read: the broker is silent or learning is paused; else 0.",
+        "Seconds since when a partition or all cannot be read, or learning is paused; else 0.",
     ),
     "batch_events": _Spec(
         Histogram, "kaboost_learn_batch_events", "Events learned in one call.", (), BATCH_BUCKETS

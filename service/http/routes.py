@@ -38,6 +38,7 @@ from kaboost.service.http.reports import (
 from kaboost.service.metrics import ApiMetrics
 
 LARGE_BODY_BYTES = 65_536  # takes milliseconds to decode: a thread hop of 0.1 ms hardly matters
+BEAT_SECONDS = 1.0  # between two heartbeats of the event loop
 READY = "/healthz/ready"
 WEB = Path(__file__).parent / "web"
 
@@ -52,6 +53,7 @@ class Parts(NamedTuple):
     sender: Sender
     learner_metrics: str | None = None  # URL of the learner's metrics, to merge them
     is_draining: Callable[[], bool] = lambda: False  # whether the process is about to end
+    beat: Callable[[], None] = lambda: None  # show that the event loop runs
 
 
 class Predict:
@@ -103,11 +105,14 @@ def build(parts: Parts) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        following = asyncio.create_task(parts.follower.follow())
+        tasks = [
+            asyncio.create_task(work) for work in (parts.follower.follow(), beat_on(parts.beat))
+        ]
         yield
-        following.cancel()
-        with suppress(asyncio.CancelledError):
-            await following
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
     app = FastAPI(
         title="Kaboost",
@@ -213,6 +218,13 @@ def add_pages(app: FastAPI) -> None:
         app.add_api_route(path, redirect, include_in_schema=False)
     page("/", "index.html")
     page("/docs", "docs.html")
+
+
+async def beat_on(beat: Callable[[], None]) -> None:
+    """Give a heartbeat every second."""
+    while True:
+        beat()
+        await asyncio.sleep(BEAT_SECONDS)
 
 
 async def method_not_allowed(request: Request, error: Exception) -> Response:

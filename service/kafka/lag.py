@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from confluent_kafka import Message
 
+from kaboost.service.kafka.fetch_watch import Position
 from kaboost.service.metrics import LearnerMetrics
 
 
@@ -14,6 +15,7 @@ class _Partition(msgspec.Struct):
     next_offset: int
     hi_offset: int
     fetchq_cnt: int
+    leader: int = 0
 
 
 class _Topic(msgspec.Struct):
@@ -40,6 +42,15 @@ class Statistics(msgspec.Struct):
     def answers(self) -> int:
         """How many answers all brokers have given."""
         return sum(broker.rx for broker in self.brokers.values())
+
+    def positions(self, topic: str, offsets: Mapping[int, int]) -> dict[int, Position]:
+        """Return how far the partitions with these next offsets are read; those that are known."""
+        known = self.topics[topic].partitions if topic in self.topics else {}
+        return {
+            p: Position(offset, known[p].next_offset, known[p].fetchq_cnt, known[p].leader)
+            for p, offset in offsets.items()
+            if p in known
+        }
 
 
 parse_statistics = msgspec.json.Decoder(Statistics).decode

@@ -13,6 +13,7 @@ from confluent_kafka import Message
 from kaboost.service.errors import KaboostError, NotWritten, RegistryAway
 from kaboost.service.kafka import topics
 from kaboost.service.kafka.dead_letters import DeadLetters
+from kaboost.service.kafka.fetch_watch import Problem
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.parts import Parts
@@ -252,23 +253,26 @@ class LearnerLoop:
         now = time.monotonic()
         if now - self._last_heartbeat >= HEARTBEAT_SECONDS:
             self._last_heartbeat = now
-            self._progress.stalls.note(self._stall())
+            self._progress.stalls.note(*self._stall())
             self._attempt("heartbeat", self._snapshots.heartbeat)
             self._attempt("condition", self._publish_condition)
         return not self._stop.is_set()
 
-    def _stall(self) -> str:
-        """Return why nothing is read now; empty if it is."""
+    def _stall(self) -> Problem:
+        """Return why nothing is read now, and for how long where that is known."""
         kafka = self._settings.kafka
         if self._paused:
             failing = "checkpoint" in self._failing
-            return "checkpoints cannot be written" if failing else "dead letters are not confirmed"
+            return Problem(
+                "checkpoints cannot be written" if failing else "dead letters are not confirmed"
+            )
         if self._writing:
-            return f"a {self._writing} is being written"
+            return Problem(f"a {self._writing} is being written")
         if self._awaits_topics:
-            return f"no answer from {kafka.bootstrap_servers}, or no topic {kafka.topic}"
-        silent = self._inputs.silent
-        return f"no answer from the broker at {kafka.bootstrap_servers}" if silent else ""
+            return Problem(f"no answer from {kafka.bootstrap_servers}, or no topic {kafka.topic}")
+        if self._inputs.silent:
+            return Problem(f"no answer from the broker at {kafka.bootstrap_servers}")
+        return self._inputs.problem
 
     def _publish_condition(self) -> None:
         """Publish what has changed of the learner's condition."""

@@ -26,12 +26,18 @@ def create_api(
 ) -> FastAPI:
     """Build the HTTP application with its parts."""
     registry = CollectorRegistry()
-    metrics = api_metrics(registry)
-    follower = follower or Follower(settings, versions)
-    sender = RecordSender(settings.kafka.client(), settings.predictions.max_pending)
-    return routes.build(
-        routes.Parts(settings, follower, metrics, registry, sender, learner_metrics, is_draining)
+    versions = versions or WorkerVersions()
+    parts = routes.Parts(
+        settings,
+        follower or Follower(settings, versions),
+        api_metrics(registry),
+        registry,
+        RecordSender(settings.kafka.client(), settings.predictions.max_pending),
+        learner_metrics,
+        is_draining,
+        versions.beat,
     )
+    return routes.build(parts)
 
 
 def create_server(settings: Settings, app: FastAPI, draining: Draining) -> DrainingServer:

@@ -48,7 +48,11 @@ def run_learner(settings: Settings, cold_start: bool = False, restarts: int = 0)
 
 
 def run_live(
-    settings: Settings, listener: socket.socket, cold_start: bool = False, restarts: int = 0
+    settings: Settings,
+    listener: socket.socket,
+    versions: WorkerVersions,
+    cold_start: bool = False,
+    restarts: int = 0,
 ) -> int:
     """Learn and serve a River model in one process, until a signal.
 
@@ -58,7 +62,10 @@ def run_live(
     sys.setswitchinterval(SWITCH_SECONDS)
     shared = SharedModel()
     startup = partial(ReplayFromTopic, shared=shared)
-    with handle_signals() as shutdown, serve_in_thread(settings, listener, shared, shutdown):
+    with (
+        handle_signals() as shutdown,
+        serve_in_thread(settings, listener, shared, versions, shutdown),
+    ):
         for attempt in itertools.count(1):
             try:
                 code = learn(settings, shutdown, cold_start, restarts + attempt - 1, startup)
@@ -159,13 +166,17 @@ def run_worker(
 
 @contextmanager
 def serve_in_thread(
-    settings: Settings, listener: socket.socket, shared: SharedModel, shutdown: ShutdownSignal
+    settings: Settings,
+    listener: socket.socket,
+    shared: SharedModel,
+    versions: WorkerVersions,
+    shutdown: ShutdownSignal,
 ) -> Iterator[None]:
     """Serve requests from a thread; at the end those in flight are finished."""
     draining = Draining()
     app = create_api(
         settings,
-        None,
+        versions,
         learner_metrics_url(settings),
         RiverFollower(settings, shared),
         is_draining=lambda: draining() or shutdown.stop.is_set(),

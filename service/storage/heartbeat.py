@@ -20,8 +20,9 @@ def clock_name() -> str:
 
 
 def write(path: Path, clock: Callable[[], float] = time.monotonic) -> None:
-    """Replace the heartbeat in place, which also a full disk allows."""
-    text = f"{clock_name()} {clock():020.6f}\n"  # of constant length: no reader sees a mixture
+    """Replace the heartbeat: the process, its clock and the time of that."""
+    # In place, which also a full disk allows, and of constant length: no reader sees a mixture.
+    text = f"{os.getpid():<10d} {clock_name()} {clock():020.6f}\n"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
         os.pwrite(descriptor, text.encode(), 0)
@@ -56,10 +57,10 @@ class HeartbeatAge:
 
 def _written_at(heartbeat: str | None, now: float) -> float | None:
     """Return the time of a heartbeat, None where it is of another clock."""
-    name, _, seconds = (heartbeat or "").strip().rpartition(" ")
-    if name != clock_name():
+    words = (heartbeat or "").split()
+    if len(words) != 3 or words[1] != clock_name():
         return None
     try:
-        return min(now, float(seconds))
+        return min(now, float(words[2]))
     except ValueError:
         return None

@@ -56,7 +56,7 @@ def test_age_of_the_first_heartbeat(tmp_path: Path) -> None:
     assert 3_600.0 == HeartbeatAge(path.read_text, clock).seconds()
 
 
-@pytest.mark.parametrize("other", ["other 0000000005000.000000\n", "", "\n", "a b c"])
+@pytest.mark.parametrize("other", ["1 other 0000000005000.000000\n", "", "\n", "a b c"])
 def test_age_on_another_machine(other: str) -> None:
     """A heartbeat of another clock, or none at all, has no age until it moves."""
     clock, now = Clock(7.0), [other]
@@ -65,7 +65,7 @@ def test_age_on_another_machine(other: str) -> None:
     clock.now += 1.0
     assert age.seconds() is None
 
-    now[0] = "other 0000000005001.000000\n"
+    now[0] = "1 other 0000000005001.000000\n"
     assert 0.0 == age.seconds()
     clock.now += 2.5
     assert 2.5 == age.seconds()
