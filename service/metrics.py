@@ -110,6 +110,7 @@ class LearnerMetrics(NamedTuple):
     learn_duration: Histogram
     publish_duration: Histogram
     checkpoint_duration: Histogram
+    snapshot_failures: Counter  # {reason}
     event_to_snapshot: Histogram
     snapshot_version: Gauge
     snapshot_timestamp: Gauge
@@ -289,6 +290,12 @@ _LEARNER = {
         Counter,
         "kaboost_checkpoint_failures",
         "Checkpoints that could not be written.",
+        ("reason",),
+    ),
+    "snapshot_failures": _Spec(
+        Counter,
+        "kaboost_snapshot_failures",
+        "Snapshots that could not be written.",
         ("reason",),
     ),
     "restore_fallbacks": _Spec(

@@ -316,7 +316,8 @@ class KafkaConsumer:
             self._logged_errors.clear()
         read = {p: at for p, at in positions.items() if not self._paused and p not in self._held}
         self._watch.update(read, self._broker_ends.ends)
-        self._lag.publish(statistics, self._offsets, known=not self.silent)
+        ends, known = self._broker_ends.ends, not self.silent
+        self._lag.publish(statistics, self._offsets, ends, known=known, paused=self._paused)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() not in self._logged_errors:

@@ -54,6 +54,7 @@ class LearnerLoop:
         self._worker = ThreadPoolExecutor(1, "work")  # for what may take longer than a heartbeat
         self._writing = ""  # the kind of file that is being written
         self._paused = self._awaits_topics = False
+        self._held = False  # nothing is read
         self._progress = Progress(parts.settings, parts.metrics)
         self._last_heartbeat = 0.0
         self._condition: Condition | None = None  # that was published last
@@ -197,7 +198,7 @@ class LearnerLoop:
     def _train(self, messages: list[Message]) -> list[Rejected]:
         """Let the trainer learn; an exception there is a bug: stop and name the event."""
         try:
-            work = messages or (self.trainer.has_due and not self._paused)
+            work = messages or (self.trainer.has_due and not self._held)
             rejected = self.trainer.learn(messages) if work else []
         except KaboostError:
             raise  # such as a full disk: the last checkpoint has what was learned before
@@ -234,19 +235,23 @@ class LearnerLoop:
     def _pause_or_resume(self) -> None:
         """Read nothing while dead letters or checkpoints cannot be written: late, but not lost.
 
-        A pause ends only when all dead letters are confirmed.
+        Nor while many bytes of dead letters are on their way, which is no fault and no pause. Both
+        end only when all dead letters are confirmed.
         """
         waiting = self._letters.outstanding
         stuck = self._letters.stuck or (self._paused and waiting > 0)
-        pause = stuck or "checkpoint" in self._failing
-        if pause and not self._paused:
+        paused = stuck or "checkpoint" in self._failing
+        held = paused or self._letters.full or (self._held and waiting > 0)
+        if paused and not self._paused:
             log.error("learning paused", extra={"dead_letters": waiting})
-            self._inputs.pause()
-        elif self._paused and not pause:
+        elif self._paused and not paused:
             log.info("learning goes on")
+        if held and not self._held:
+            self._inputs.pause()
+        elif self._held and not held:
             self._inputs.resume()
-        self._paused = pause
-        self._metrics.paused.set(pause)
+        self._paused, self._held = paused, held
+        self._metrics.paused.set(paused)
 
     def _heartbeat(self) -> bool:
         """Show every second that the learner is alive; return false when asked to stop."""

@@ -42,6 +42,7 @@ class Recorder:
             for action in (CONVERTED, IGNORED):
                 self._metrics.metadata_repaired.labels(field, action)
         self._metrics.checkpoint_failures.labels("not_written")
+        self._metrics.snapshot_failures.labels("not_written")
         self.memory(state)
         self.validation(state)
 
@@ -110,9 +111,13 @@ class Recorder:
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
-        """Time a snapshot."""
-        with self._metrics.publish_duration.time():
-            yield
+        """Time a snapshot, and count its failure."""
+        try:
+            with self._metrics.publish_duration.time():
+                yield
+        except NotWritten:
+            self._metrics.snapshot_failures.labels("not_written").inc()
+            raise
 
     def saved(self, written: Written) -> None:
         """Show a checkpoint."""

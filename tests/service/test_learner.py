@@ -1,5 +1,6 @@
 """The learner on a real broker: every event once in the state, whatever happens in between."""
 
+import random
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.demo import mock_broker as mockbroker
 from kaboost.service.errors import ConfigError, Exit, KaboostError
 from kaboost.service.kafka import consumer
+from kaboost.service.kafka.dead_letters import MAX_PENDING_BYTES
 from kaboost.service.processes.children import child_environment
 from kaboost.service.storage import files
 from kaboost.service.storage.heartbeat import HeartbeatAge
@@ -153,7 +155,9 @@ def test_learning_pauses_until_dead_letters_can_be_written(
         until(lambda: gauge(settings, "kaboost_learning_paused") == 1.0)
         stood = gauge(settings, "kaboost_events_learned_total") or 0.0
         send(topic, good[200:])
-        time.sleep(0.5)
+        lag = f'kaboost_consumer_lag_records{{partition="0",topic="{topic}"}}'
+        read = gauge(settings, "kaboost_events_consumed_total") or 0.0
+        until(lambda: gauge(settings, lag) == 301 - read)  # the client itself knows 201
         behind = saved(settings)[0]
         assert 150.0 <= stood <= 200.0  # a batch need not be all that was sent
         assert gauge(settings, "kaboost_events_learned_total") == stood
@@ -166,6 +170,34 @@ def test_learning_pauses_until_dead_letters_can_be_written(
     assert behind <= 150
     assert [(b"{", "json")] == [(one.value, one.code) for one in dead_letters(topic, 1)]
     expect_state(settings, stream)
+
+
+def test_a_large_dead_letter_is_no_pause(
+    make_topic: Callable[..., str],
+    make_settings: Make,
+    send: Send,
+    dead_letters: Callable[..., list[Letter]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """More than MAX_PENDING_BYTES on its way: reading waits for it, which is no error."""
+    topic = make_topic(config={"max.message.bytes": "30000000"})
+    settings = make_settings(topic, kafka={"dlq_timeout": 60.0})
+    large = random.Random(1).randbytes(MAX_PENDING_BYTES + 1)
+    paused: list[float] = []
+
+    def done() -> bool:
+        paused.append(gauge(settings, "kaboost_learning_paused") or 0.0)
+        return learned(settings) == 100
+
+    with learning(settings) as running:
+        until(lambda: learned(settings) == 0)
+        send(topic, [large, *events(rows(100))], client={"message.max.bytes": 30_000_000})
+        until(done)
+        assert 0 == running.stop()
+
+    assert {0.0} == set(paused)
+    assert [large] == [letter.value for letter in dead_letters(topic, 1)]
+    assert "learning paused" not in [record.message for record in caplog.records]
 
 
 def test_a_stop_while_paused_does_not_pass_the_dead_letter(
@@ -245,6 +277,8 @@ def test_learning_goes_on_while_snapshots_cannot_be_written(
             time.sleep(0.5)
         assert 0 == learned(settings)
         assert gauge(settings, "kaboost_learning_paused") == 0.0
+        failures = 'kaboost_snapshot_failures_total{reason="not_written"}'
+        assert (gauge(settings, failures) or 0.0) >= 1.0
 
         block.rmdir()
         until(lambda: learned(settings) == 300)

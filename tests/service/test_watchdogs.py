@@ -2,6 +2,9 @@
 was truncated, and processes that hang.
 """
 
+import math
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -146,6 +149,30 @@ def test_a_client_that_reads_nothing_is_given_up(
         with pytest.raises(BrokerError, match="though the broker answers") as err:
             learner.wait()
     assert Exit.BROKER == err.value.exit_code
+
+
+@pytest.mark.timeout(240)
+def test_a_frozen_broker_is_noticed_while_paused(own_broker: Broker, tmp_path: Path) -> None:
+    """A paused client asks for nothing, and the learner asks for it: the lag is unknown."""
+    topic = create_topic(own_broker.bootstrap)
+    kafka = {"create_dlq": False, "dlq_timeout": 0.3}  # nobody creates the topic
+    wanted = settings_for(own_broker.bootstrap, tmp_path, topic, kafka=kafka)
+    lag = f'kaboost_consumer_lag_records{{partition="0",topic="{topic}"}}'
+    with learning(wanted) as learner:
+        produce(own_broker.bootstrap, topic, [b"{", *events(rows(20))])
+        until(lambda: learned(wanted) == 20)
+        until(lambda: gauge(wanted, "kaboost_learning_paused"))
+        produce(own_broker.bootstrap, topic, events(rows(500)))
+        until(lambda: gauge(wanted, lag) == 500.0)
+        os.kill(own_broker.pid, signal.SIGSTOP)
+        try:
+            until(lambda: math.isnan(gauge(wanted, lag) or 0.0))
+        finally:
+            os.kill(own_broker.pid, signal.SIGCONT)
+        until(lambda: gauge(wanted, lag) == 500.0)
+        create_topic(own_broker.bootstrap, name=f"{topic}.dlq")
+        until(lambda: learned(wanted) == 520)
+        assert 0 == learner.stop()
 
 
 @pytest.mark.timeout(240)
