@@ -14,14 +14,14 @@ POLL_SECONDS = 0.02
 
 
 class Draining:
-    """Whether a process is about to end; `begun` may be set by a signal handler."""
+    """Whether a process is about to end; `started` may be set by a signal handler."""
 
     def __init__(self) -> None:
-        self.begun = False
+        self.started = False
 
     def __call__(self) -> bool:
         """Return whether it is."""
-        return self.begun
+        return self.started
 
 
 class DrainingServer(uvicorn.Server):
@@ -41,12 +41,12 @@ class DrainingServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handle a signal: not ready from now on."""
-        self._draining.begun = True
+        self._draining.started = True
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End in the steps of the class."""
-        self._draining.begun = True
+        self._draining.started = True
         await self._wait(self._drain_seconds, lambda: False)
         await self._stop_listening(sockets or [])
         await self._wait(FIRST_REQUEST_SECONDS, self._all_had_a_request)
