@@ -97,6 +97,8 @@ def checkpoint_details(path: Path) -> list[Row]:
 
 def is_ours(path: Path) -> bool:
     """Whether a file starts like a Kaboost file, as far as it goes."""
+    if not path.exists():
+        return True  # a dangling link; it has one of our names
     with path.open("rb") as file:
         return HEADER_START.startswith(file.read(8 + len(HEADER_START))[8:])
 
@@ -104,7 +106,7 @@ def is_ours(path: Path) -> bool:
 def _checkpoint_row(path: Path) -> Row:
     row = {
         "file": str(path),
-        "bytes": path.stat().st_size,
+        "bytes": path.stat().st_size if path.exists() else 0,  # a dangling link has none
         "created": "",
         "events": "",
         "offsets": "",

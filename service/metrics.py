@@ -20,6 +20,8 @@ WRITE_BUCKETS = (1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.
 LATENCY_BUCKETS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, *WRITE_BUCKETS)
 DELAY_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
 LABEL_DELAY_BUCKETS = (1.0, 10.0, 60.0, 600.0, 3600.0, 21_600.0, 86_400.0, 604_800.0, 2_592_000.0)
+# A longer delay is that of a wrong timestamp, such as one of the year 1: it would ruin the sum.
+MAX_DELAY_SECONDS = 10 * 366 * 86_400.0
 BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 100_000)
 
 
@@ -108,6 +110,7 @@ class LearnerMetrics(NamedTuple):
     learn_duration: Histogram
     publish_duration: Histogram
     checkpoint_duration: Histogram
+    snapshot_failures: Counter  # {reason}
     event_to_snapshot: Histogram
     snapshot_version: Gauge
     snapshot_timestamp: Gauge
@@ -240,7 +243,7 @@ _LEARNER = {
     "stalled_seconds": _Spec(
         Gauge,
         "kaboost_learner_stalled_seconds",
-        "Seconds since when nothing is read: the broker is silent or learning is paused; else 0.",
+        "Seconds since when a partition or all cannot be read, or learning is paused; else 0.",
     ),
     "batch_events": _Spec(
         Histogram, "kaboost_learn_batch_events", "Events learned in one call.", (), BATCH_BUCKETS
@@ -287,6 +290,12 @@ _LEARNER = {
         Counter,
         "kaboost_checkpoint_failures",
         "Checkpoints that could not be written.",
+        ("reason",),
+    ),
+    "snapshot_failures": _Spec(
+        Counter,
+        "kaboost_snapshot_failures",
+        "Snapshots that could not be written.",
         ("reason",),
     ),
     "restore_fallbacks": _Spec(

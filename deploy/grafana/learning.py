@@ -246,6 +246,16 @@ FILES = [
     ),
     number(
         About(
+            "Failed snapshots",
+            "none",
+            "Snapshots that could not be written since the learner started: disk full, or no "
+            "permission.",
+        ),
+        counted("kaboost_snapshot_failures_total"),
+        red_from=1.0,
+    ),
+    number(
+        About(
             "Damaged checkpoints",
             "none",
             "Damaged checkpoints that were skipped at the last start.",

@@ -17,11 +17,14 @@ _CYCLE = 2.0 * math.pi
 _DAY = "(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)"
 _DATE = f"[0-9]{{4}}-(?:{_DAY}|(?:0[13578]|1[02])-31)"
 _LEAP = "[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00"
-_HOUR = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_HOUR = "(?:[01][0-9]|2[0-3])"
+_FRACTION = "(?:\\.[0-9]+)?"
+_LEAP_SECOND = "(?:14|29|44|59):60"  # 23:59:60 UTC, at any offset of whole quarters of an hour
+_CLOCK = f"{_HOUR}:(?:[0-5][0-9](?::[0-5][0-9]{_FRACTION})?|{_LEAP_SECOND}{_FRACTION})"
 _OFFSET = "[Zz]|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?"
-_TIME = rf"[Tt ]{_HOUR}(?::[0-5][0-9](?:\.[0-9]+)?)?(?:{_OFFSET})?"
-# RFC 3339 from the year 1 on, without leap seconds; the offset may be left out, the seconds and
-# the time as well.
+_TIME = f"[Tt ]{_CLOCK}(?:{_OFFSET})?"
+# RFC 3339 from the year 1 on; a leap second is the second after it. The offset may be left out, the
+# seconds and the time as well.
 _WRITTEN = rf"(?!0000)(?:{_DATE}|(?:{_LEAP})-02-29)(?:{_TIME})?"
 # Eight digits that are a date, as 20261120, are no seconds since 1970.
 _COMPACT_DATE = r"(?:19|2[01])[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?:\.0*)?"
@@ -134,6 +137,8 @@ def _head(cell: str | float | None) -> str:
     if not isinstance(cell, str) or cell[4:5] != "-":
         return ""
     head = cell[:_KEPT]
+    if head.endswith(":60"):  # a leap second
+        return str(np.datetime64(head[:_MINUTES].upper(), "s") + 60)
     return (head if head[_MINUTES : _MINUTES + 1] == ":" else head[:_MINUTES]).upper()
 
 

@@ -284,6 +284,13 @@ class Api(Section):
         description="Seconds for the body of a request to arrive, and for requests in flight to "
         "finish at shutdown.",
     )
+    drain_seconds: float = Field(
+        default=1.0,
+        ge=0.0,
+        le=15.0,
+        description="Seconds at shutdown in which requests are still served while "
+        "`/healthz/ready` is 503, so that balancers send the next ones elsewhere.",
+    )
     stale_after_seconds: Seconds = Field(
         default=30.0,
         description="Seconds without a heartbeat of the learner until predictions are `stale`.",

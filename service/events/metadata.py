@@ -1,7 +1,7 @@
 """Id and time of an event: they teach nothing, so what cannot be read is ignored and counted."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
@@ -42,11 +42,8 @@ def read_time(value: Any) -> Instant:
             return None
         if is_number_text(text):
             return read_time(float(text))
-        try:
-            moment = datetime.fromisoformat(text.upper())
-        except ValueError:
-            return None
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        moment = _moment(text.upper())
+        return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)
     if isinstance(value, datetime):
         return value if value.tzinfo else value.replace(tzinfo=UTC)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -55,6 +52,17 @@ def read_time(value: Any) -> Instant:
         millis = to_milliseconds(value)
         return millis if EPOCH_MS[0] <= millis <= EPOCH_MS[1] else None
     return None
+
+
+def _moment(text: str) -> datetime | None:
+    """Read a date and time; a leap second is the second after it."""
+    leap = _LEAP_SECOND.match(text)
+    if leap:
+        text = f"{leap[1]}:59{leap[2]}"
+    try:
+        return datetime.fromisoformat(text) + timedelta(seconds=1 if leap else 0)
+    except (ValueError, OverflowError):
+        return None
 
 
 def read_id(value: Any) -> str | int | None:
@@ -102,5 +110,6 @@ def _count(counts: RepairCounts, field: str, action: str, sent: Any) -> None:
     counts[field, action] = Repairs(1 + (before.events if before else 0), show(sent))
 
 
+_LEAP_SECOND = re.compile(r"(.{10}[T ]\d\d:(?:14|29|44|59)):60((?![:\d]).*)")
 _HAS_OFFSET = re.compile(r"[Tt ]..:..:.*([Zz]|[+-]..:?..)$")
 _READERS = (("id", read_id), ("timestamp", read_time))

@@ -17,6 +17,7 @@ from kaboost.service.config.settings import Kafka, Settings
 from kaboost.service.events.json import JsonDecoder
 from kaboost.service.http.newest_version import WorkerVersions
 from kaboost.service.http.predict import PredictCodec, Stamp
+from kaboost.service.storage.heartbeat import HeartbeatAge
 from kaboost.service.storage.snapshots import Condition, Snapshot
 from kaboost.service.storage.stores import snapshot_store
 
@@ -31,7 +32,7 @@ class LearnerStatus(NamedTuple):
     """What other processes know about the learner."""
 
     state: str = "unknown"
-    age: float | None = None  # seconds since its last heartbeat
+    age: float | None = None  # seconds since its heartbeat was seen to move
     exit_code: int | None = None
     reason: str = ""
     condition: Condition = Condition()
@@ -72,6 +73,7 @@ class Follower:
         self._failing_since: float | None = None
         self._settings = settings
         self._snapshots = snapshot_store(settings.snapshots)
+        self._heartbeat_age = HeartbeatAge(self._snapshots.last_heartbeat)
         self._unusable: set[int] = set()
         self._compilation: CompileProgress | None = None  # of the first prediction here
 
@@ -163,7 +165,7 @@ class Follower:
                     self.served = self.served._replace(stamp=stamp)
 
     def _read_status(self) -> LearnerStatus:
-        age = self._snapshots.learner_age()
+        age = self._heartbeat_age.seconds()
         status = self._snapshots.read_status()
         learner = LearnerStatus(age=age, condition=self._snapshots.read_condition())
         if status is None:

@@ -1,4 +1,6 @@
-"""Monotonic reads over workers: the newest snapshot version that any of them serves."""
+"""What workers share: the newest snapshot version that any of them serves, for monotonic reads, and
+their heartbeats.
+"""
 
 import mmap
 import os
@@ -6,33 +8,44 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SLOT_BYTES = 8  # bytes
+SLOT_BYTES = 8
+SLOTS = 2  # of a worker: its version and its heartbeats
 
 
 class WorkerVersions:
-    """Shared memory with one slot a worker; a worker writes only to its slot."""
+    """Shared memory with slots for every worker; a worker writes only to its own."""
 
     def __init__(self, descriptor: int = -1, slot: int = 0) -> None:
-        size = SLOT_BYTES if descriptor == -1 else os.fstat(descriptor).st_size
-        self._slots = memoryview(mmap.mmap(descriptor, size)).cast("Q")
+        size = SLOTS * SLOT_BYTES if descriptor == -1 else os.fstat(descriptor).st_size
+        slots = memoryview(mmap.mmap(descriptor, size)).cast("Q")
+        self._versions = slots[: len(slots) // SLOTS]
+        self._heartbeats = slots[len(slots) // SLOTS :]
         self._slot = slot
 
     @property
     def newest(self) -> int:
         """The highest version announced by any worker."""
-        return max(self._slots)
+        return max(self._versions)
 
     def announce(self, version: int) -> None:
         """Publish a version before the first response from it; a slot only grows."""
-        self._slots[self._slot] = max(version, self._slots[self._slot])
+        self._versions[self._slot] = max(version, self._versions[self._slot])
+
+    @property
+    def heartbeats(self) -> int:
+        """How many heartbeats the worker has given, over all restarts."""
+        return self._heartbeats[self._slot]
+
+    def beat(self) -> None:
+        """Show that the worker serves."""
+        self._heartbeats[self._slot] += 1
 
 
 @contextmanager
 def version_slots(workers: int) -> Iterator[int]:
     """Yield a file descriptor of the slots that worker processes inherit."""
     with tempfile.TemporaryFile() as file:
-        file.write(
-            bytes(SLOT_BYTES * workers)
-        )  # no sparse file: a full disk must fail here, not at a write
+        # No sparse file: a full disk must fail here, not at a write.
+        file.write(bytes(SLOTS * SLOT_BYTES * workers))
         file.flush()
         yield file.fileno()

@@ -1,7 +1,7 @@
 """The HTTP application: every route, served from the newest snapshot without asking the learner."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ from kaboost.service.http.reports import (
 from kaboost.service.metrics import ApiMetrics
 
 LARGE_BODY_BYTES = 65_536  # takes milliseconds to decode: a thread hop of 0.1 ms hardly matters
+BEAT_SECONDS = 1.0  # between two heartbeats of the event loop
 READY = "/healthz/ready"
 WEB = Path(__file__).parent / "web"
 
@@ -51,6 +52,8 @@ class Parts(NamedTuple):
     registry: CollectorRegistry
     sender: Sender
     learner_metrics: str | None = None  # URL of the learner's metrics, to merge them
+    is_draining: Callable[[], bool] = lambda: False  # whether the process is about to end
+    beat: Callable[[], None] = lambda: None  # show that the event loop runs
 
 
 class PredictRequest(NamedTuple):
@@ -111,11 +114,14 @@ def build(parts: Parts) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        following = asyncio.create_task(parts.follower.follow())
+        tasks = [
+            asyncio.create_task(work) for work in (parts.follower.follow(), beat_on(parts.beat))
+        ]
         yield
-        following.cancel()
-        with suppress(asyncio.CancelledError):
-            await following
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
     app = FastAPI(
         title="Kaboost",
@@ -133,7 +139,9 @@ def build(parts: Parts) -> FastAPI:
     add_pages(app)
     paths = frozenset(str(getattr(route, "path", "")) for route in app.routes)
     app.add_middleware(PredictShortcut, predict=predict)
-    app.add_middleware(MetricsMiddleware, metrics=parts.metrics, paths=paths)
+    app.add_middleware(
+        MetricsMiddleware, metrics=parts.metrics, paths=paths, is_draining=parts.is_draining
+    )
     problems.install(app)
     app.add_exception_handler(405, method_not_allowed)
     openapi.install(app, parts.settings, parts.follower.current)
@@ -186,6 +194,8 @@ def add_operation_routes(app: FastAPI, parts: Parts) -> None:
     async def ready() -> Readiness:
         """Report whether predictions are served, and the state of the learner."""
         follower = parts.follower
+        if parts.is_draining():
+            raise NotReady("the service is shutting down")
         served = await current(follower)
         if follower.learns_nothing:
             raise NotReady(f"nothing can be learned: {follower.reason}")
@@ -219,6 +229,13 @@ def add_pages(app: FastAPI) -> None:
         app.add_api_route(path, redirect, include_in_schema=False)
     page("/", "index.html")
     page("/docs", "docs.html")
+
+
+async def beat_on(beat: Callable[[], None]) -> None:
+    """Give a heartbeat every second."""
+    while True:
+        beat()
+        await asyncio.sleep(BEAT_SECONDS)
 
 
 async def method_not_allowed(request: Request, error: Exception) -> Response:

@@ -14,7 +14,9 @@ from confluent_kafka.admin import AdminClient
 from kaboost.service.config.settings import Kafka
 from kaboost.service.errors import BrokerError, ConfigError, Refused
 from kaboost.service.kafka import topics
+from kaboost.service.kafka.broker_ends import BrokerEnds
 from kaboost.service.kafka.ends import EndsQuestion
+from kaboost.service.kafka.fetch_watch import NO_LEADER, STUCK_SECONDS, FetchWatch, Problem
 from kaboost.service.kafka.lag import LagMetrics, parse_statistics
 from kaboost.service.metrics import LearnerMetrics
 
@@ -63,6 +65,9 @@ class KafkaConsumer:
         self._answers = 0  # of the broker, until the last statistics
         self._missing_since: float | None = None  # of the topic
         self._paused = False
+        self._held: set[int] = set()  # partitions that are not fetched
+        self._broker_ends = BrokerEnds(kafka, self._make_admin)
+        self._watch = FetchWatch(kafka.topic)
         self.topic_id: str | None = None  # None where the broker does not have it
         self._logged_errors: set[int] = set()  # codes logged since the last contact
         required = {
@@ -75,9 +80,12 @@ class KafkaConsumer:
         }
         try:
             self._consumer = Consumer({**DEFAULT_CONFIG, **kafka.client(), **required})
-            self._admin = AdminClient({"log_level": 2, **kafka.client()})
+            self._admin = self._make_admin()
         except KafkaException as err:
             raise ConfigError(f"kafka.extra does not fit: {err.args[0].str()}") from err
+
+    def _make_admin(self) -> AdminClient:
+        return AdminClient({"log_level": 2, **self._kafka.client()})
 
     @property
     def client(self) -> Consumer:
@@ -88,6 +96,11 @@ class KafkaConsumer:
     def silent(self) -> bool:
         """Whether the broker has not answered lately, though it was asked."""
         return self._last_poll - self._last_contact > MIN_SILENCE_SECONDS
+
+    @property
+    def problem(self) -> Problem:
+        """Why a partition is not read though the broker answers, and for how many seconds."""
+        return Problem() if self.silent else self._watch.problem
 
     def ends_question(self) -> EndsQuestion:
         """Return a question about the ends of this topic's partitions."""
@@ -137,6 +150,7 @@ class KafkaConsumer:
         if now - self._last_poll > MIN_SILENCE_SECONDS:
             self._last_contact = now  # nobody listened meanwhile
         self._last_poll = now
+        self._require_progress()
         first = self._consumer.poll(wait)
         if first is None:
             self._check_contact()
@@ -198,19 +212,23 @@ class KafkaConsumer:
     def pause(self) -> None:
         """Stop reading; `poll` still serves the broker."""
         self._paused = True
+        self._held.clear()
         self._consumer.pause(self._consumer.assignment())
 
     def resume(self) -> None:
         """Read again."""
         self._paused = False
+        self._held.clear()
         self._consumer.resume(self._consumer.assignment())
 
     def hold(self, partitions: list[int]) -> None:
         """Stop fetching some partitions until `release` or `resume`."""
+        self._held.update(partitions)
         self._consumer.pause([At(self._kafka.topic, partition) for partition in partitions])
 
     def release(self, partitions: list[int]) -> None:
         """Fetch some partitions again."""
+        self._held.difference_update(partitions)
         if not self._paused:
             self._consumer.resume([At(self._kafka.topic, partition) for partition in partitions])
 
@@ -272,15 +290,34 @@ class KafkaConsumer:
                 "the state is safe, start again when it is back"
             )
 
+    def _require_progress(self) -> None:
+        """Stop where records that were read are gone, or the client reads nothing for long."""
+        truncated = self._broker_ends.truncated
+        if truncated is not None:
+            raise self._gap(truncated, self._offsets[truncated], *self._watermarks(truncated))
+        stuck = self._watch.stuck
+        if stuck.seconds > STUCK_SECONDS and not self.silent:
+            raise BrokerError(
+                f"{stuck.reason} for {stuck.seconds:.0f} s, though the broker answers: the state "
+                "is safe, a restart begins with a new client"
+            )
+
     def _on_statistics(self, text: str) -> None:
         statistics = parse_statistics(text)
+        positions = statistics.positions(self._kafka.topic, self._offsets)
+        led = {p: self._offsets[p] for p, at in positions.items() if at.leader != NO_LEADER}
+        has_answered = self._broker_ends.ask(led)
         answers, before = statistics.answers, self._answers
         self._answers = answers
-        # A paused client asks for nothing; a frozen broker stays connected and answers nothing.
-        if statistics.connected and (self._paused or answers != before):
+        # A frozen broker stays connected and answers nothing. A paused client asks for nothing.
+        unasked = self._paused and not self._broker_ends.answers
+        if statistics.connected and (unasked or has_answered or answers != before):
             self._last_contact = time.monotonic()
             self._logged_errors.clear()
-        self._lag.publish(statistics, self._offsets, known=not self.silent)
+        read = {p: at for p, at in positions.items() if not self._paused and p not in self._held}
+        self._watch.update(read, self._broker_ends.ends)
+        ends, known = self._broker_ends.ends, not self.silent
+        self._lag.publish(statistics, self._offsets, ends, known=known, paused=self._paused)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() not in self._logged_errors:

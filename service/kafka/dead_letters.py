@@ -72,14 +72,16 @@ class DeadLetters:
 
     @property
     def stuck(self) -> bool:
-        """Whether the topic cannot be written: one waits too long, or too many wait."""
+        """Whether the topic cannot be written: a letter waits too long."""
         if not self._pending:
             return False
         oldest = next(iter(self._pending.values()))
-        return (
-            self._pending_bytes > MAX_PENDING_BYTES
-            or time.monotonic() - oldest.since > self._timeout
-        )
+        return time.monotonic() - oldest.since > self._timeout
+
+    @property
+    def full(self) -> bool:
+        """Whether so much is on its way that no more should be read meanwhile; no fault."""
+        return self._pending_bytes > MAX_PENDING_BYTES
 
     def send(self, message: Message | StoredRecord, error: EventError, decoder: type) -> None:
         """Send one record with the reason; `outstanding` counts it until it is confirmed."""

@@ -27,6 +27,13 @@ class Ends(NamedTuple):
     any_read: bool  # whether any partition is read to its end
 
 
+def isolation_of(kafka: Kafka) -> IsolationLevel:
+    """Return the isolation level that records are read with: it decides where partitions end."""
+    if kafka.client().get("isolation.level") == "read_uncommitted":
+        return IsolationLevel.READ_UNCOMMITTED
+    return IsolationLevel.READ_COMMITTED
+
+
 class EndsQuestion:
     """Ask the broker, without waiting for it, whether partitions have records beyond their ends.
 
@@ -36,10 +43,7 @@ class EndsQuestion:
 
     def __init__(self, admin: AdminClient, kafka: Kafka) -> None:
         self._admin, self._topic = admin, kafka.topic
-        uncommitted = kafka.client().get("isolation.level") == "read_uncommitted"
-        self._isolation = (
-            IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
-        )
+        self._isolation = isolation_of(kafka)
         self.ends: dict[int, int] = {}  # by partition, of the last question
         self._answers: dict[TopicPartition, Future[Any]] = {}
 

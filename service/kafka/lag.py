@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from confluent_kafka import Message
 
+from kaboost.service.kafka.fetch_watch import NO_LEADER, Position
 from kaboost.service.metrics import LearnerMetrics
 
 
@@ -14,6 +15,7 @@ class _Partition(msgspec.Struct):
     next_offset: int
     hi_offset: int
     fetchq_cnt: int
+    leader: int = 0
 
 
 class _Topic(msgspec.Struct):
@@ -41,6 +43,15 @@ class Statistics(msgspec.Struct):
         """How many answers all brokers have given."""
         return sum(broker.rx for broker in self.brokers.values())
 
+    def positions(self, topic: str, offsets: Mapping[int, int]) -> dict[int, Position]:
+        """Return how far the partitions with these next offsets are read; those that are known."""
+        known = self.topics[topic].partitions if topic in self.topics else {}
+        return {
+            p: Position(offset, known[p].next_offset, known[p].fetchq_cnt, known[p].leader)
+            for p, offset in offsets.items()
+            if p in known
+        }
+
 
 parse_statistics = msgspec.json.Decoder(Statistics).decode
 
@@ -60,22 +71,35 @@ class LagMetrics:
         else:
             self._last.update((message.partition() or 0, message) for message in records)
 
-    def publish(self, statistics: Statistics, offsets: Mapping[int, int], *, known: bool) -> None:
-        """Set the metrics by the client's statistics and the next offsets; NaN if not `known`."""
-        if self._topic not in statistics.topics:
-            return
-        partitions = statistics.topics[self._topic].partitions
-        for partition, offset in offsets.items():
-            if partition in partitions:
-                client = partitions[partition]
-                # With an empty queue the client is past transaction markers, which are no records.
-                reached = client.next_offset if client.fetchq_cnt == 0 else offset
-                lag: float = max(0, client.hi_offset - max(offset, reached))
-                age = self._age(partition) if lag else 0.0
-                if not known:
-                    lag = age = math.nan
-                self._metrics.lag_records.labels(self._topic, partition).set(lag)
-                self._metrics.lag_seconds.labels(self._topic, partition).set(age)
+    def publish(
+        self,
+        statistics: Statistics,
+        offsets: Mapping[int, int],
+        ends: Mapping[int, int],
+        *,
+        known: bool,
+        paused: bool,
+    ) -> None:
+        """Set the metrics by the client's statistics, the broker's ends and the next offsets.
+
+        NaN if not `known`, and for a partition without a leader.
+        """
+        partitions = statistics.topics[self._topic].partitions if self._is_in(statistics) else {}
+        for partition, position in statistics.positions(self._topic, offsets).items():
+            # A paused client knows no newer end than that of its last fetch.
+            end = max(partitions[partition].hi_offset, ends.get(partition, 0))
+            # With an empty queue the client is past transaction markers, which are no records.
+            is_past = position.queued == 0 and not paused
+            reached = max(position.offset, position.fetched if is_past else 0)
+            lag: float = max(0, end - reached)
+            age = self._age(partition) if lag else 0.0
+            if not known or position.leader == NO_LEADER:
+                lag = age = math.nan
+            self._metrics.lag_records.labels(self._topic, partition).set(lag)
+            self._metrics.lag_seconds.labels(self._topic, partition).set(age)
+
+    def _is_in(self, statistics: Statistics) -> bool:
+        return self._topic in statistics.topics
 
     def _age(self, partition: int) -> float:
         """Return the seconds since the last record that was read from a partition."""

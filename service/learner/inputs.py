@@ -8,6 +8,7 @@ from kaboost.service.config.settings import Kafka, Settings
 from kaboost.service.kafka import topics
 from kaboost.service.kafka.consumer import KafkaConsumer
 from kaboost.service.kafka.ends import Ends, EndsCheck
+from kaboost.service.kafka.fetch_watch import Problem
 from kaboost.service.kafka.ordered_reader import OrderedReader, Reached
 from kaboost.service.metrics import LearnerMetrics
 from kaboost.service.storage.state import State
@@ -69,6 +70,11 @@ class Inputs:
     def silent(self) -> bool:
         """Whether the broker has not answered lately."""
         return any(consumer.silent for consumer in self._consumers())
+
+    @property
+    def problem(self) -> Problem:
+        """Why a partition is not read though the broker answers, and for how many seconds."""
+        return max((each.problem for each in self._consumers()), key=lambda each: each.seconds)
 
     def commit(self, state: State) -> None:
         """Show lag tools how far a durable checkpoint reaches."""

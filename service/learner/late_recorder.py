@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kaboost.service.metrics import LearnerMetrics
+from kaboost.service.metrics import MAX_DELAY_SECONDS, LearnerMetrics
 from kaboost.service.storage.late_figures import LateCounts, LateFigures
 from kaboost.service.storage.waiting import WaitingStore
 
@@ -17,10 +17,11 @@ class LateRecorder:
     def joined(self, delays: Sequence[float]) -> None:
         """Count labels joined with their features, by the seconds between both."""
         self._metrics.labels_joined.inc(len(delays))
-        delays = [max(0.0, delay) for delay in delays]
+        count = len(delays)
+        delays = [max(0.0, delay) for delay in delays if delay <= MAX_DELAY_SECONDS]
         for delay in delays:
             self._metrics.label_delay.observe(delay)
-        self.counts = self.counts.with_joined(delays)
+        self.counts = self.counts.with_joined(delays, wrong=count - len(delays))
 
     def expired(self, features: int) -> None:
         """Count features that waited too long."""

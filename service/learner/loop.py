@@ -5,7 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from confluent_kafka import Message
@@ -13,6 +13,7 @@ from confluent_kafka import Message
 from kaboost.service.errors import KaboostError, NotWritten, RegistryAway
 from kaboost.service.kafka import topics
 from kaboost.service.kafka.dead_letters import DeadLetters
+from kaboost.service.kafka.fetch_watch import Problem
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.parts import Parts
@@ -50,7 +51,10 @@ class LearnerLoop:
         self._inputs = inputs
         self._letters = letters
         self._stop = stop
+        self._worker = ThreadPoolExecutor(1, "work")  # for what may take longer than a heartbeat
+        self._writing = ""  # the kind of file that is being written
         self._paused = self._awaits_topics = False
+        self._held = False  # nothing is read
         self._progress = Progress(parts.settings, parts.metrics)
         self._last_heartbeat = 0.0
         self._condition: Condition | None = None  # that was published last
@@ -60,7 +64,7 @@ class LearnerLoop:
 
     def begin(self, startup: Startup) -> bool:
         """Find state and offsets; return false if asked to stop before the topic exists."""
-        startup.prepare()
+        self._beat_during(startup.prepare)
         kafka = self._settings.kafka
         self._awaits_topics = True
         if not self._inputs.wait(self._heartbeat):
@@ -69,8 +73,7 @@ class LearnerLoop:
         if kafka.create_dlq:
             topics.create_dead_letter_topic(kafka)
         self._after_failure = startup.after_failure
-        with ThreadPoolExecutor(1, "restore") as executor:
-            self.trainer = self._beat_until(executor.submit(startup.open, self._inputs))
+        self.trainer = self._beat_during(lambda: startup.open(self._inputs))
         self._inputs.assign(self.trainer.state)
         if self.trainer.unsaved:
             self._save()  # at once: a start from `latest` must not be resolved a second time
@@ -121,6 +124,7 @@ class LearnerLoop:
 
     def close(self) -> None:
         """Release what the trainer holds open."""
+        self._worker.shutdown()
         if hasattr(self, "trainer"):
             self.trainer.close()
 
@@ -145,16 +149,24 @@ class LearnerLoop:
 
     def _warm(self) -> None:
         """Compile in a thread, with heartbeats and reports meanwhile."""
-        compiling = self._progress.compiling(self.trainer.state.model.spec)
-        with compiling, ThreadPoolExecutor(1, "compile") as executor:
-            self._beat_until(executor.submit(self.trainer.warm))
+        with self._progress.compiling(self.trainer.state.model.spec):
+            self._beat_during(self.trainer.warm)
 
-    def _beat_until(self, work: Future[T]) -> T:
-        """Wait for work in a thread, with heartbeats and reports meanwhile."""
-        while not wait([work], HEARTBEAT_SECONDS).done:
+    def _beat_during(self, work: Callable[[], T]) -> T:
+        """Do some work in a thread and wait for it, with heartbeats and reports meanwhile."""
+        result = self._worker.submit(work)
+        while not wait([result], HEARTBEAT_SECONDS).done:
             self._progress.report_compiling()
             self._heartbeat()
-        return work.result()
+        return result.result()
+
+    def _write(self, kind: str, write: Callable[[], T]) -> T:
+        """Write a file in a thread: a slow disk must not look like a learner that hangs."""
+        self._writing = kind
+        try:
+            return self._beat_during(write)
+        finally:
+            self._writing = ""
 
     def _save(self) -> None:
         """Write a checkpoint.
@@ -163,12 +175,13 @@ class LearnerLoop:
         2. The group's offsets are committed, for lag tools only.
         """
         self.trainer.note_topics(*self._inputs.topic_ids)
-        written = self.trainer.write_checkpoint()
+        written = self._write("checkpoint", self.trainer.write_checkpoint)
         self._inputs.commit(self.trainer.state)
         log.debug("checkpoint written", extra={"path": written.name})
 
     def _publish(self) -> None:
-        self.trainer.publish(cold=self.trainer.events_learned == 0)
+        cold = self.trainer.events_learned == 0
+        self._write("snapshot", lambda: self.trainer.publish(cold=cold))
 
     def _attempt(self, kind: str, write: Callable[[], None]) -> None:
         """Write a file; after a failure the trainer decides when to try again."""
@@ -186,7 +199,7 @@ class LearnerLoop:
     def _train(self, messages: list[Message]) -> list[Rejected]:
         """Let the trainer learn; an exception there is a bug: stop and name the event."""
         try:
-            work = messages or (self.trainer.has_due and not self._paused)
+            work = messages or (self.trainer.has_due and not self._held)
             rejected = self.trainer.learn(messages) if work else []
         except KaboostError:
             raise  # such as a full disk: the last checkpoint has what was learned before
@@ -224,40 +237,49 @@ class LearnerLoop:
     def _pause_or_resume(self) -> None:
         """Read nothing while dead letters or checkpoints cannot be written: late, but not lost.
 
-        A pause ends only when all dead letters are confirmed.
+        Nor while many bytes of dead letters are on their way, which is no fault and no pause. Both
+        end only when all dead letters are confirmed.
         """
         waiting = self._letters.outstanding
         stuck = self._letters.stuck or (self._paused and waiting > 0)
-        pause = stuck or "checkpoint" in self._failing
-        if pause and not self._paused:
+        paused = stuck or "checkpoint" in self._failing
+        held = paused or self._letters.full or (self._held and waiting > 0)
+        if paused and not self._paused:
             log.error("learning paused", extra={"dead_letters": waiting})
-            self._inputs.pause()
-        elif self._paused and not pause:
+        elif self._paused and not paused:
             log.info("learning goes on")
+        if held and not self._held:
+            self._inputs.pause()
+        elif self._held and not held:
             self._inputs.resume()
-        self._paused = pause
-        self._metrics.paused.set(pause)
+        self._paused, self._held = paused, held
+        self._metrics.paused.set(paused)
 
     def _heartbeat(self) -> bool:
         """Show every second that the learner is alive; return false when asked to stop."""
         now = time.monotonic()
         if now - self._last_heartbeat >= HEARTBEAT_SECONDS:
             self._last_heartbeat = now
-            self._progress.stalls.note(self._stall())
+            self._progress.stalls.note(*self._stall())
             self._attempt("heartbeat", self._snapshots.heartbeat)
             self._attempt("condition", self._publish_condition)
         return not self._stop.is_set()
 
-    def _stall(self) -> str:
-        """Return why nothing is read now; empty if it is."""
+    def _stall(self) -> Problem:
+        """Return why nothing is read now, and for how long where that is known."""
         kafka = self._settings.kafka
         if self._paused:
             failing = "checkpoint" in self._failing
-            return "checkpoints cannot be written" if failing else "dead letters are not confirmed"
+            return Problem(
+                "checkpoints cannot be written" if failing else "dead letters are not confirmed"
+            )
+        if self._writing:
+            return Problem(f"a {self._writing} is being written")
         if self._awaits_topics:
-            return f"no answer from {kafka.bootstrap_servers}, or no topic {kafka.topic}"
-        silent = self._inputs.silent
-        return f"no answer from the broker at {kafka.bootstrap_servers}" if silent else ""
+            return Problem(f"no answer from {kafka.bootstrap_servers}, or no topic {kafka.topic}")
+        if self._inputs.silent:
+            return Problem(f"no answer from the broker at {kafka.bootstrap_servers}")
+        return self._inputs.problem
 
     def _publish_condition(self) -> None:
         """Publish what has changed of the learner's condition."""

@@ -1,6 +1,7 @@
 """Record what a trainer does in the learner's metrics."""
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from kaboost.service.errors import EventError, NotWritten
 from kaboost.service.events.decoder import DUPLICATE
 from kaboost.service.events.diagnosis import CODES
 from kaboost.service.events.metadata import CONVERTED, FIELDS, IGNORED, Repairs
-from kaboost.service.metrics import LearnerMetrics
+from kaboost.service.metrics import MAX_DELAY_SECONDS, LearnerMetrics
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.snapshots import Snapshot
 from kaboost.service.storage.state import State
@@ -41,6 +42,7 @@ class Recorder:
             for action in (CONVERTED, IGNORED):
                 self._metrics.metadata_repaired.labels(field, action)
         self._metrics.checkpoint_failures.labels("not_written")
+        self._metrics.snapshot_failures.labels("not_written")
         self.memory(state)
         self.validation(state)
 
@@ -103,14 +105,19 @@ class Recorder:
         """Show a snapshot, and how long its oldest event has waited for it."""
         self._metrics.snapshot_version.set(version)
         self._metrics.snapshot_timestamp.set_to_current_time()
-        if oldest is not None:
-            self._metrics.event_to_snapshot.observe(max(0.0, time.time() - oldest))
+        delay = math.inf if oldest is None else max(0.0, time.time() - oldest)
+        if delay <= MAX_DELAY_SECONDS:
+            self._metrics.event_to_snapshot.observe(delay)
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
-        """Time a snapshot."""
-        with self._metrics.publish_duration.time():
-            yield
+        """Time a snapshot, and count its failure."""
+        try:
+            with self._metrics.publish_duration.time():
+                yield
+        except NotWritten:
+            self._metrics.snapshot_failures.labels("not_written").inc()
+            raise
 
     def saved(self, written: Written) -> None:
         """Show a checkpoint."""

@@ -1,4 +1,4 @@
-"""Why nothing is learned though the learner runs: the broker is silent, or learning is paused."""
+"""Why events are not learned though the learner runs, such as a silent broker."""
 
 import logging
 import time
@@ -32,7 +32,7 @@ class Stalls:
             self._reason, self._since, self._logged = reason, now - seconds, False
         if self.description and not self._logged:
             self._logged = True
-            log.error("nothing is learned", extra={"reason": reason})
+            log.error("learning stalled", extra={"reason": reason})
         self._metrics.stalled_seconds.set(now - self._since if reason else 0.0)
 
     @property

@@ -1,5 +1,7 @@
 """Build the HTTP server: application and uvicorn's configuration."""
 
+from collections.abc import Callable
+
 import uvicorn
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
@@ -10,6 +12,7 @@ from kaboost.service.http.follower import Follower
 from kaboost.service.http.newest_version import WorkerVersions
 from kaboost.service.kafka.sender import RecordSender
 from kaboost.service.metrics import api_metrics
+from kaboost.service.processes.draining_server import Draining, DrainingServer
 
 KEEP_ALIVE_SECONDS = 75  # longer than clients' pools keep a connection: they close it first
 
@@ -19,19 +22,26 @@ def create_api(
     versions: WorkerVersions | None = None,
     learner_metrics: str | None = None,
     follower: Follower | None = None,
+    is_draining: Callable[[], bool] = lambda: False,
 ) -> FastAPI:
     """Build the HTTP application with its parts."""
     registry = CollectorRegistry()
-    metrics = api_metrics(registry)
-    follower = follower or Follower(settings, versions)
-    sender = RecordSender(settings.kafka.client(), settings.predictions.max_pending)
-    return routes.build(
-        routes.Parts(settings, follower, metrics, registry, sender, learner_metrics)
+    versions = versions or WorkerVersions()
+    parts = routes.Parts(
+        settings,
+        follower or Follower(settings, versions),
+        api_metrics(registry),
+        registry,
+        RecordSender(settings.kafka.client(), settings.predictions.max_pending),
+        learner_metrics,
+        is_draining,
+        versions.beat,
     )
+    return routes.build(parts)
 
 
-def create_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
-    """Make the HTTP server of an application."""
+def create_server(settings: Settings, app: FastAPI, draining: Draining) -> DrainingServer:
+    """Make the HTTP server of an application that knows of `draining`."""
     config = uvicorn.Config(
         app,
         http="httptools",
@@ -44,4 +54,4 @@ def create_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(settings.api.timeout_seconds) + 1,
     )
-    return uvicorn.Server(config)
+    return DrainingServer(config, draining, settings.api.drain_seconds)

@@ -35,9 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.role == "learner":
             return run_learner(settings, cold_start=args.cold_start, restarts=args.restarts)
         listener = socket.socket(fileno=args.socket)
-        if args.role == "live":
-            return run_live(settings, listener, args.cold_start, args.restarts)
         versions = WorkerVersions(args.versions, args.slot)
+        if args.role == "live":
+            return run_live(settings, listener, versions, args.cold_start, args.restarts)
         return run_worker(settings, listener, versions, args.learner_metrics)
     except KaboostError as err:
         log.error("stopped", extra={"exit_code": int(err.exit_code), "reason": str(err)})

@@ -5,14 +5,14 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from prometheus_client import multiprocess
 
 from kaboost.service.config.settings import Settings
-from kaboost.service.http.newest_version import version_slots
+from kaboost.service.http.newest_version import WorkerVersions, version_slots
 from kaboost.service.processes.settings_pipe import send_settings
 from kaboost.service.processes.status import RESTARTED_AFTER, write_status
 from kaboost.service.processes.supervisor import FINAL_EXIT_CODES, Report, Role
@@ -46,24 +46,26 @@ class RoleFactory:
     def live(self, cold_start: bool, listener: socket.socket) -> Role:
         """Describe the one process that learns and serves a River model."""
         cold = ["--cold-start"] if cold_start else []
-        common = ["--socket", str(listener.fileno()), *cold]
+        common = [*self._shared(listener), "--slot", "0", *cold]
 
         def command(restarts: int) -> list[str]:
             return self._command("live", "--restarts", str(restarts), *common)
 
-        descriptors = (self._descriptor, listener.fileno())
-        return Role("learner", command, child_environment(), descriptors, FINAL_EXIT_CODES)
+        descriptors = (self._descriptor, listener.fileno(), self._versions)
+        sign = self._heartbeats(0)
+        return Role("learner", command, child_environment(), descriptors, FINAL_EXIT_CODES, sign)
 
     def workers(self, listener: socket.socket, learner_metrics: str | None = None) -> list[Role]:
         """Describe the API workers: all of them accept from one listener."""
         merged = [] if learner_metrics is None else ["--learner-metrics", learner_metrics]
-        common = ["--socket", str(listener.fileno()), "--versions", str(self._versions), *merged]
+        common = [*self._shared(listener), *merged]
         env = child_environment() | {METRICS_FOLDER: str(self._metrics)}
         descriptors = (self._descriptor, listener.fileno(), self._versions)
 
         def worker(number: int) -> Role:
             command = self._command("api", "--slot", str(number), *common)
-            return Role(f"api-{number}", lambda _: command, env, descriptors)
+            sign = self._heartbeats(number)
+            return Role(f"api-{number}", lambda _: command, env, descriptors, sign=sign)
 
         return list(map(worker, range(self._settings.api.workers)))
 
@@ -88,6 +90,14 @@ class RoleFactory:
         elif status and status.state == "restarting":
             reason = RESTARTED_AFTER + status.reason
         write_status(store, report.state, report.exit_code, reason)
+
+    def _shared(self, listener: socket.socket) -> list[str]:
+        return ["--socket", str(listener.fileno()), "--versions", str(self._versions)]
+
+    def _heartbeats(self, slot: int) -> Callable[[], object]:
+        """Return what reads the heartbeats of a process that serves."""
+        worker = WorkerVersions(self._versions, slot)
+        return lambda: worker.heartbeats
 
     def _command(self, role: str, *arguments: str) -> list[str]:
         # -P: a folder named kaboost in the working directory is not the package.

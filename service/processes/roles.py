@@ -19,6 +19,7 @@ from kaboost.service.learner import run as learner
 from kaboost.service.learner.startup import RestoreFromCheckpoint, StartupFactory
 from kaboost.service.processes.api_server import create_api, create_server
 from kaboost.service.processes.children import shared_resources
+from kaboost.service.processes.draining_server import Draining
 from kaboost.service.processes.ports import (
     learner_metrics_url,
     open_listener,
@@ -47,7 +48,11 @@ def run_learner(settings: Settings, cold_start: bool = False, restarts: int = 0)
 
 
 def run_live(
-    settings: Settings, listener: socket.socket, cold_start: bool = False, restarts: int = 0
+    settings: Settings,
+    listener: socket.socket,
+    versions: WorkerVersions,
+    cold_start: bool = False,
+    restarts: int = 0,
 ) -> int:
     """Learn and serve a River model in one process, until a signal.
 
@@ -57,7 +62,10 @@ def run_live(
     sys.setswitchinterval(SWITCH_SECONDS)
     shared = SharedModel()
     startup = partial(ReplayFromTopic, shared=shared)
-    with handle_signals() as shutdown, serve_in_thread(settings, listener, shared):
+    with (
+        handle_signals() as shutdown,
+        serve_in_thread(settings, listener, shared, versions, shutdown),
+    ):
         for attempt in itertools.count(1):
             try:
                 code = learn(settings, shutdown, cold_start, restarts + attempt - 1, startup)
@@ -112,7 +120,8 @@ def run_api(settings: Settings) -> int:
         shared_resources(settings) as factory,
     ):
         roles = factory.workers(listener)
-        return shutdown.exit_code(supervise(roles, shutdown.stop, factory.on_report))
+        code = supervise(roles, shutdown.stop, factory.on_report, listener.close)
+        return shutdown.exit_code(code)
 
 
 def run_serve(settings: Settings, cold_start: bool = False) -> int:
@@ -133,7 +142,8 @@ def run_serve(settings: Settings, cold_start: bool = False) -> int:
         else:
             workers = factory.workers(listener, learner_metrics_url(bound))
             roles = [factory.learner(cold_start), *workers]
-        return shutdown.exit_code(supervise(roles, shutdown.stop, factory.on_report))
+        code = supervise(roles, shutdown.stop, factory.on_report, listener.close)
+        return shutdown.exit_code(code)
 
 
 def run_worker(
@@ -143,7 +153,9 @@ def run_worker(
     learner_metrics: str | None,
 ) -> int:
     """Serve requests in this process until a signal; those in flight are finished."""
-    server = create_server(settings, create_api(settings, versions, learner_metrics))
+    draining = Draining()
+    app = create_api(settings, versions, learner_metrics, is_draining=draining)
+    server = create_server(settings, app, draining)
     # What is loaded by now stays: scanning it for reference cycles would stop requests for 50 ms.
     gc.freeze()
     # uvicorn raises a signal again once it has drained; here it then only sets the exit code.
@@ -154,11 +166,22 @@ def run_worker(
 
 @contextmanager
 def serve_in_thread(
-    settings: Settings, listener: socket.socket, shared: SharedModel
+    settings: Settings,
+    listener: socket.socket,
+    shared: SharedModel,
+    versions: WorkerVersions,
+    shutdown: ShutdownSignal,
 ) -> Iterator[None]:
     """Serve requests from a thread; at the end those in flight are finished."""
-    app = create_api(settings, None, learner_metrics_url(settings), RiverFollower(settings, shared))
-    server = create_server(settings, app)
+    draining = Draining()
+    app = create_api(
+        settings,
+        versions,
+        learner_metrics_url(settings),
+        RiverFollower(settings, shared),
+        is_draining=lambda: draining() or shutdown.stop.is_set(),
+    )
+    server = create_server(settings, app, draining)
     thread = threading.Thread(target=server.run, args=([listener],), name="api", daemon=True)
     thread.start()
     try:

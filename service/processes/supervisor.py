@@ -19,6 +19,8 @@ HEALTHY_SECONDS = 5.0  # a process that ran this long restarts after the first d
 SIGNAL_NAMES = {int(number): number.name for number in signal.Signals}
 POLL_SECONDS = 0.05
 HANG_SECONDS = 30.0  # without a sign of life, after which a process is killed
+START_SECONDS = 60.0  # the same before its first one: it is loading
+SILENT_SECONDS = 8.0  # after which the log has it
 LOOK_SECONDS = 1.0  # between two looks for one
 DRAIN_SECONDS = 30.0  # for the learner's last checkpoint and for requests in flight
 
@@ -47,29 +49,37 @@ class Report(NamedTuple):
 
 
 class Watch:
-    """Look for signs of life of one process, from its first one on: before, it may be loading."""
+    """Look for signs of life of one process."""
 
     def __init__(self, sign: Callable[[], object] | None) -> None:
+        self.seconds = 0.0  # without a sign
         self._read = sign
         self._last = sign() if sign else None
         self._has_begun = False
-        self._silent, self._looked_at = 0.0, time.monotonic()
+        self._looked_at = time.monotonic()
 
-    def hangs(self) -> bool:
-        """Return whether there was none for HANG_SECONDS in which this process ran itself."""
+    def look(self) -> bool:
+        """Look about once a second; return whether it did."""
         now = time.monotonic()
         if self._read is None or now - self._looked_at < LOOK_SECONDS:
             return False
         # At most two looks' worth: this process may have been stopped as well.
-        self._silent += min(now - self._looked_at, 2.0 * LOOK_SECONDS)
+        self.seconds += min(now - self._looked_at, 2.0 * LOOK_SECONDS)
         self._looked_at, sign = now, self._read()
         if sign != self._last:
-            self._last, self._silent, self._has_begun = sign, 0.0, True
-        return self._has_begun and self._silent > HANG_SECONDS
+            self._last, self.seconds, self._has_begun = sign, 0.0, True
+        return True
+
+    @property
+    def hangs(self) -> bool:
+        """Whether there was none for so long that the process must be killed."""
+        return self.seconds > (HANG_SECONDS if self._has_begun else START_SECONDS)
 
 
 class Child:
     """One role's process: running, waiting for its restart, or stopped."""
+
+    _process: subprocess.Popen[bytes]
 
     def __init__(self, role: Role, lifeline: int, on_report: Callable[[Report], None]) -> None:
         self.role = role
@@ -87,11 +97,8 @@ class Child:
             self._start()
         elif self._restart_at is None and not self._stopped and self._process.poll() is not None:
             self._handle_exit(self._process.returncode)
-        elif self._restart_at is None and not self._stopped and self._watch.hangs():
-            fields = {"role": self.role.name, "pid": self._process.pid, "seconds": HANG_SECONDS}
-            log.error("process hangs: it is killed and started again", extra=fields)
-            self._process.kill()
-            self._process.wait()
+        elif self._restart_at is None and not self._stopped and self._watch.look():
+            self._judge_silence()
 
     def terminate(self) -> bool:
         """Send SIGTERM; return whether the process was running."""
@@ -114,13 +121,27 @@ class Child:
             log.error("not drained", extra={"role": self.role.name, "reason": reason})
         return clean
 
+    def _judge_silence(self) -> None:
+        """Log that the process gives no sign of life, and kill it after a longer time."""
+        seconds = self._watch.seconds
+        fields = {"role": self.role.name, "pid": self._process.pid, "seconds": round(seconds)}
+        if self._watch.hangs:
+            log.error("process hangs: it is killed and started again", extra=fields)
+            self._process.kill()
+            self._process.wait()
+        elif seconds <= SILENT_SECONDS:
+            self._is_silent = False
+        elif not self._is_silent:
+            self._is_silent = True
+            log.warning("process gives no sign of life", extra=fields)
+
     def _wait(self, seconds: float | None = None) -> int:
         return self._process.wait(None if seconds is None else max(0.0, seconds))
 
     def _start(self) -> None:
         self._restart_at, self._stopped = None, False
         self._started = time.monotonic()
-        self._watch = Watch(self.role.sign)
+        self._watch, self._is_silent = Watch(self.role.sign), False
         # A new session: Ctrl-C reaches the supervisor alone, which then drains in order.
         self._process = subprocess.Popen(
             self.role.command(self.restarts),
@@ -165,14 +186,19 @@ def describe_exit(code: int) -> str:
 
 
 def supervise(
-    roles: Sequence[Role], stop: threading.Event, on_report: Callable[[Report], None]
+    roles: Sequence[Role],
+    stop: threading.Event,
+    on_report: Callable[[Report], None],
+    on_stop: Callable[[], None] = lambda: None,
 ) -> int:
     """Keep the roles running until `stop` is set; return 0 if all of them then ended well.
 
     1. Start every role with the reading end of one pipe, the lifeline, as its standard input:
        it is closed as soon as this process ends, whatever the reason.
     2. Until `stop`: restart what ended, with backoff, unless its exit code is final.
-    3. SIGTERM to all at once, wait, SIGKILL to what still runs after DRAIN_SECONDS.
+    3. `on_stop` releases what this process shares with them: a listening socket that it kept would
+       take connections that nobody serves.
+    4. SIGTERM to all at once, wait, SIGKILL to what still runs after DRAIN_SECONDS.
     """
     lifeline, write_end = os.pipe()
     children: list[Child] = []
@@ -184,6 +210,7 @@ def supervise(
             # Not stop.wait: a signal handler that sets the event could deadlock on its lock.
             time.sleep(POLL_SECONDS)
     finally:
+        on_stop()
         clean = drain(children)
         os.close(write_end)
         os.close(lifeline)

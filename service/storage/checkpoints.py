@@ -127,7 +127,7 @@ class FolderCheckpointStore:
 
     def newest(self) -> Written | None:
         """Find the newest checkpoint of all runs, without reading it."""
-        path = next(self.paths(), None)
+        path = next((path for path in self.paths() if path.exists()), None)  # not a dangling link
         return _written(path) if path else None
 
     def paths(self) -> Iterator[Path]:

@@ -61,7 +61,9 @@ def read(path: Path, *, mapped: bool = False) -> tuple[dict[str, Any], Arrays]:
         with open(path, "rb") as file:
             buffer = _map(file.fileno()) if mapped else file.read()
         header, arrays = unpack(buffer)
-    except FileNotFoundError:
+    except FileNotFoundError as err:
+        if path.is_symlink():
+            raise Damaged(f"{path} is damaged: {_dangling(path)}") from err
         raise
     except (FormatError, OSError, ValueError) as err:
         raise Damaged(f"{path} is damaged: {err}") from err
@@ -104,6 +106,11 @@ def prune(directory: Path, prefix: str, keep: int, uncounted: Collection[int] = 
 def make(directory: Path) -> Path:
     """Create a folder and its parents durably: the names survive a power cut."""
     if not directory.is_dir():
+        if directory.is_symlink():
+            raise NotWritten(
+                f"folder {directory} cannot be made: {_dangling(directory)}; make that folder, or "
+                "remove the link"
+            )
         make(directory.parent)
         try:
             directory.mkdir(exist_ok=True)
@@ -175,6 +182,10 @@ def sync_folder(directory: Path) -> None:
 def writable(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
     """Copy arrays into memory that learning can change."""
     return {name: np.array(array, order="C") for name, array in arrays.items()}
+
+
+def _dangling(path: Path) -> str:
+    return f"it is a link to {os.readlink(path)}, which is not there"
 
 
 def _temporary(path: Path) -> Path:

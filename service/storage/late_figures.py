@@ -16,9 +16,11 @@ class LateCounts(NamedTuple):
     mean_delay: float = 0.0  # seconds from features to label, over all that were joined
     recent_delay: float = 0.0  # over about the last RECENT_LABELS of them
 
-    def with_joined(self, delays: Iterable[float]) -> "LateCounts":
-        """Count joined labels with their delays, in their order."""
-        joined, mean, recent = self.joined, self.mean_delay, self.recent_delay
+    def with_joined(self, delays: Iterable[float], wrong: int = 0) -> "LateCounts":
+        """Count joined labels with their delays, in their order; and some with a wrong time, which
+        count as if they had come after the mean delay.
+        """
+        joined, mean, recent = self.joined + wrong, self.mean_delay, self.recent_delay
         for delay in delays:
             joined += 1
             mean += (delay - mean) / joined

@@ -3,8 +3,7 @@
 import json
 import logging
 import os
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 from kaboost.models.evaluation.baselines import ProgressiveValidation
 from kaboost.models.model import Model
 from kaboost.service.errors import CheckpointError, Incompatible, NotWritten
-from kaboost.service.storage import files
+from kaboost.service.storage import files, heartbeat
 from kaboost.service.storage.late_figures import LateFigures
 from kaboost.service.storage.state import State, read_validation
 
@@ -112,22 +111,17 @@ class FolderSnapshotStore:
         """Show that the learner is alive."""
         path = files.make(self._directory) / ".learner"
         try:
-            path.touch()
+            heartbeat.write(path)
         except OSError as err:
             raise NotWritten(
-                f"{path} cannot be touched ({err.strerror}): make room, or correct "
+                f"{path} cannot be written ({err.strerror}): make room, or correct "
                 "the folder's permissions"
             ) from err
 
-    def learner_age(self, clock: Callable[[], float] = time.time) -> float | None:
-        """Return the seconds since the learner's last heartbeat, None if there was none."""
-        last = self.last_heartbeat()
-        return None if last is None else max(0.0, clock() - last)
-
-    def last_heartbeat(self) -> float | None:
-        """Return when the learner last showed that it is alive, None if it never did."""
+    def last_heartbeat(self) -> str | None:
+        """Return the learner's last heartbeat, which differs from all before; None without one."""
         try:
-            return (self._directory / ".learner").stat().st_mtime
+            return (self._directory / ".learner").read_text(encoding="ascii", errors="replace")
         except FileNotFoundError:
             return None
 

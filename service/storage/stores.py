@@ -62,11 +62,8 @@ class SnapshotStore(Store, Protocol):
     def heartbeat(self) -> None:
         """Show that the learner is alive."""
 
-    def last_heartbeat(self) -> float | None:
-        """Return when the learner last showed that it is alive, None if it never did."""
-
-    def learner_age(self) -> float | None:
-        """Return the seconds since the last heartbeat, None if there was none."""
+    def last_heartbeat(self) -> str | None:
+        """Return the last heartbeat, which differs from all before; None if there was none."""
 
     def write_status(self, state: str, exit_code: int | None = None, reason: str = "") -> None:
         """Publish the state of the learner's process."""

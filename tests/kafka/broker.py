@@ -29,11 +29,18 @@ REMEDY = (
     "or set KABOOST_TEST_BOOTSTRAP to the address of a broker of your own"
 )
 
-PROPERTIES = """
+FIRST = """
 process.roles=broker,controller
 node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+"""
+SECOND = """
+process.roles=broker
+node.id=2
+listeners=PLAINTEXT://127.0.0.1:{port}
+"""
+PROPERTIES = """
+controller.quorum.voters=1@127.0.0.1:{controller}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
@@ -82,12 +89,17 @@ class BrokerUnavailable(Exception):
 class Broker:
     """One broker that can be started, stopped, killed and started again with its data."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: "Broker | None" = None) -> None:
+        """Prepare a broker: alone, or the second one of a cluster whose controller is `first`."""
         self._folder = Path(tempfile.mkdtemp(prefix="kaboost-kafka-"))
-        self._port, controller = free_port(), free_port()
+        self._port = free_port()
+        self._controller = first._controller if first else free_port()
+        self._cluster = first._cluster if first else _new_cluster()
         self._properties = self._folder / "server.properties"
         self._properties.write_text(
-            PROPERTIES.format(port=self._port, controller=controller, logs=self._folder / "logs")
+            ((SECOND if first else FIRST) + PROPERTIES).format(
+                port=self._port, controller=self._controller, logs=self._folder / "logs"
+            )
         )
         self._java: subprocess.Popen[bytes] | None = None
         self._reaper: subprocess.Popen[bytes] | None = None
@@ -129,17 +141,23 @@ class Broker:
         """End the process as a power cut would (SIGKILL); the data stays for another start."""
         self._end(kill=True)
 
+    def back_up(self) -> None:
+        """Copy the data of the stopped broker."""
+        shutil.copytree(self._folder / "logs", self._folder / "backup")
+
+    def restore(self) -> None:
+        """Replace the data of the stopped broker by the copy."""
+        shutil.rmtree(self._folder / "logs")
+        shutil.copytree(self._folder / "backup", self._folder / "logs")
+
     def close(self) -> None:
         """Stop for good and remove the data."""
         self._end(kill=False)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _format(self) -> None:
-        # A zero bit first: the storage tool takes an id that starts with "-" for an option.
-        token = bytes([secrets.randbelow(128)]) + secrets.token_bytes(15)
-        cluster = base64.urlsafe_b64encode(token).decode().rstrip("=")
-        tool = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)]
-        subprocess.run(_java(*tool), check=True, capture_output=True)
+        tool = ["kafka.tools.StorageTool", "format", "-t", self._cluster]
+        subprocess.run(_java(*tool, "-c", str(self._properties)), check=True, capture_output=True)
 
     def _await_ready(self) -> None:
         client = AdminClient(
@@ -170,6 +188,12 @@ class Broker:
             self._java.terminate()
         self._java.wait(timeout=30)
         self._java = self._reaper = None
+
+
+def _new_cluster() -> str:
+    # A zero bit first: the storage tool takes an id that starts with "-" for an option.
+    token = bytes([secrets.randbelow(128)]) + secrets.token_bytes(15)
+    return base64.urlsafe_b64encode(token).decode().rstrip("=")
 
 
 def jars() -> Path:

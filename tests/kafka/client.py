@@ -3,7 +3,7 @@
 import json
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -41,10 +41,12 @@ def create_topic(
     partitions: int = 1,
     config: Mapping[str, str] | None = None,
     name: str | None = None,
+    brokers: Sequence[int] = (),
 ) -> str:
-    """Create a topic under a name that no other test has."""
+    """Create a topic under a name that no other test has; partition k on the k-th of `brokers`."""
     name = name or f"test-{uuid.uuid4().hex[:12]}"
-    wanted = NewTopic(name, partitions, config=dict(config or {}))
+    placed: dict[str, Any] = {"replica_assignment": [[k] for k in brokers]} if brokers else {}
+    wanted = NewTopic(name, len(brokers) or partitions, config=dict(config or {}), **placed)
     client = admin(bootstrap)  # a name of its own: the answer does not keep the client alive
     client.create_topics([wanted])[name].result(PATIENCE)
     return name

@@ -50,16 +50,27 @@ def test_the_clock_as_written_counts(moment, between, precision):
 @given(st.text() | st.from_regex(times.PATTERN) | st.from_regex(r"\A[0-9]{4}-[0-3]{2}-[0-9]{2}\Z"))
 @example("2100-02-29")
 @example("2026-04-31T10:00:00")
+@example("2016-12-31T23:59:60Z")
 def test_what_is_accepted_is_read(text):
     """No text is taken for a moment that Python's calendar does not know."""
     if is_datetime(text):
-        head = text[:19].upper()
-        assert [(datetime.fromisoformat(head) - datetime(1970, 1, 1)).total_seconds()] == seconds(
-            text
-        )
+        head, leap = text[:19].upper(), text[16:19] == ":60"
+        moment = datetime.fromisoformat(head[:16] + ":59" if leap else head)
+        assert [(moment - datetime(1970, 1, 1)).total_seconds() + leap] == seconds(text)
     elif len(text) == 10 and text.isascii():
         with pytest.raises(ValueError, match=r"\w"):
             date.fromisoformat(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["2016-12-31T23:59:60Z", "2016-12-31t23:59:60.75", "2017-01-01 05:44:60+05:45"]
+)
+def test_a_leap_second_is_the_one_after_it(text):
+    """At any offset that there is."""
+    after = {"2016": "2017-01-01T00:00:00", "2017": "2017-01-01T05:45:00"}[text[:4]]
+
+    assert is_datetime(text)
+    assert seconds(after) == seconds(text)
 
 
 def test_every_day_of_the_calendar_and_no_other():

@@ -40,7 +40,7 @@ def settings(folder: Path, **sections: Mapping[str, Any]) -> Settings:
         "features": {"schema": SCHEMA},
         "snapshots": {"directory": str(folder / "snapshots"), "every_seconds": 0.1},
         "checkpoints": {"directory": str(folder / "checkpoints"), "every_seconds": 0.2},
-        "api": {"port": free_port()},
+        "api": {"port": free_port(), "drain_seconds": 0.0},
         "metrics": {"port": free_port()},
     }
     merged = whole | {name: whole.get(name, {}) | given for name, given in sections.items()}

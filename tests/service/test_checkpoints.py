@@ -160,6 +160,30 @@ def test_damaged_newest(
     assert newest.exists()
 
 
+def test_dangling_newest(
+    tmp_path: Path, learner: Learner, save: Save, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A link to nothing is a damaged file: the one before it is used, and the next is written."""
+    old = save()
+    link = old.with_name("checkpoint-000000000002.safetensors")
+    link.symlink_to(tmp_path / "gone")
+    store = FolderCheckpointStore(tmp_path)
+    with caplog.at_level(logging.ERROR):
+        found, fallbacks = store.restore()
+    newest = store.newest()
+    assert found is not None
+    assert newest is not None
+
+    assert ({0: 10}, 1, str(old)) == (found.state.offsets, fallbacks, newest.name)
+    assert f"it is a link to {tmp_path / 'gone'}, which is not there" in caplog.records[0].reason  # type: ignore[attr-defined]
+    assert files.number(save()) == 3
+    old.unlink()
+    link.with_name("checkpoint-000000000003.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"no checkpoint can be read.*--cold-start") as caught:
+        store.restore()
+    assert caught.value.exit_code == 3
+
+
 def test_damaged_do_not_count_among_the_kept(tmp_path: Path, learner: Learner) -> None:
     """After a fallback there are as many good ones as wanted, restarts in between or not."""
     paths = [learner.save(FolderCheckpointStore(tmp_path, keep=3)) for _ in range(3)]

@@ -292,6 +292,18 @@ def test_checkpoints(run: Say, saved: list[Path]) -> None:
     assert run("checkpoints", "verify").code == 0
 
 
+def test_dangling_checkpoint(run: Say, saved: list[Path]) -> None:
+    """A link to nothing is damaged, of no bytes."""
+    saved[0].unlink()
+    saved[0].symlink_to("gone")
+    output = run("checkpoints", "verify", "--json")
+    row = json.loads(output.out)[1]
+
+    assert (1, "damaged", 0) == (output.code, row["state"], row["bytes"])
+    assert "it is a link to gone, which is not there" in row["reason"]
+    assert run("checkpoints", "show", str(saved[0])).code == 3
+
+
 def test_damaged_checkpoint(run: Say, saved: list[Path]) -> None:
     """One damaged file: the list says which, verify ends with exit code 1."""
     saved[0].write_bytes(saved[0].read_bytes()[:-1])

@@ -183,6 +183,16 @@ def test_missing_is_not_damaged(tmp_path: Path) -> None:
         files.read(tmp_path / "gone.safetensors")
 
 
+def test_a_dangling_link_is_damaged(tmp_path: Path) -> None:
+    """A file that is a link to nothing was not pruned; a folder that is one is named."""
+    link = tmp_path / "state.safetensors"
+    link.symlink_to("gone")
+    with pytest.raises(Damaged, match="it is a link to gone, which is not there"):
+        files.read(link)
+    with pytest.raises(NotWritten, match="a link to gone, which is not there; make that folder"):
+        files.make(link / "below")
+
+
 def test_newest_are_kept(tmp_path: Path) -> None:
     """The newest K stay; whoever maps an old one keeps what it sees."""
     for number in (1, 2, 9, 10, 11):

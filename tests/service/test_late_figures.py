@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
 from kaboost.service.http.reports import report_late_labels
+from kaboost.service.learner.late_recorder import LateRecorder
+from kaboost.service.metrics import learner_metrics
 from kaboost.service.storage.late_figures import RECENT_LABELS, LateCounts, LateFigures
 from kaboost.service.storage.snapshots import Condition, FolderSnapshotStore
 from tests.browser import rendered, rows
@@ -40,6 +43,20 @@ def test_the_recent_delay_follows_a_change() -> None:
 
     assert counts.mean_delay == pytest.approx(55.0)
     assert 99.0 < counts.recent_delay < 100.0
+
+
+def test_a_wrong_time_leaves_the_delays() -> None:
+    """Features of the year 1 were joined; 2,000 years are nobody's delay."""
+    metrics = learner_metrics(CollectorRegistry())
+    recorder = LateRecorder(metrics, LateCounts())
+    recorder.joined([60.0, 180.0])
+    recorder.joined([2_000 * 366 * 86_400.0])
+    (family,) = metrics.label_delay.collect()
+    sums = {sample.name: sample.value for sample in family.samples}
+
+    assert (3, 120.0) == (recorder.counts.joined, recorder.counts.mean_delay)
+    assert 240.0 == sums["kaboost_label_delay_seconds_sum"]
+    assert 2.0 == sums["kaboost_label_delay_seconds_count"]
 
 
 def test_figures_survive_the_file(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """The learner on a real broker: every event once in the state, whatever happens in between."""
 
+import random
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -18,10 +20,13 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.demo import mock_broker as mockbroker
 from kaboost.service.errors import ConfigError, Exit, KaboostError
 from kaboost.service.kafka import consumer
+from kaboost.service.kafka.dead_letters import MAX_PENDING_BYTES
 from kaboost.service.processes.children import child_environment
+from kaboost.service.storage import files
+from kaboost.service.storage.heartbeat import HeartbeatAge
 from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.kafka.broker import Reachable
-from tests.kafka.client import Letter, admin, create_topic, encode, produce
+from tests.kafka.client import PATIENCE, Letter, admin, create_topic, encode, produce
 from tests.service.learning import (
     committed,
     events,
@@ -150,7 +155,9 @@ def test_learning_pauses_until_dead_letters_can_be_written(
         until(lambda: gauge(settings, "kaboost_learning_paused") == 1.0)
         stood = gauge(settings, "kaboost_events_learned_total") or 0.0
         send(topic, good[200:])
-        time.sleep(0.5)
+        lag = f'kaboost_consumer_lag_records{{partition="0",topic="{topic}"}}'
+        read = gauge(settings, "kaboost_events_consumed_total") or 0.0
+        until(lambda: gauge(settings, lag) == 301 - read)  # the client itself knows 201
         behind = saved(settings)[0]
         assert 150.0 <= stood <= 200.0  # a batch need not be all that was sent
         assert gauge(settings, "kaboost_events_learned_total") == stood
@@ -163,6 +170,34 @@ def test_learning_pauses_until_dead_letters_can_be_written(
     assert behind <= 150
     assert [(b"{", "json")] == [(one.value, one.code) for one in dead_letters(topic, 1)]
     expect_state(settings, stream)
+
+
+def test_a_large_dead_letter_is_no_pause(
+    make_topic: Callable[..., str],
+    make_settings: Make,
+    send: Send,
+    dead_letters: Callable[..., list[Letter]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """More than MAX_PENDING_BYTES on its way: reading waits for it, which is no error."""
+    topic = make_topic(config={"max.message.bytes": "30000000"})
+    settings = make_settings(topic, kafka={"dlq_timeout": 60.0})
+    large = random.Random(1).randbytes(MAX_PENDING_BYTES + 1)
+    paused: list[float] = []
+
+    def done() -> bool:
+        paused.append(gauge(settings, "kaboost_learning_paused") or 0.0)
+        return learned(settings) == 100
+
+    with learning(settings) as running:
+        until(lambda: learned(settings) == 0)
+        send(topic, [large, *events(rows(100))], client={"message.max.bytes": 30_000_000})
+        until(done)
+        assert 0 == running.stop()
+
+    assert {0.0} == set(paused)
+    assert [large] == [letter.value for letter in dead_letters(topic, 1)]
+    assert "learning paused" not in [record.message for record in caplog.records]
 
 
 def test_a_stop_while_paused_does_not_pass_the_dead_letter(
@@ -242,6 +277,8 @@ def test_learning_goes_on_while_snapshots_cannot_be_written(
             time.sleep(0.5)
         assert 0 == learned(settings)
         assert gauge(settings, "kaboost_learning_paused") == 0.0
+        failures = 'kaboost_snapshot_failures_total{reason="not_written"}'
+        assert (gauge(settings, failures) or 0.0) >= 1.0
 
         block.rmdir()
         until(lambda: learned(settings) == 300)
@@ -259,7 +296,7 @@ def test_the_prior_is_published_as_soon_as_there_is_room(
     settings = make_settings(f"late-{uuid.uuid4().hex}")
     folder = settings.snapshots.directory
     with learning(settings) as running:
-        until(lambda: FolderSnapshotStore(folder).learner_age() is not None)
+        until(lambda: FolderSnapshotStore(folder).last_heartbeat() is not None)
         block = folder / ".snapshot-000000000001.safetensors.tmp"
         block.mkdir()
         create_topic(broker.bootstrap, name=settings.kafka.topic)
@@ -273,13 +310,43 @@ def test_the_prior_is_published_as_soon_as_there_is_room(
     assert prior.header["cold_start"]
 
 
+def test_a_slow_disk_leaves_the_heartbeat(
+    topic: str, make_settings: Make, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An fsync that takes seconds: heartbeats go on, and the reason is there."""
+    settings = make_settings(topic)
+    store, held = FolderSnapshotStore(settings.snapshots.directory), threading.Event()
+    sync = files.sync
+
+    def slow(descriptor: int) -> None:
+        held.wait(PATIENCE)
+        sync(descriptor)
+
+    with learning(settings) as running:
+        until(lambda: learned(settings) == 0)
+        monkeypatch.setattr(files, "sync", slow)
+        try:
+            send(topic, events(rows(100)))
+            until(lambda: "is being written" in store.read_condition().stalled)
+            heartbeats = {store.last_heartbeat()}
+            until(lambda: len(heartbeats) > 3 or heartbeats.add(store.last_heartbeat()))
+        finally:
+            held.set()
+        until(lambda: saved(settings) == {0: 100})
+        until(lambda: not store.read_condition().stalled)
+        assert 0 == running.stop()
+
+
 HOUR = 3600
 
 
 def test_time_to_a_snapshot_is_that_of_the_first_event_learned(
     topic: str, make_settings: Make, broker: Reachable
 ) -> None:
-    """Neither a dead letter nor an event of weight 0 has waited; an event's own time goes first."""
+    """Neither a dead letter nor an event of weight 0 has waited; an event's own time goes first.
+
+    A timestamp of the year 1 is learned, and leaves the sum as it is.
+    """
     settings = make_settings(topic)
     (features, label), now = rows(1)[0], time.time()
     event = encode(features, label)
@@ -293,6 +360,10 @@ def test_time_to_a_snapshot_is_that_of_the_first_event_learned(
             produce(broker.bootstrap, topic, [value], timestamp=int(now - age * HOUR) * 1000)
             until(lambda: gauge(settings, f"{delay}_count") == len(sums))
             sums.append(gauge(settings, f"{delay}_sum") or 0.0)
+        ancient = encode(features, label, timestamp="0001-01-01T00:00:00Z")
+        produce(broker.bootstrap, topic, [ancient])
+        until(lambda: learned(settings) == 4)
+        assert sums[-1] == gauge(settings, f"{delay}_sum")
         assert 0 == running.stop()
 
     assert [0, 1, 2] == [round((after - before) / HOUR) for before, after in pairwise(sums)]
@@ -376,11 +447,12 @@ def test_a_sign_of_life_each_second(make_settings: Make) -> None:
     settings = make_settings("never-there")
     folder = settings.snapshots.directory
     with learning(settings) as running:
-        until(lambda: FolderSnapshotStore(folder).learner_age() is not None)
+        until(lambda: FolderSnapshotStore(folder).last_heartbeat() is not None)
+        age = HeartbeatAge(FolderSnapshotStore(folder).last_heartbeat)
         for _ in range(10):
-            age = FolderSnapshotStore(folder).learner_age()
-            assert age is not None
-            assert age < 2.5
+            seconds = age.seconds()
+            assert seconds is not None
+            assert seconds < 2.5
             time.sleep(0.2)
         assert 0 == running.stop()
 

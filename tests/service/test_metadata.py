@@ -14,7 +14,7 @@ from tests.service.test_events import decoder, raw
 from tests.service.test_mapping import ORDER, encode
 from tests.service.test_mapping import decoder as record_decoder
 
-TEN = datetime(2026, 11, 20, 10, tzinfo=UTC)
+TEN, NEW_YEAR = datetime(2026, 11, 20, 10, tzinfo=UTC), datetime(2017, 1, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,10 @@ TEN = datetime(2026, 11, 20, 10, tzinfo=UTC)
         ("timestamp", "true", None, "ignored"),
         ("timestamp", "1760000000123", 1_760_000_000_123.0, None),
         ("timestamp", '"2026-11-20t10:00:00z"', TEN, None),
+        ("timestamp", '"2016-12-31T23:59:60Z"', NEW_YEAR, None),
+        ("timestamp", '"2017-01-01T05:44:60+05:45"', NEW_YEAR, None),
+        ("timestamp", '"2016-12-31T23:58:60Z"', None, "ignored"),
+        ("timestamp", '"9999-12-31T23:59:60Z"', None, "ignored"),
         ("id", "17", 17, None),
         ("id", "17.0", 17, None),
         ("id", "[1]", None, "ignored"),

@@ -59,18 +59,27 @@ class Supervised:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Supervised]]:
-    """Supervise scripts: `start("script", ...)`; all are stopped at the end."""
+def supervised() -> Iterator[Callable[..., Supervised]]:
+    """Supervise roles: `supervised(role, ...)`; all are stopped at the end."""
     started: list[Supervised] = []
 
-    def start(*scripts: str, final: frozenset[int] = frozenset()) -> Supervised:
-        roles = [role(script, final) for script in scripts]
+    def start(*roles: Role) -> Supervised:
         started.append(Supervised(*roles))
         return started[-1]
 
     yield start
     for each in started:
         each.stop()
+
+
+@pytest.fixture
+def start(supervised: Callable[..., Supervised]) -> Callable[..., Supervised]:
+    """Supervise scripts: `start("script", ...)`."""
+
+    def start(*scripts: str, final: frozenset[int] = frozenset()) -> Supervised:
+        return supervised(*(role(script, final) for script in scripts))
+
+    return start
 
 
 def role(script: str, final: frozenset[int] = frozenset()) -> Role:
@@ -193,6 +202,34 @@ def test_drain_ends_what_will_not(
 
     assert Exit.NOT_HELD == watched.stop()
     assert not alive(watched.pids()[0])
+
+
+@pytest.mark.parametrize(
+    ("script", "begins"),
+    [(SLEEP, False), ("open({sign!r}, 'w').write('1'); " + SLEEP, True)],
+    ids=["before", "after"],
+)
+def test_a_process_that_hangs_is_replaced(
+    supervised: Callable[..., Supervised],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    script: str,
+    begins: bool,
+) -> None:
+    """Before its first sign of life or after it: the log has it soon, then it is killed."""
+    sign = tmp_path / "sign"
+    monkeypatch.setattr(supervisor, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(supervisor, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(supervisor, "HANG_SECONDS" if begins else "START_SECONDS", 1.0)
+    hanging = role(script.format(sign=str(sign)))._replace(sign=lambda: sign.exists())
+    watched = supervised(hanging)
+    until(lambda: len(watched.pids()) >= 2)
+
+    assert "killed by SIGKILL" in watched.reports[1].reason
+    assert ["process gives no sign of life", "process hangs: it is killed and started again"] == [
+        record.message for record in caplog.records[:2]
+    ]
 
 
 def test_nothing_outlives_the_supervisor(tmp_path: Path) -> None:
