@@ -126,7 +126,8 @@ class Progress:
         self._every = settings.log.progress_seconds
         self._metrics = metrics
         self._clock = clock
-        self._recent = RecentRecords()
+        self._labels_topic = settings.labels.topic
+        self._events, self._labels = RecentRecords(), RecentRecords()
         self._unmatched = UnmatchedLabels()
         self.stalls = Stalls(metrics, clock)
         self._compilation: CompileProgress | None = None
@@ -163,8 +164,15 @@ class Progress:
         self._reported_at, self._learned = self._clock(), events_learned
 
     def note(self, messages: Sequence[Message], rejected: Sequence[Rejected]) -> None:
-        """Take what became of a batch."""
-        self._recent.note(messages, rejected)
+        """Take what became of a batch. The labels' topic counts by itself: it has few records."""
+        if self._labels_topic is None:
+            self._events.note(messages, rejected)
+        else:
+            for recent, of_labels in ((self._events, False), (self._labels, True)):
+                recent.note(
+                    [m for m in messages if (m.topic() == self._labels_topic) == of_labels],
+                    [r for r in rejected if (r[0].topic() == self._labels_topic) == of_labels],
+                )
         self._rejected += len(rejected)
         self._metrics.rejected_ratio.set(self._recent.ratio)
 
@@ -196,6 +204,12 @@ class Progress:
             log.info(text)
 
     @property
+    def _recent(self) -> RecentRecords:
+        """What became of the last records of the topic that fares worse."""
+        enough = [each for each in (self._events, self._labels) if each.records >= MIN_RECORDS]
+        return max(enough, key=lambda recent: recent.ratio, default=self._events)
+
+    @property
     def _is_failing(self) -> bool:
         return self._recent.records >= MIN_RECORDS and self._recent.ratio >= self._limit
 
@@ -212,10 +226,11 @@ class Progress:
         samples = [
             sample for family in self._metrics.lag_records.collect() for sample in family.samples
         ]
+        lag = sum(sample.value for sample in samples)  # nan where the broker does not answer
         return {
             "events_learned": state.events_learned,
             "events_per_second": round((state.events_learned - self._learned) / seconds, 1),
-            "lag_records": int(sum(sample.value for sample in samples)),
+            "lag_records": None if math.isnan(lag) else int(lag),
             "loss": _by_predictor(validation.mean_loss),
             "recent_loss": _by_predictor(validation.window_loss),
             "rejected": self._rejected,

@@ -45,8 +45,8 @@ def progress(tmp_path: Path, metrics: LearnerMetrics, clock: Clock) -> Progress:
     return Progress(settings_for("127.0.0.1:9", tmp_path, "t"), metrics, clock)
 
 
-def records(count: int, first: int = 0) -> list[Message]:
-    return [Message(topic="t", partition=0, offset=first + k, value=b"{}") for k in range(count)]
+def records(count: int, first: int = 0, topic: str = "t") -> list[Message]:
+    return [Message(topic=topic, partition=0, offset=first + k, value=b"{}") for k in range(count)]
 
 
 def refused(messages: list[Message], code: str = "label") -> list[tuple[Message, EventError]]:
@@ -101,6 +101,30 @@ def test_the_condition_names_a_problem_from_ten_records_on(
 
     progress.note(records(1, 10), [])
     assert ("", 11) == (progress.condition.problem, progress.condition.records)
+
+
+def test_labels_count_by_themselves(tmp_path: Path, metrics: LearnerMetrics, clock: Clock) -> None:
+    """All labels rejected are a problem, however many features are well."""
+    settings = settings_for("127.0.0.1:9", tmp_path, "t", labels={"topic": "labels"})
+    progress = Progress(settings, metrics, clock)
+    features, labels = records(900), records(20, topic="labels")
+    for k in range(20):
+        progress.note([*features[45 * k : 45 * k + 45], labels[k]], refused(labels[k : k + 1]))
+
+    condition = progress.condition
+    assert "20 of the last 20 records" in condition.problem
+    assert (20, 1.0) == (condition.records, condition.rejected_ratio)
+
+
+def test_an_unknown_lag_is_no_number(
+    progress: Progress, metrics: LearnerMetrics, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the broker does not answer, the line of progress says so and goes on."""
+    caplog.set_level(logging.INFO)
+    metrics.lag_records.labels("t", "0").set(float("nan"))
+    clock.now = 200.0
+    progress.report(State.initial(Model("binary", LINEAR, SCHEMA), {0: 0}))
+    assert [None] == [line["lag_records"] for line in lines(caplog, "progress")]
 
 
 def test_a_problem_is_logged_once_a_minute(
