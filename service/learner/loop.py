@@ -51,6 +51,7 @@ class LearnerLoop:
         self._letters = letters
         self._stop = stop
         self._paused = self._awaits_topics = False
+        self._is_whole = True  # the state and the dead letters hold all records up to the offsets
         self._progress = Progress(parts.settings, parts.metrics)
         self._last_heartbeat = 0.0
         self._condition: Condition | None = None  # that was published last
@@ -98,8 +99,10 @@ class LearnerLoop:
                 break
             if ends := self._inputs.check_ends():
                 trainer.note_ends(ends)
+            self._is_whole = False
             for message, error in self._train(messages):
                 self._letters.send(message, error, self.trainer.decoder_class)
+            self._is_whole = True
             self._progress.report(self.trainer.state)
             if self.trainer.publish_due:
                 self._attempt("snapshot", self._publish)
@@ -109,14 +112,35 @@ class LearnerLoop:
 
     def finish(self) -> None:
         """Write what was learned, unless that would pass an unconfirmed dead letter."""
-        if not self._letters.confirm(self._settings.kafka.dlq_timeout):
-            fields = {"waiting": self._letters.outstanding}
-            log.warning("no last checkpoint: dead letters are not confirmed", extra=fields)
-        elif self.trainer.unsaved:
+        if self._confirm_letters() and self.trainer.unsaved:
             self._save()
         if self.trainer.unpublished:
             self._publish()
         log.info("learner stopped", extra={"events_learned": self.trainer.events_learned})
+
+    def rescue(self, error: type[BaseException] | None, *_: object) -> None:
+        """Write what was learned before an error ends the learner, such as a gap in the topic: its
+        events may have been deleted.
+
+        Without a new event there is nothing to save: offsets alone, which an error may be about,
+        are no progress.
+        """
+        if error is None or not hasattr(self, "trainer") or not self._is_whole:
+            return
+        if self.trainer.has_learned and self._confirm_letters():
+            self._attempt("checkpoint", self._save)
+        if self.trainer.unpublished and self.trainer.events_learned:
+            self._attempt("snapshot", self._publish)
+        fields = {"events_learned": self.trainer.events_learned}
+        log.info("learner ends, what it has learned is written", extra=fields)
+
+    def _confirm_letters(self) -> bool:
+        """Wait for the dead letters on their way; return false if that takes too long."""
+        confirmed = self._letters.confirm(self._settings.kafka.dlq_timeout)
+        if not confirmed:
+            fields = {"waiting": self._letters.outstanding}
+            log.warning("no last checkpoint: dead letters are not confirmed", extra=fields)
+        return confirmed
 
     def close(self) -> None:
         """Release what the trainer holds open."""

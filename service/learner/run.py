@@ -40,7 +40,8 @@ def run(
     3. Restore the newest checkpoint; wait for the topic; find the offsets.
     4. Publish the current state, and compile; requests are served meanwhile.
     5. Read, learn, publish, checkpoint.
-    6. When asked to stop, read no more, and write a last checkpoint and snapshot.
+    6. When asked to stop, read no more, and write a last checkpoint and snapshot; after an error as
+       well, unless it is one of learning itself, which leaves half a batch in the state.
     """
     registry = CollectorRegistry()
     metrics = learner_metrics(registry)
@@ -59,6 +60,7 @@ def run(
             )
             stack.enter_context(closing(letters))
             loop = stack.enter_context(closing(LearnerLoop(parts, inputs, letters, stop)))
+            stack.push(loop.rescue)
             if loop.begin(startup(parts, cold_start)):
                 loop.learn()
                 loop.finish()

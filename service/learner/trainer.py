@@ -84,7 +84,12 @@ class Trainer:
     @property
     def unsaved(self) -> bool:
         """Whether no checkpoint holds the current offsets."""
-        return self._checkpoints.events > 0 or not self._has_checkpoint
+        return self.has_learned or not self._has_checkpoint
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether records were read that no checkpoint holds."""
+        return self._checkpoints.events > 0
 
     @property
     def checkpoint_due(self) -> bool:
