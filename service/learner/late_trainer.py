@@ -16,10 +16,19 @@ from kaboost.service.events.decoder import DUPLICATE, Decoded
 from kaboost.service.events.label_records import LabelRecord, make_label_decoder
 from kaboost.service.kafka import stored_record
 from kaboost.service.kafka.ends import Ends
+from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.learner.captured_rows import pack, unpack
 from kaboost.service.learner.late_recorder import LateRecorder
 from kaboost.service.learner.parts import Parts
-from kaboost.service.learner.trainer import Rejected, Trainer, event_seconds, events_of, headers_of
+from kaboost.service.learner.trainer import (
+    NO_IDENTITY,
+    Marks,
+    Rejected,
+    Trainer,
+    event_seconds,
+    events_of,
+    headers_of,
+)
 from kaboost.service.learner.watermark import Watermark
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.late_figures import LateFigures
@@ -65,10 +74,17 @@ class LateTrainer(Trainer):
     """Own one state whose features wait for their labels; one thread calls."""
 
     def __init__(
-        self, parts: Parts, state: State, *, restored: bool, topic_id: str | None = None
+        self,
+        parts: Parts,
+        state: State,
+        *,
+        restored: bool,
+        identity: Identity = NO_IDENTITY,
+        marks: Marks | None = None,
     ) -> None:
         assert state.late is not None
-        super().__init__(parts, state, restored=restored, topic_id=topic_id)
+        super().__init__(parts, state, restored=restored, identity=identity, marks=marks)
+        self.marks[1].update({p: RecordMark(*m) for p, m in state.late.last_records.items()})
         settings = parts.settings
         self._labels = settings.labels
         self._late = LateRecorder(parts.metrics, state.late.counts)
@@ -93,11 +109,11 @@ class LateTrainer(Trainer):
         """Note which partitions are read to their ends."""
         self._watermark.read(ends)
 
-    def note_topics(self, events_id: str | None, labels_id: str | None) -> None:
+    def note_topics(self, events: Identity, labels: Identity) -> None:
         """Note the ids of both topics."""
-        super().note_topics(events_id, labels_id)
+        super().note_topics(events, labels)
         assert self.state.late is not None
-        self.state = self.state._replace(late=self.state.late._replace(topic_id=labels_id))
+        self.state = self.state._replace(late=self.state.late._replace(topic_id=labels.topic_id))
 
     def close(self) -> None:
         """Close the store; what no checkpoint holds is read again from Kafka."""
@@ -150,6 +166,7 @@ class LateTrainer(Trainer):
                 labels_time=times.labels,
                 time=times.time,
                 counts=self._late.counts,
+                last_records=dict(self.marks[1]),
             )
             self.state = self.state._replace(late=late)
             written = self._stores.checkpoints.write(self._header(), self.state)
@@ -164,7 +181,7 @@ class LateTrainer(Trainer):
     def _read_features(self, messages: Sequence[Message]) -> list[Rejected]:
         """Capture the features of some records; they wait from now on."""
         rejected: list[Rejected] = []
-        unread = self._unread(messages, self.state.offsets)
+        unread = self._unread(messages, self.state.offsets, self.marks[0])
         while unread:
             values, headers = list(map(_VALUE, unread)), partial(headers_of, unread)
             decoded = self._decoder.decode(values, headers, self._is_new)
@@ -214,7 +231,7 @@ class LateTrainer(Trainer):
     def _read_labels(self, messages: Sequence[Message]) -> list[Rejected]:
         """Join the labels of some records with the features that wait for them."""
         assert self.state.late is not None
-        unread = self._unread(messages, self.state.late.offsets)
+        unread = self._unread(messages, self.state.late.offsets, self.marks[1])
         decoded = self._label_decoder.decode(list(map(_VALUE, unread)), partial(headers_of, unread))
         self._recorder.skipped(reason for _, reason in decoded.skipped)
         times = []

@@ -72,7 +72,7 @@ class LearnerLoop:
         self._after_failure = startup.after_failure
         with ThreadPoolExecutor(1, "restore") as executor:
             self.trainer = self._beat_until(executor.submit(startup.open, self._inputs))
-        self._inputs.assign(self.trainer.state)
+        self._inputs.assign(self.trainer.state, self.trainer.marks)
         if self.trainer.unsaved:
             self._save()  # at once: a start from `latest` must not be resolved a second time
         if self.trainer.unpublished:
@@ -185,7 +185,7 @@ class LearnerLoop:
         1. State and next offsets become one durable file.
         2. The group's offsets are committed, for lag tools only.
         """
-        self.trainer.note_topics(*self._inputs.topic_ids)
+        self.trainer.note_topics(*self._inputs.identities)
         written = self.trainer.write_checkpoint()
         self._inputs.commit(self.trainer.state)
         log.debug("checkpoint written", extra={"path": written.name})

@@ -16,6 +16,7 @@ from kaboost.models.evaluation.baselines import record
 from kaboost.service.errors import EventError, NotWritten
 from kaboost.service.events.decoder import Decoded, Decoder, Headers, Metadata
 from kaboost.service.kafka.ends import Ends
+from kaboost.service.kafka.identity import Identity, RecordMark, mark_of
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recorder import Recorder
@@ -27,6 +28,8 @@ from kaboost.service.storage.state import State
 log = logging.getLogger(__name__)
 
 Rejected = tuple[Message | StoredRecord, EventError]
+Marks = dict[int, RecordMark]  # by partition, of the last record that was read
+NO_IDENTITY = Identity()
 
 IDENTIFIER_REMEDY = (
     "if they name things, declare the feature as category in features.schema, or leave it out with "
@@ -39,15 +42,22 @@ class Trainer:
     """Own one state and write its files; one thread calls."""
 
     def __init__(
-        self, parts: Parts, state: State, *, restored: bool, topic_id: str | None = None
+        self,
+        parts: Parts,
+        state: State,
+        *,
+        restored: bool,
+        identity: Identity = NO_IDENTITY,
+        marks: Marks | None = None,
     ) -> None:
         settings = parts.settings
+        self.marks: tuple[Marks, Marks] = (marks or {}, {})  # of the topics of events and labels
         window = settings.events.duplicates.window
         self.state = state._replace(ids=state.ids.resized(window))
         self._is_new = self.state.ids.is_new if window else None
         self.batch_events = settings.kafka.batch_events  # records in one call of `learn` at most
         self._settings = settings
-        self._topic_id = topic_id
+        self._identity = identity
         self._recorder = Recorder(parts.metrics)
         self._stores = parts.stores
         self._decoder = parts.make_decoder(state.model, settings)
@@ -118,9 +128,9 @@ class Trainer:
     def note_ends(self, ends: Ends) -> None:
         """Note which partitions are read to their ends."""
 
-    def note_topics(self, events_id: str | None, labels_id: str | None) -> None:
-        """Note the ids of the topics, for the next checkpoint; None where they are not known."""
-        self._topic_id = events_id
+    def note_topics(self, events: Identity, labels: Identity) -> None:
+        """Note the ids of the topics, for the next checkpoint."""
+        self._identity = events
 
     def close(self) -> None:
         """Release what the trainer holds open."""
@@ -142,7 +152,7 @@ class Trainer:
         before, ignored = self.events_learned, 0
         rejected: list[Rejected] = []
         added: dict[str, str] = {}
-        unread = self._unread(messages, self.state.offsets)
+        unread = self._unread(messages, self.state.offsets, self.marks[0])
         while unread:
             values, headers = list(map(_VALUE, unread)), partial(headers_of, unread)
             decoded = self._decoder.decode(values, headers, self._is_new)
@@ -204,21 +214,27 @@ class Trainer:
         if decoded.meta:
             self._recorder.learning(len(decoded.meta), time.perf_counter() - begin)
 
-    def _unread(self, messages: Sequence[Message], offsets: dict[int, int]) -> Sequence[Message]:
-        """Move the offsets past some records; return those not read before."""
+    def _unread(
+        self, messages: Sequence[Message], offsets: dict[int, int], marks: Marks
+    ) -> Sequence[Message]:
+        """Move offsets and marks past some records; return those not read before."""
         if len(offsets) == 1:
             ((only, first),) = offsets.items()
             after = first + len(messages)
             if list(map(_OFFSET, messages)) == list(range(first, after)):  # as nearly always
                 offsets[only] = after
+                if messages:
+                    marks[only] = mark_of(messages[-1])
                 return messages
-        unread = []
+        unread: list[Message] = []
         for message in messages:
             partition: int = message.partition()  # type: ignore[assignment] # a record has both
             offset: int = message.offset()  # type: ignore[assignment]
             if offset >= offsets[partition]:  # else read before: the client went back
                 offsets[partition] = offset + 1
                 unread.append(message)
+        last = {message.partition() or 0: message for message in unread}
+        marks.update((partition, mark_of(message)) for partition, message in last.items())
         return unread
 
     def _follow_kinds(self) -> None:
@@ -301,7 +317,8 @@ class Trainer:
         return {
             "name": self._settings.name,
             "topic": self._settings.kafka.topic,
-            "topic_id": self._topic_id,
+            **self._identity._asdict(),
+            "last_records": {str(p): mark for p, mark in self.marks[0].items()},
             "run": self._run,
             "created": _now(),
             "events_learned": self.events_learned,

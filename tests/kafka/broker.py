@@ -129,6 +129,15 @@ class Broker:
         """End the process as a power cut would (SIGKILL); the data stays for another start."""
         self._end(kill=True)
 
+    def back_up(self) -> None:
+        """Copy the data of the stopped broker."""
+        shutil.copytree(self._folder / "logs", self._folder / "backup")
+
+    def restore(self) -> None:
+        """Replace the data of the stopped broker by the copy."""
+        shutil.rmtree(self._folder / "logs")
+        shutil.copytree(self._folder / "backup", self._folder / "logs")
+
     def close(self) -> None:
         """Stop for good and remove the data."""
         self._end(kill=False)
