@@ -256,6 +256,11 @@ class Checkpoints(Section):
         le=100_000,
         description="Number of newest files to keep; with 1 a damaged file has no fallback.",
     )
+    lock_timeout: Seconds | None = Field(
+        default=None,
+        description="Seconds to wait for another learner to leave this folder, or that of the "
+        "snapshots, before exit 3; as long as it runs, if not set.",
+    )
 
 
 class Api(Section):

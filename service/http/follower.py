@@ -35,6 +35,13 @@ class LearnerStatus(NamedTuple):
     exit_code: int | None = None
     reason: str = ""
     condition: Condition = Condition()
+    pid: int | None = None  # of the learner whose state it is
+    heartbeat_pid: int | None = None  # of the learner that gave the last heartbeat
+
+    @property
+    def is_another(self) -> bool:
+        """Whether the last heartbeat is that of another process than the state."""
+        return None not in (self.pid, self.heartbeat_pid) and self.pid != self.heartbeat_pid
 
     @property
     def stopped(self) -> bool:
@@ -165,7 +172,11 @@ class Follower:
     def _read_status(self) -> LearnerStatus:
         age = self._snapshots.learner_age()
         status = self._snapshots.read_status()
-        learner = LearnerStatus(age=age, condition=self._snapshots.read_condition())
+        learner = LearnerStatus(
+            age=age,
+            condition=self._snapshots.read_condition(),
+            heartbeat_pid=self._snapshots.heartbeat_pid(),
+        )
         if status is None:
             return learner
         return learner._replace(**status._asdict())

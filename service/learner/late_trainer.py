@@ -158,6 +158,7 @@ class LateTrainer(Trainer):
         generation, times = late.generation + 1, self._watermark
         kept = (*late.kept, generation)[-self._keep - 1 :]
         with self._writing_checkpoint():
+            self._stores.checkpoints.confirm()  # the store of waiting features has no lock
             self._store.commit(generation, keep_from=kept[0])
             late = late._replace(
                 generation=generation,

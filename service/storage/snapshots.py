@@ -14,6 +14,7 @@ from kaboost.models.model import Model
 from kaboost.service.errors import CheckpointError, Incompatible, NotWritten
 from kaboost.service.storage import files
 from kaboost.service.storage.late_figures import LateFigures
+from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.state import State, read_validation
 
 KIND = "snapshot"
@@ -31,11 +32,12 @@ class Snapshot(NamedTuple):
 
 
 class Status(NamedTuple):
-    """The state of the learner's process, as its supervisor reports it."""
+    """The state of a learner's process, as it or its supervisor reports it."""
 
     state: str
     exit_code: int | None
     reason: str
+    pid: int | None = None  # of the learner whose state it is
 
 
 class Condition(NamedTuple):
@@ -56,8 +58,9 @@ class Condition(NamedTuple):
 class FolderSnapshotStore:
     """Keep the newest snapshots, the learner's heartbeat and its status in one folder."""
 
-    def __init__(self, directory: Path, keep: int = 3) -> None:
+    def __init__(self, directory: Path, keep: int = 3, lock: FolderLock | None = None) -> None:
         self._directory = directory
+        self._lock = lock or FolderLock(directory)
         self._keep = keep
 
     @property
@@ -66,8 +69,8 @@ class FolderSnapshotStore:
         return str(self._directory.resolve())
 
     def lock(self) -> AbstractContextManager[None]:
-        """Be the folder's only writer, or raise Refused."""
-        return files.lock(self._directory)
+        """Be the folder's only writer, or raise FolderBusy."""
+        return self._lock
 
     def publish(self, header: Mapping[str, Any], state: State) -> int:
         """Publish the next version and return it, then remove the oldest."""
@@ -75,7 +78,7 @@ class FolderSnapshotStore:
         version, model = self.last_version() + 1, state.model
         whole = {**header, "kind": KIND, "version": version, "model": model.describe()}
         path = files.numbered(self._directory, KIND, version)
-        files.write(path, state.serving_arrays(), whole)
+        files.write(path, state.serving_arrays(), whole, self._lock.confirm)
         files.prune(self._directory, KIND, self._keep)
         return version
 
@@ -105,10 +108,15 @@ class FolderSnapshotStore:
         return None
 
     def heartbeat(self) -> None:
-        """Show that the learner is alive."""
+        """Show that the learner is alive, and which process it is."""
         path = files.make(self._directory) / ".learner"
         try:
-            path.touch()
+            # Written over and never cut: readers always see an id, and a full disk has its place.
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+            try:
+                os.pwrite(descriptor, b"%-20d\n" % os.getpid(), 0)
+            finally:
+                os.close(descriptor)
         except OSError as err:
             raise NotWritten(
                 f"{path} cannot be touched ({err.strerror}): make room, or correct "
@@ -127,9 +135,27 @@ class FolderSnapshotStore:
         except FileNotFoundError:
             return None
 
-    def write_status(self, state: str, exit_code: int | None = None, reason: str = "") -> None:
-        """Publish the state of the learner's process; readers never see half of it."""
-        self._write_json(".status.json", Status(state, exit_code, reason)._asdict())
+    def heartbeat_pid(self) -> int | None:
+        """Return the process id of the learner that gave the last heartbeat."""
+        try:
+            return int((self._directory / ".learner").read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    def signs_of_life(self) -> tuple[float | None, float | None]:
+        """Return what changes while a learner works, or waits for another one to leave."""
+        try:
+            status = (self._directory / ".status.json").stat().st_mtime
+        except FileNotFoundError:
+            status = None
+        return self.last_heartbeat(), status
+
+    def write_status(
+        self, state: str, exit_code: int | None = None, reason: str = "", pid: int | None = None
+    ) -> None:
+        """Publish the state of a learner's process; readers never see half of it."""
+        status = Status(state, exit_code, reason, pid)
+        self._write_json(".status.json", status._asdict(), durable=state != "waiting")
 
     def read_status(self) -> Status | None:
         """Read the state of the learner's process, None where none can be read."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from kaboost.service.storage.checkpoints import Checkpoint, FolderCheckpointStore, Written
+from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.snapshots import Condition, FolderSnapshotStore, Snapshot, Status
 from kaboost.service.storage.state import State
 
@@ -21,11 +22,17 @@ class Store(Protocol):
         """Where it is, for messages; stores of one location share their lock."""
 
     def lock(self) -> AbstractContextManager[None]:
-        """Be the only writer, or raise Refused."""
+        """Be the only writer, or raise FolderBusy."""
 
 
 class CheckpointStore(Store, Protocol):
     """Keep the learner's states: runs of numbered checkpoints, one run a model."""
+
+    def confirm(self) -> None:
+        """Raise FolderBusy if another process has become the writer."""
+
+    def holder(self) -> str | None:
+        """Return which process is the writer, None where none is."""
 
     @property
     def run(self) -> str:
@@ -68,8 +75,16 @@ class SnapshotStore(Store, Protocol):
     def learner_age(self) -> float | None:
         """Return the seconds since the last heartbeat, None if there was none."""
 
-    def write_status(self, state: str, exit_code: int | None = None, reason: str = "") -> None:
-        """Publish the state of the learner's process."""
+    def heartbeat_pid(self) -> int | None:
+        """Return the process id of the learner that gave the last heartbeat."""
+
+    def signs_of_life(self) -> object:
+        """Return what changes while a learner works, or waits for another one to leave."""
+
+    def write_status(
+        self, state: str, exit_code: int | None = None, reason: str = "", pid: int | None = None
+    ) -> None:
+        """Publish the state of a learner's process."""
 
     def read_status(self) -> Status | None:
         """Read the state of the learner's process, None where there is none."""
@@ -89,9 +104,9 @@ class Stores(NamedTuple):
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Be the only writer of both, or raise Refused."""
+        """Be the only writer of both, or raise FolderBusy."""
         with ExitStack() as stack:
-            for store in {store.location: store for store in self}.values():
+            for store in self:
                 stack.enter_context(store.lock())
             yield
 
@@ -115,5 +130,13 @@ def snapshot_store(snapshots: Folder) -> SnapshotStore:
 
 def make_stores(checkpoints: Folder, snapshots: Folder) -> Stores:
     """Make the two stores of one learner; both may be in one folder."""
-    store = FolderCheckpointStore(checkpoints.directory, checkpoints.keep)
-    return Stores(store, snapshot_store(snapshots))
+    lock = FolderLock(checkpoints.directory)
+    store = FolderCheckpointStore(checkpoints.directory, checkpoints.keep, lock)
+    if checkpoints.directory.resolve() != snapshots.directory.resolve():
+        return Stores(store, snapshot_store(snapshots))
+    return Stores(store, FolderSnapshotStore(snapshots.directory, snapshots.keep, lock))
+
+
+def checkpoint_store(checkpoints: Folder) -> CheckpointStore:
+    """Make the store of checkpoints alone, to look at it."""
+    return FolderCheckpointStore(checkpoints.directory, checkpoints.keep)

@@ -274,7 +274,7 @@ def test_damaged_checkpoints_do_not_count_among_the_kept(
 
 def test_a_second_learner_refuses(topic: str, make_settings: Make) -> None:
     """Two writers in one folder would overwrite each other: exit 3, and the first learns on."""
-    settings = make_settings(topic)
+    settings = make_settings(topic, checkpoints={"lock_timeout": 0.1})
     with learning(settings) as first:
         until(lambda: learned(settings) == 0)
         with learning(settings) as second, pytest.raises(Refused, match=str(os.getpid())):
