@@ -64,13 +64,14 @@ class FolderLock:
         try:
             while True:
                 file = open(self._path, "a+b", buffering=0)  # noqa: SIM115 # it stays open
+                locked = False
                 try:
-                    if self._lock(file):
-                        return file
-                except BaseException:
-                    file.close()
-                    raise
-                file.close()
+                    locked = self._lock(file)
+                finally:
+                    if not locked:
+                        file.close()
+                if locked:
+                    return file
         except OSError as err:
             raise NotWritten(
                 f"{self._path} cannot be written ({err.strerror}): make room, or correct the "
