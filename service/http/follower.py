@@ -15,9 +15,9 @@ from kaboost.models.kernels.compile_progress import (
 )
 from kaboost.service.config.settings import Kafka, Settings
 from kaboost.service.events.json import JsonDecoder
-from kaboost.service.http.newest_version import WorkerVersions
+from kaboost.service.http.newest_version import WorkerVersions, order
 from kaboost.service.http.predict import PredictCodec, Stamp
-from kaboost.service.storage.snapshots import Condition, Snapshot
+from kaboost.service.storage.snapshots import Condition, Numbering, Snapshot
 from kaboost.service.storage.stores import snapshot_store
 
 POLL_SECONDS = 0.1
@@ -73,7 +73,9 @@ class Follower:
         self.problem = ""  # why no newer snapshot can be read, after FAILING_SECONDS
         self.waiting_for = learner_prerequisites(settings.kafka)
         self._versions = versions or WorkerVersions()
-        self._missed = 0  # newest version of another worker that could not be read here
+        self._missed = (
+            0  # order of the newest version of another worker that could not be read here
+        )
         self._lock = threading.Lock()
         self._catching_up: asyncio.Future[None] | None = None
         self._failing_since: float | None = None
@@ -126,24 +128,24 @@ class Follower:
         """Read the newest snapshot and the learner's status."""
         with self._lock:
             served, self.learner = self.served, self._read_status()
-            version = served.snapshot.version if served else 0
-            newer = self._snapshots.newest(version, self._unusable)
+            epoch, version = served.snapshot.numbering if served else Numbering()
+            newer = self._snapshots.newest(version, self._unusable, epoch)
             if newer:
                 served = self._adopt(newer) or served
             if served:
-                self._versions.announce(served.snapshot.version)
+                self._versions.announce(order(*served.snapshot.numbering))
                 served = served._replace(stamp=self._stamp(served.snapshot, self.learner))
             self.served = served
             return served, self.learner
 
     def _is_behind(self) -> bool:
-        version = self.served.snapshot.version if self.served else 0
-        return self._versions.newest > max(version, self._missed)
+        served = order(*self.served.snapshot.numbering) if self.served else 0
+        return self._versions.newest > max(served, self._missed)
 
     def _read_announced(self) -> None:
         newest = self._versions.newest
         self._poll()
-        if self.served is None or newest > self.served.snapshot.version:
+        if self.served is None or newest > order(*self.served.snapshot.numbering):
             self._missed = newest
 
     def _poll(self) -> None:
@@ -190,6 +192,10 @@ class Follower:
             self._unusable.add(snapshot.version)
             log.exception("snapshot not served", extra={"version": snapshot.version})
             return None
+        if self.served and self.served.snapshot.numbering.epoch != snapshot.numbering.epoch:
+            self._unusable.clear()  # versions of another epoch
+            fields = {"version": snapshot.version, "before": self.served.snapshot.version}
+            log.warning("all files of the learner were lost: versions begin again", extra=fields)
         # Only the first is worth a line: with a version a second all others would bury the log.
         level = logging.INFO if self.served is None else logging.DEBUG
         log.log(level, "snapshot served", extra={"version": snapshot.version})

@@ -6,7 +6,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SLOT_BYTES = 8  # bytes
+SLOT_BYTES = 8
+VERSION_BITS = 32  # of a slot; the others are for the epoch
+
+
+def order(epoch: int, version: int) -> int:
+    """Return one number for an epoch and a version in it, which a slot can hold."""
+    return (epoch << VERSION_BITS) + min(version, (1 << VERSION_BITS) - 1)
 
 
 class WorkerVersions:
@@ -19,7 +25,7 @@ class WorkerVersions:
 
     @property
     def newest(self) -> int:
-        """The highest version announced by any worker."""
+        """The highest version announced by any worker, with its epoch (`order`)."""
         return max(self._slots)
 
     def announce(self, version: int) -> None:

@@ -82,7 +82,11 @@ class ModelReport(BaseModel):
     model_config = ConfigDict(protected_namespaces=())
 
     name: str
-    version: int = Field(description="Of the snapshot; it only grows.")
+    version: int = Field(description="Of the snapshot; it only grows within an epoch.")
+    epoch: int = Field(
+        description="When versions began, in seconds since 1970. They begin again only after "
+        "all snapshots and checkpoints were lost."
+    )
     events_learned: int
     snapshot_time: str
     cold_start: bool = Field(description="Whether nothing was learned yet.")
@@ -184,6 +188,7 @@ def report_model(served: Served, learner: LearnerStatus) -> ModelReport:
     return ModelReport(
         name=stamp.name,
         version=stamp.version,
+        epoch=snapshot.numbering.epoch,
         events_learned=stamp.events_learned,
         snapshot_time=stamp.snapshot_time,
         cold_start=stamp.cold_start,

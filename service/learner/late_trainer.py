@@ -21,8 +21,7 @@ from kaboost.service.learner.captured_rows import pack, unpack
 from kaboost.service.learner.late_recorder import LateRecorder
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.trainer import (
-    NO_IDENTITY,
-    Marks,
+    Lineage,
     Rejected,
     Trainer,
     event_seconds,
@@ -79,11 +78,10 @@ class LateTrainer(Trainer):
         state: State,
         *,
         restored: bool,
-        identity: Identity = NO_IDENTITY,
-        marks: Marks | None = None,
+        lineage: Lineage = Lineage(),  # noqa: B008 # immutable
     ) -> None:
         assert state.late is not None
-        super().__init__(parts, state, restored=restored, identity=identity, marks=marks)
+        super().__init__(parts, state, restored=restored, lineage=lineage)
         self.marks[1].update({p: RecordMark(*m) for p, m in state.late.last_records.items()})
         settings = parts.settings
         self._labels = settings.labels

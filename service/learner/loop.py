@@ -267,6 +267,8 @@ class LearnerLoop:
             self._last_heartbeat = now
             self._progress.stalls.note(self._stall())
             self._attempt("heartbeat", self._snapshots.heartbeat)
+            if hasattr(self, "trainer") and self.trainer.find_lost_snapshot():
+                self._condition = None  # it is removed as well
             self._attempt("condition", self._publish_condition)
         return not self._stop.is_set()
 

@@ -12,8 +12,9 @@ from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.late_trainer import LateTrainer
 from kaboost.service.learner.parts import Parts
-from kaboost.service.learner.trainer import Trainer
+from kaboost.service.learner.trainer import Lineage, Trainer
 from kaboost.service.storage.checkpoints import Checkpoint
+from kaboost.service.storage.snapshots import Numbering
 from kaboost.service.storage.state import LateState, State
 
 
@@ -76,14 +77,20 @@ class RestoreFromCheckpoint:
 
     def _trainer(self, state: State, inputs: Inputs, *, restored: bool) -> Trainer:
         """Make the trainer; that of late labels where they have a topic."""
+        lineage = self._lineage(inputs.events.identity)
+        if inputs.labels is None:
+            return Trainer(self._parts, state, restored=restored, lineage=lineage)
+        state = state._replace(late=self._late_state(state.late, inputs.labels, inputs))
+        return LateTrainer(self._parts, state, restored=restored, lineage=lineage)
+
+    def _lineage(self, identity: Identity) -> Lineage:
+        """Return what the checkpoint has besides the state; versions go on after a cold start."""
         header = self._checkpoint.header if self._checkpoint else {}
         known = header.get("last_records", {}).items()
         marks = {int(partition): RecordMark(*mark) for partition, mark in known}
-        identity = inputs.events.identity
-        if inputs.labels is None:
-            return Trainer(self._parts, state, restored=restored, identity=identity, marks=marks)
-        state = state._replace(late=self._late_state(state.late, inputs.labels, inputs))
-        return LateTrainer(self._parts, state, restored=restored, identity=identity, marks=marks)
+        numbered = header or self._parts.stores.checkpoints.newest_header()
+        numbering = Numbering(numbered.get("epoch", 0), numbered.get("version", 0))
+        return Lineage(identity, marks, numbering)
 
     def _late_state(
         self, restored: LateState | None, consumer: KafkaConsumer, inputs: Inputs

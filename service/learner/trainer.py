@@ -2,13 +2,13 @@
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from operator import methodcaller
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import Message
 
@@ -23,13 +23,23 @@ from kaboost.service.learner.recorder import Recorder
 from kaboost.service.learner.schedule import WriteSchedule
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.late_figures import LateFigures
+from kaboost.service.storage.snapshots import Numbering
 from kaboost.service.storage.state import State
 
 log = logging.getLogger(__name__)
 
 Rejected = tuple[Message | StoredRecord, EventError]
 Marks = dict[int, RecordMark]  # by partition, of the last record that was read
-NO_IDENTITY = Identity()
+RESERVED_VERSIONS = 1_000_000  # for snapshots after a checkpoint
+
+
+class Lineage(NamedTuple):
+    """What a checkpoint has besides the state: what was read, and how it was numbered."""
+
+    identity: Identity = Identity()  # of the topic of events
+    marks: Mapping[int, RecordMark] = {}
+    numbering: Numbering = Numbering()  # of the last snapshot
+
 
 IDENTIFIER_REMEDY = (
     "if they name things, declare the feature as category in features.schema, or leave it out with "
@@ -47,17 +57,18 @@ class Trainer:
         state: State,
         *,
         restored: bool,
-        identity: Identity = NO_IDENTITY,
-        marks: Marks | None = None,
+        lineage: Lineage = Lineage(),  # noqa: B008 # immutable
     ) -> None:
         settings = parts.settings
-        self.marks: tuple[Marks, Marks] = (marks or {}, {})  # of the topics of events and labels
+        self.marks: tuple[Marks, Marks] = (dict(lineage.marks), {})  # of events, of labels
         window = settings.events.duplicates.window
         self.state = state._replace(ids=state.ids.resized(window))
         self._is_new = self.state.ids.is_new if window else None
         self.batch_events = settings.kafka.batch_events  # records in one call of `learn` at most
         self._settings = settings
-        self._identity = identity
+        self._identity = lineage.identity
+        self._numbering = lineage.numbering  # of the last version
+        self._snapshot_lost = False  # it is not in the folder any more
         self._recorder = Recorder(parts.metrics)
         self._stores = parts.stores
         self._decoder = parts.make_decoder(state.model, settings)
@@ -89,7 +100,17 @@ class Trainer:
     @property
     def publish_due(self) -> bool:
         """Whether a snapshot should be published now."""
-        return self.unpublished and self._snapshots.due
+        return (self.unpublished or self._snapshot_lost) and self._snapshots.due
+
+    def find_lost_snapshot(self) -> bool:
+        """Notice that the newest snapshot was removed: it is published again, as a new version."""
+        store, before = self._stores.snapshots, self._snapshot_lost
+        self._snapshot_lost = store.last_version() < self._numbering.version
+        if self._snapshot_lost and not before:
+            self._snapshots.retry()
+            fields = {"folder": store.location, "version": self._numbering.version}
+            log.warning("the newest snapshot was removed, it is published again", extra=fields)
+        return self._snapshot_lost
 
     @property
     def unsaved(self) -> bool:
@@ -181,10 +202,10 @@ class Trainer:
 
     def publish(self, *, cold: bool = False) -> int:
         """Publish a snapshot of the current state; `cold` marks a model without any event."""
-        header = {**self._header(), "cold_start": cold}
+        header, above = {**self._header(), "cold_start": cold}, self._numbering.version
         try:
             with self._recorder.publishing():
-                version = self._stores.snapshots.publish(header, self.state)
+                version = self._stores.snapshots.publish(header, self.state, above)
         except NotWritten:
             self._snapshots.retry()
             raise
@@ -284,6 +305,8 @@ class Trainer:
 
     def _note_published(self, version: int) -> None:
         self._published = self.events_learned
+        self._numbering = self._numbering._replace(version=version)
+        self._snapshot_lost = False
         self._snapshots.restart()
         self._recorder.published(version, self._oldest)
         self._oldest = None
@@ -307,10 +330,25 @@ class Trainer:
         return spec["rule"]["kind"], spec["bank"]["kind"], spec["loss"]["kind"]
 
     def _resume(self) -> None:
-        """Show the newest files in the metrics, and publish nothing older than they are."""
+        """Show the newest files in the metrics, and publish nothing older than they are.
+
+        Versions go on from the highest, of the files or of the state. Where the folder has lost
+        snapshots, those since the checkpoint are unknown: some versions are left out.
+        """
         snapshot = self._stores.snapshots.newest()
         if snapshot and snapshot.header.get("run") == self._run:
             self._published = snapshot.header["events_learned"]
+        epoch, version = self._numbering
+        last = self._stores.snapshots.last_version()
+        if last < version:
+            self._published, version = -1, version + RESERVED_VERSIONS
+            fields = {"folder": self._stores.snapshots.location, "version": version}
+            log.warning("snapshots were removed, their versions go on", extra=fields)
+        if not version and not last:
+            epoch = int(time.time())
+        elif snapshot:
+            epoch = max(epoch, snapshot.numbering.epoch)
+        self._numbering = Numbering(epoch, max(version, last))
         self._recorder.resume(snapshot, self._stores.checkpoints.newest())
 
     def _header(self) -> dict[str, Any]:
@@ -318,6 +356,7 @@ class Trainer:
             "name": self._settings.name,
             "topic": self._settings.kafka.topic,
             **self._identity._asdict(),
+            **self._numbering._asdict(),
             "last_records": {str(p): mark for p, mark in self.marks[0].items()},
             "run": self._run,
             "created": _now(),

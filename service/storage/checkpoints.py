@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -139,6 +139,13 @@ class FolderCheckpointStore:
         """Find the newest checkpoint of all runs, without reading it."""
         path = next(self.paths(), None)
         return _written(path) if path else None
+
+    def newest_header(self) -> dict[str, Any]:
+        """Read the header of the newest readable checkpoint of all runs, empty without one."""
+        for path in self.paths():
+            with suppress(Damaged, FileNotFoundError):
+                return files.read(path, mapped=True, verify=False)[0]
+        return {}
 
     def paths(self) -> Iterator[Path]:
         """List the files of all runs, the newest first."""

@@ -53,18 +53,25 @@ class CheckpointStore(Store, Protocol):
     def newest(self) -> Written | None:
         """Find the newest checkpoint of all runs, without reading it."""
 
+    def newest_header(self) -> Mapping[str, Any]:
+        """Read the header of the newest readable checkpoint of all runs, empty without one."""
+
 
 class SnapshotStore(Store, Protocol):
     """Keep published versions of the model, and what is known of the learner."""
 
-    def publish(self, header: Mapping[str, Any], state: State) -> int:
-        """Publish the next version and return it."""
+    def publish(self, header: Mapping[str, Any], state: State, above: int = 0) -> int:
+        """Publish the next version above one, and return it."""
 
     def last_version(self) -> int:
         """Return the highest version, 0 where there is none."""
 
-    def newest(self, above: int = 0, unusable: set[int] | None = None) -> Snapshot | None:
-        """Read the newest snapshot above a version; skip unusable ones and add to them."""
+    def newest(
+        self, above: int = 0, unusable: set[int] | None = None, epoch: int | None = None
+    ) -> Snapshot | None:
+        """Read the newest snapshot above a version, with its epoch those of later epochs as well;
+        skip unusable ones and add to them.
+        """
 
     def heartbeat(self) -> None:
         """Show that the learner is alive."""

@@ -315,7 +315,7 @@ def test_a_gap_does_not_cost_what_was_learned(
         until(lambda: gauge(wanted, "kaboost_events_learned_total") == 100)
         program.process.suspend()
         until(lambda: program.process.status() == psutil.STATUS_STOPPED)
-        send(topic, stream[100:101])  # the request that is on its way takes this one
+        send(topic, stream[100:101])  # a request that is on its way takes this one
         send(topic, stream[101:])
         client.delete_records([at])[at].result(30)
         program.process.resume()
@@ -323,7 +323,8 @@ def test_a_gap_does_not_cost_what_was_learned(
         assert Exit.REFUSED == program.process.wait(PATIENCE)
 
     next_offset = saved(wanted)[0]
-    assert 101 == next_offset == learned(wanted)
+    assert next_offset in (100, 101)
+    assert next_offset == learned(wanted)
     status = FolderSnapshotStore(wanted.snapshots.directory).read_status()
     assert status is not None
     assert f"the state goes on at {next_offset}: events between were deleted" in status.reason
