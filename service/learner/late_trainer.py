@@ -143,6 +143,7 @@ class LateTrainer(Trainer):
         rejected += self._expire()
         self._snapshots.events += len(messages)
         self._checkpoints.events += len(messages)
+        self._note_candidates()
         errors = [error for _, error in rejected]
         self._recorder.batch(len(messages), self.events_learned - before, self._ignored, errors)
         self._recorder.validation(self.state)
@@ -182,8 +183,7 @@ class LateTrainer(Trainer):
         rejected: list[Rejected] = []
         unread = self._unread(messages, self.state.offsets, self.marks[0])
         while unread:
-            values, headers = list(map(_VALUE, unread)), partial(headers_of, unread)
-            decoded = self._decoder.decode(values, headers, self._is_new)
+            decoded = self._decode(unread)
             rejected += [(unread[index], error) for index, error in decoded.faults]
             self._ignored += decoded.ignored
             self._recorder.skipped(reason for _, reason in decoded.skipped)
@@ -193,7 +193,7 @@ class LateTrainer(Trainer):
                 rejected += self._wait(list(events_of(read, decoded)), decoded)
             self._follow_kinds()
             if decoded.new_features:
-                self._add_features(decoded.new_features)
+                self._add_features(decoded.new_features, unread[decoded.consumed])
             unread = unread[decoded.consumed :]
         return rejected
 

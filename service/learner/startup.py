@@ -90,7 +90,7 @@ class RestoreFromCheckpoint:
         marks = {int(partition): RecordMark(*mark) for partition, mark in known}
         numbered = header or self._parts.stores.checkpoints.newest_header()
         numbering = Numbering(numbered.get("epoch", 0), numbered.get("version", 0))
-        return Lineage(identity, marks, numbering)
+        return Lineage(identity, marks, numbering, header.get("new_names", {}))
 
     def _late_state(
         self, restored: LateState | None, consumer: KafkaConsumer, inputs: Inputs

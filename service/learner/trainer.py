@@ -15,6 +15,7 @@ from confluent_kafka import Message
 from kaboost.models.evaluation.baselines import record
 from kaboost.service.errors import EventError, NotWritten
 from kaboost.service.events.decoder import Decoded, Decoder, Headers, Metadata
+from kaboost.service.events.new_names import Known, NewNames, hours
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark, mark_of
 from kaboost.service.kafka.stored_record import StoredRecord
@@ -39,11 +40,16 @@ class Lineage(NamedTuple):
     identity: Identity = Identity()  # of the topic of events
     marks: Mapping[int, RecordMark] = {}
     numbering: Numbering = Numbering()  # of the last snapshot
+    new_names: Mapping[str, Any] = {}  # of features: how many came, and those on trial
 
 
 IDENTIFIER_REMEDY = (
     "if they name things, declare the feature as category in features.schema, or leave it out with "
     "features.unknown: ignore, and start again with --cold-start"
+)
+NAMES_REMEDY = (
+    "do not put data into names; declare what matters in features.schema, or raise "
+    "features.max_new_per_event and features.max_new_per_hour"
 )
 _OFFSET, _VALUE = methodcaller("offset"), methodcaller("value")  # called for every record
 
@@ -72,6 +78,11 @@ class Trainer:
         self._recorder = Recorder(parts.metrics)
         self._stores = parts.stores
         self._decoder = parts.make_decoder(state.model, settings)
+        features = settings.features
+        limits = features.max_new_per_event, features.max_new_per_hour
+        self._names = NewNames(*limits, lineage.new_names)
+        self._names_logged = -1  # hour
+        self._decoder.limit_names(self._names)
         self._kinds_logged = state.model.encoder.kinds
         self._run = parts.stores.checkpoints.run
         self._has_checkpoint = restored
@@ -85,6 +96,7 @@ class Trainer:
         )
         self._oldest: float | None = None  # time of the first learned event that no snapshot holds
         self._recorder.start(settings.name, self._kinds(), state)
+        self._recorder.candidates(len(self._names.candidates))
         self._resume()
 
     @property
@@ -175,8 +187,7 @@ class Trainer:
         added: dict[str, str] = {}
         unread = self._unread(messages, self.state.offsets, self.marks[0])
         while unread:
-            values, headers = list(map(_VALUE, unread)), partial(headers_of, unread)
-            decoded = self._decoder.decode(values, headers, self._is_new)
+            decoded = self._decode(unread)
             rejected += [(unread[index], error) for index, error in decoded.faults]
             ignored += decoded.ignored
             self._recorder.skipped(reason for _, reason in decoded.skipped)
@@ -188,13 +199,14 @@ class Trainer:
                 self._learning = None  # else it would live on beside the next batch
             self._follow_kinds()
             if decoded.new_features:
-                added |= self._add_features(decoded.new_features)
+                added |= self._add_features(decoded.new_features, unread[decoded.consumed])
             unread = unread[decoded.consumed :]
         if added:
             log.info("features inferred", extra={"kinds": added})
             self._recorder.memory(self.state)
         self._snapshots.events += len(messages)
         self._checkpoints.events += len(messages)
+        self._note_candidates()
         errors = [error for _, error in rejected]
         self._recorder.batch(len(messages), self.events_learned - before, ignored, errors)
         self._recorder.validation(self.state)
@@ -258,6 +270,31 @@ class Trainer:
         marks.update((partition, mark_of(message)) for partition, message in last.items())
         return unread
 
+    def _decode(self, unread: Sequence[Message]) -> Decoded:
+        """Decode records, up to one with new features, or of an hour that allows them again."""
+        if self._names.is_closed:
+            found = hours(message.timestamp()[1] for message in unread)
+            self._names.begin(found[0], self._known)
+            later = (k for k, hour in enumerate(found) if hour > self._names.hour)
+            unread = unread[: next(later, len(unread))]
+        values, headers = list(map(_VALUE, unread)), partial(headers_of, unread)
+        return self._decoder.decode(values, headers, self._is_new)
+
+    @property
+    def _known(self) -> Known:
+        schema = self.state.model.encoder.schema
+        return Known(len(schema.kinds), len(schema.open))
+
+    def _note_candidates(self) -> None:
+        """Show how many names are on trial, and log it once an hour of the records' time."""
+        names = self._names
+        self._recorder.candidates(len(names.candidates))
+        if names.candidates and names.hour > self._names_logged:
+            self._names_logged = names.hour
+            examples = list(names.candidates)[:3]
+            fields = {"names": examples, "waiting": len(names.candidates), "remedy": NAMES_REMEDY}
+            log.warning("new names of features are on trial, they are too many", extra=fields)
+
     def _follow_kinds(self) -> None:
         """Decode by the kinds of the model, and log those that were corrected."""
         model = self.state.model
@@ -276,9 +313,13 @@ class Trainer:
             log.warning("large whole numbers in no order may be identifiers", extra=fields)
         model.identifiers = ()
 
-    def _add_features(self, kinds: dict[str, str]) -> dict[str, str]:
-        """Add new features to the model; return those that fit into its memory."""
+    def _add_features(self, kinds: dict[str, str], record: Message) -> dict[str, str]:
+        """Add new features of a record to the model; return those that are allowed and fit into its
+        memory.
+        """
         model = self.state.model
+        (hour,) = hours([record.timestamp()[1]])
+        kinds = self._names.admit(kinds, hour, self._known)
         affordable = model.affordable_features(kinds)
         if affordable:
             model.add_features(affordable)
@@ -357,6 +398,7 @@ class Trainer:
             "topic": self._settings.kafka.topic,
             **self._identity._asdict(),
             **self._numbering._asdict(),
+            "new_names": self._names.state(),
             "last_records": {str(p): mark for p, mark in self.marks[0].items()},
             "run": self._run,
             "created": _now(),
