@@ -204,15 +204,13 @@ class KafkaConsumer:
 
     def check_identity(self, known: Identity | None = None) -> None:
         """Read the ids of topic and cluster; refuse others than those of the state, or of the
-        start. At the start an answer is waited for.
+        start. At the start an answer is waited for; later a client stays on its cluster.
         """
-        patience = 0.0 if known is None else REQUEST_SECONDS
+        topic, starts = self._kafka.topic, known is not None
         known = known or self.identity
-        topic = self._kafka.topic
-        now = Identity(
-            topics.describe_id(self._admin, topic, patience),
-            topics.cluster_id(self._consumer, topic),
-        )
+        patience = REQUEST_SECONDS if starts else 0.0
+        cluster_id = topics.cluster_id(self._consumer, topic) if starts else None
+        now = Identity(topics.describe_id(self._admin, topic, patience), cluster_id)
         identity.require_same(topic, known, now)
         self.identity = now.or_else(known)
 

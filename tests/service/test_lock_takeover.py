@@ -23,7 +23,7 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.errors import Exit, FolderBusy, NotWritten, Refused
 from kaboost.service.storage import files
 from kaboost.service.storage.lock import FolderLock
-from kaboost.service.storage.snapshots import FolderSnapshotStore
+from kaboost.service.storage.snapshots import FolderSnapshotStore, Status
 from tests.kafka.broker import Reachable
 from tests.kafka.client import admin, create_topic, encode
 from tests.service.learning import (
@@ -274,3 +274,21 @@ def allow_larger_records(bootstrap: str, topic: str) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     client = admin(bootstrap)  # a name of its own: the answer does not keep the client alive
     client.incremental_alter_configs([resource])[resource].result(PATIENCE)
+
+
+def test_a_learner_that_ends_leaves_the_status_of_another(
+    tmp_path: Path, topic: str, broker: Reachable
+) -> None:
+    """The one that waits for it, or works by now, is not reported as stopped."""
+    kafka = {"bootstrap_servers": broker.bootstrap, "topic": topic, "group_id": topic}
+    wanted = serving_settings(tmp_path, kafka=kafka)
+    store = FolderSnapshotStore(wanted.snapshots.directory)
+    with running("learner", wanted) as program:
+        until(lambda: learned(wanted) == 0)
+        own = store.read_status()
+        store.write_status("waiting", None, "for the other", pid=1)
+        assert Exit.DONE == program.end(signal.SIGTERM)
+
+    assert own is not None
+    assert ("running", program.process.pid) == (own.state, own.pid)
+    assert Status("waiting", None, "for the other", 1) == store.read_status()
