@@ -98,6 +98,16 @@ class FolderLock:
             return False
 
 
+def last_pid(directory: Path) -> int | None:
+    """Return the process id that the lock file has, of a holder that lives or was killed; None
+    without one.
+    """
+    try:
+        return int((directory / ".lock").read_text(encoding="utf-8").split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
 def _name(file: BinaryIO) -> str:
     """Return what the holder has written into the lock file."""
     file.seek(0)
