@@ -33,25 +33,25 @@ class NewNames:
         self._taken: int = kept.get("taken", 0)  # at once, in this hour
         # How many more may be: set by a new hour and by every name, not by each event, of which a
         # decoder knows only once they are learned.
-        self._room: int = kept.get("room", per_event)
+        self._allowance: int = kept.get("allowance", per_event)
         self.candidates: dict[str, int] = dict(kept.get("candidates", {}))  # name → events
         self._rest_waits = False  # the other names of the event that is decoded again
 
     def state(self) -> dict[str, Any]:
         """Return what the checkpoint needs."""
-        counts = {"hour": self.hour, "taken": self._taken, "room": self._room}
+        counts = {"hour": self.hour, "taken": self._taken, "allowance": self._allowance}
         return {**counts, "candidates": self.candidates}
 
     @property
     def is_closed(self) -> bool:
         """Whether no name is taken up at once until the next hour."""
-        return self._room <= 0
+        return self._allowance <= 0
 
     def begin(self, hour: int, known: Known) -> None:
         """Note the hour of a record, before which the known features are those of the model."""
         if hour > self.hour:
             self.hour, self._taken = hour, 0
-            self._room = self._count_room(known)
+            self._allowance = self._count_allowance(known)
 
     def on_trial(self, *, again: bool) -> bool:
         """Whether new names of an event are counted, not taken up at once.
@@ -79,22 +79,24 @@ class NewNames:
         The first event with features brings as many as one event may.
         """
         self.begin(hour, known)
-        room = min(self._per_event, self._count_room(known) if known.features else self._per_event)
+        limit = min(
+            self._per_event, self._count_allowance(known) if known.features else self._per_event
+        )
         admitted: dict[str, str] = {}
         at_once = 0
         for name, kind in kinds.items():
             proven = self.candidates.get(name, 0) >= PROVEN_EVENTS
-            if proven or at_once < room:
+            if proven or at_once < limit:
                 admitted[name] = kind
                 at_once += not proven
                 self.candidates.pop(name, None)
         self._taken += at_once if known.features else 0
         features = Known(known.features + len(admitted), known.unproven + len(admitted))
-        self._room = self._count_room(features)
+        self._allowance = self._count_allowance(features)
         self._rest_waits = len(admitted) < len(kinds)
         return admitted
 
-    def _count_room(self, known: Known) -> int:
+    def _count_allowance(self, known: Known) -> int:
         """Return how many names may be taken up at once now.
 
         Features with few values are at most as many as an hour brings, or as the others are.

@@ -98,11 +98,17 @@ def _read_again(kafka: Kafka, marks: Mapping[int, RecordMark]) -> dict[int, Mess
 
     Only a client that does not know the partitions yet compares leader epochs.
     """
-    own = {"group.id": kafka.group_id, "enable.auto.commit": False, "enable.partition.eof": True}
+    required = {
+        "group.id": kafka.group_id,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
     found: dict[int, Message | None] = {}
     if not marks:
         return found
-    consumer = Consumer({"log_level": 2, **kafka.client(), **own, "auto.offset.reset": "error"})
+    consumer = Consumer(
+        {"log_level": 2, **kafka.client(), **required, "auto.offset.reset": "error"}
+    )
     deadline = time.monotonic() + ANSWER_SECONDS
     try:
         consumer.assign([at(kafka.topic, p, mark.offset, mark) for p, mark in marks.items()])
