@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -180,12 +180,15 @@ class FolderSnapshotStore:
             return None
 
     def signs_of_life(self) -> tuple[float | None, float | None]:
-        """Return what changes while a learner works, or waits for another one to leave."""
-        try:
-            status = (self._directory / ".status.json").stat().st_mtime
-        except FileNotFoundError:
-            status = None
-        return self.last_heartbeat(), status
+        """Return what changes while a learner works, or waits for another one to leave.
+
+        Any other status is written by its supervisor as well, and is no sign.
+        """
+        status, waits = self.read_status(), None
+        if status is not None and status.state == "waiting":
+            with suppress(FileNotFoundError):
+                waits = (self._directory / ".status.json").stat().st_mtime
+        return self.last_heartbeat(), waits
 
     def write_status(
         self, state: str, exit_code: int | None = None, reason: str = "", pid: int | None = None

@@ -292,3 +292,19 @@ def test_a_learner_that_ends_leaves_the_status_of_another(
     assert own is not None
     assert ("running", program.process.pid) == (own.state, own.pid)
     assert Status("waiting", None, "for the other", 1) == store.read_status()
+
+
+def test_a_learner_that_waits_shows_that_it_lives(tmp_path: Path) -> None:
+    """To its supervisor, which writes the other states itself: these are no sign."""
+    store = FolderSnapshotStore(tmp_path)
+    before = store.signs_of_life()
+    store.write_status("running")
+    assert before == store.signs_of_life() == (None, None)
+
+    store.write_status("waiting")
+    waits = store.signs_of_life()
+    os.utime(tmp_path / ".status.json", (1, 1))
+    assert waits != store.signs_of_life() != before
+    store.heartbeat()
+    store.write_status("running")
+    assert (store.last_heartbeat(), None) == store.signs_of_life()
