@@ -2,7 +2,8 @@
 
 KaboostError             5  an internal error at a named place
 ├ ConfigError            2  the configuration is refused: key, value, remedy
-├ Refused                3  refused for safety: gap in offsets, missing checkpoint, folder in use
+├ Refused                3  refused for safety: gap in offsets, missing checkpoint
+│ └ FolderBusy           3  another process writes to the folder: it is waited for
 ├ BrokerError            4  broker or topic unreachable for good
 │ └ RegistryAway         4  the schema registry gives no schema now: wait and ask again
 ├ EventError             5  one event cannot be used: goes to the dead-letter topic
@@ -16,6 +17,7 @@ KaboostError             5  an internal error at a named place
 
 from collections.abc import Sequence
 from enum import IntEnum
+from pathlib import Path
 
 
 class Exit(IntEnum):
@@ -46,6 +48,16 @@ class Refused(KaboostError):
     """Refuse to continue because data could be lost or written twice."""
 
     exit_code = Exit.REFUSED
+
+
+class FolderBusy(Refused):
+    """Refuse to write to a folder that another process writes to."""
+
+    def __init__(self, directory: Path, holder: str) -> None:
+        super().__init__(
+            f"{directory} is in use by {holder}: stop it, or give this learner another folder"
+        )
+        self.holder = holder
 
 
 class BrokerError(KaboostError):

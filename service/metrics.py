@@ -119,6 +119,7 @@ class LearnerMetrics(NamedTuple):
     checkpoint_failures: Counter  # {reason}
     restore_fallbacks: Counter
     model_memory: Gauge
+    feature_candidates: Gauge
     restarts: Counter
     model_info: Gauge  # {model, rule, bank, loss}
     build_info: Gauge  # {version}
@@ -302,6 +303,9 @@ _LEARNER = {
         Counter, "kaboost_restore_fallbacks", "Damaged checkpoints that were skipped at the start."
     ),
     "model_memory": _Spec(Gauge, "kaboost_model_memory_bytes", "Size of the model's arrays."),
+    "feature_candidates": _Spec(
+        Gauge, "kaboost_feature_candidates", "New names of features that are on trial."
+    ),
     "restarts": _Spec(Counter, "kaboost_learner_restarts", "Restarts by the supervisor."),
     "model_info": _Spec(
         Gauge,

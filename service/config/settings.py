@@ -4,10 +4,9 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import (
-    BeforeValidator,
     Field,
     PrivateAttr,
     SecretStr,
@@ -22,9 +21,10 @@ from kaboost.models.adapters.from_river import RiverModel
 from kaboost.models.build import check
 from kaboost.models.features.columns import reserved_width
 from kaboost.models.features.labels import labels
-from kaboost.models.features.schema import AUTO, KINDS, WILDCARD, kind_hint, parse_schema
+from kaboost.models.features.schema import AUTO
 from kaboost.models.spec import normalise_spec
 from kaboost.models.table_model import encoder_of
+from kaboost.service.config.features import Features
 from kaboost.service.config.messages import describe_errors
 from kaboost.service.config.records import Events, Labels, Predictions, check_predictions
 from kaboost.service.config.section import Folder, Seconds, Section, TopicName, is_secret
@@ -43,16 +43,6 @@ RESERVED = {
 }
 
 
-def _kind(value: object) -> object:
-    """Refuse an unknown kind before the schema is validated: so the message names the feature."""
-    if value not in (*KINDS, AUTO) or not isinstance(value, str):
-        raise ValueError(f"should be one of {', '.join(map(repr, KINDS))}{kind_hint(value)}")
-    return value
-
-
-Kind = Annotated[
-    Literal["number", "category", "boolean", "datetime", "text", "auto"], BeforeValidator(_kind)
-]
 BROKER = re.compile(
     r"((PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?(\[[\w:.%]+\]|[^\s:/\[\]]+)(:(?P<port>\d{1,5}))?",
     re.I,
@@ -196,35 +186,6 @@ class Task(Section):
         return value
 
 
-class Features(Section):
-    """The features of an event."""
-
-    columns: dict[str, Kind] = Field(
-        default={"*": "auto"},
-        alias="schema",
-        min_length=1,
-        description="Name and kind of every feature. `'*': auto` stands for all others: their "
-        "kinds are inferred from their first values. `schema: auto` and `features: auto` are short "
-        "for it.",
-    )
-    unknown: Literal["refuse", "ignore"] = Field(
-        default="refuse",
-        description="How an event with unknown features is treated: rejected, or learned without "
-        "them. With `'*': auto` no feature is unknown.",
-    )
-
-    @field_validator("columns", mode="before")
-    @classmethod
-    def _expand_auto(cls, value: object) -> object:
-        return {WILDCARD: AUTO} if value == AUTO else value
-
-    @field_validator("columns")
-    @classmethod
-    def _check_schema(cls, value: dict[str, str]) -> dict[str, str]:
-        parse_schema(value)
-        return value
-
-
 class Snapshots(Section):
     """How often the served model is updated."""
 
@@ -255,6 +216,11 @@ class Checkpoints(Section):
         ge=1,
         le=100_000,
         description="Number of newest files to keep; with 1 a damaged file has no fallback.",
+    )
+    lock_timeout: Seconds | None = Field(
+        default=None,
+        description="Seconds to wait for another learner to leave this folder, or that of the "
+        "snapshots, before exit 3; as long as it runs, if not set.",
     )
 
 

@@ -17,6 +17,7 @@ from kaboost.service.config.settings import Settings, load
 from kaboost.service.config.sources import PREFIX
 from kaboost.service.demo import mock_broker, producer
 from kaboost.service.processes.children import child_environment
+from kaboost.service.storage.lock import last_pid
 
 TOPIC = "kaboost.demo.v1"
 PARTITION = 0  # a mock topic has four; results are bit-identical for one partition
@@ -79,10 +80,7 @@ class DemoProcesses:
 
     def learner_pid(self) -> int | None:
         """Read the learner's process id from its lock file; None without one."""
-        try:
-            return int((self.settings.checkpoints.directory / ".lock").read_text())
-        except (FileNotFoundError, ValueError):
-            return None
+        return last_pid(self.settings.checkpoints.directory)
 
     def _configuration(self, broker: str) -> dict[str, object]:
         return {

@@ -9,6 +9,7 @@ from kaboost.models.features.schema import Schema
 from kaboost.models.types import Vec
 from kaboost.service.errors import EventError
 from kaboost.service.events.metadata import Repairs
+from kaboost.service.events.new_names import NewNames
 
 DUPLICATE = "duplicate"  # reason of a skipped event: its id was learned before
 NO_ID = "is missing; features wait for their label by it: send one, or set events.id to its path"
@@ -91,6 +92,9 @@ class Decoder(Protocol):
 
     def follow(self, schema: Schema) -> None:
         """Take the schema of the model, which has learned what was decoded so far."""
+
+    def limit_names(self, names: NewNames) -> None:
+        """Ask before names that nobody declared become features."""
 
     def freeze(self) -> None:
         """Add no more features: ignore unknown ones from now on, and count them."""

@@ -27,6 +27,7 @@ from kaboost.service.events.diagnosis import Rules, feature_faults, show
 from kaboost.service.events.inference import infer_new_features
 from kaboost.service.events.json_types import FEATURE_TYPES, Event, alias, feature_type
 from kaboost.service.events.metadata import RepairCounts, normalise
+from kaboost.service.events.new_names import NewNames
 from kaboost.service.events.reader import Skipped
 
 _NAMES = frozenset((str, type(None)))
@@ -73,6 +74,8 @@ class TypedDecoder(ABC):
     ) -> None:
         self._schema = schema if isinstance(schema, Schema) else parse_schema(schema)
         self._frozen = False
+        self._names: NewNames | None = None  # without it every new name becomes a feature
+        self._on_trial: dict[str, str] = {}  # new names of the event that is decoded
         self._ignored = 0  # values of unknown features that this call of `decode` skipped
         self._skipped: list[tuple[int, str]] = []
         self._repairs: RepairCounts = {}
@@ -115,6 +118,8 @@ class TypedDecoder(ABC):
         except _Undecided:
             consumed = len(events) + len(faults) + len(self._skipped)
         skipped = self._skipped
+        if consumed and self._names is not None:
+            self._names.end_event()
         if is_new is not None and events:
             events = self._drop_duplicates(events, faults, is_new)
         table, y, w = self._tabulate(events)
@@ -184,6 +189,10 @@ class TypedDecoder(ABC):
             self._build_types()  # some types are for sure kinds only
         elif schema.kinds != before.kinds or any(schema.kinds[n] == "category" for n in closed):
             self._build_types()
+
+    def limit_names(self, names: NewNames) -> None:
+        """Ask before names that nobody declared become features."""
+        self._names = names
 
     def freeze(self) -> None:
         """Add no more features: ignore unknown ones from now on, and count them."""
@@ -282,6 +291,7 @@ class TypedDecoder(ABC):
     def _decode_one(self, value: bytes | None, index: int) -> Event[Any, Any]:
         """Return the event, or raise an EventError with the first fault's code."""
         raw = self._read(value, index)
+        self._on_trial, again = {}, index == 0  # the first record may have been decoded before
         values: dict[str, Any] = {}
         other: dict[str, Any] = {}
         try:
@@ -290,21 +300,26 @@ class TypedDecoder(ABC):
             with suppress(*REFUSED):  # no event at all: the diagnosis says why
                 values = self._known_values(raw)
                 other = self._readings(values)
-            event = self._decode_again(self._with_values(raw, other) if other else raw, raw)
+            reread = self._with_values(raw, other) if other else raw
+            event = self._decode_again(reread, raw, again=again)
         self._check_label(event, raw)
         self._reread = None
         if other:
             self._note_odd(values, index)
+        if self._on_trial and self._names is not None:
+            if proven := self._names.count(self._on_trial):
+                raise _NewFeatures(proven)
+            self._ignored += len(self._on_trial)
         normalise(event, self._repairs)
         decoded: Event[Any, Any] = event
         return decoded
 
-    def _decode_again(self, reread: Any, raw: Any) -> Any:
+    def _decode_again(self, reread: Any, raw: Any, *, again: bool) -> Any:
         """Return the event of a record that was refused, whose values may be read otherwise now."""
         if reread is not raw:
             with suppress(*REFUSED):
                 return self._decode_strictly(reread)
-        return self._decode_leniently(reread)
+        return self._decode_leniently(reread, again=again)
 
     def _readings(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return what values mean whose types are not the usual ones; none where one of them means
@@ -331,7 +346,7 @@ class TypedDecoder(ABC):
             raise _Undecided
         self._reread = [(name, value) for name, value in found if is_odd(value, kinds[name])]
 
-    def _decode_leniently(self, raw: Any) -> Any:
+    def _decode_leniently(self, raw: Any, *, again: bool) -> Any:
         """Skip and count unknown features, or interrupt at new ones, as the settings say."""
         if not self._rules.ignore_unknown:
             raise self._diagnose(raw)
@@ -342,9 +357,13 @@ class TypedDecoder(ABC):
         items = list(self._feature_items(raw))
         if self._schema.auto and not self._frozen:
             self._check_label(event, raw)
-            kinds = infer_new_features(items, self._rules.schema)
+            names = self._names
+            on_trial = names is not None and names.on_trial(again=again)
+            kinds = infer_new_features(items, self._rules.schema, on_trial=on_trial)
             if kinds and event.weight != 0.0:
-                raise _NewFeatures(kinds)
+                if not on_trial:
+                    raise _NewFeatures(kinds)
+                self._on_trial = kinds
             return event
         self._ignored += len({name for name, _ in items} - self._rules.schema.keys())
         return event

@@ -15,10 +15,10 @@ from kaboost.models.kernels.compile_progress import (
 )
 from kaboost.service.config.settings import Kafka, Settings
 from kaboost.service.events.json import JsonDecoder
-from kaboost.service.http.newest_version import WorkerVersions
+from kaboost.service.http.newest_version import WorkerVersions, order
 from kaboost.service.http.predict import PredictCodec, Stamp
 from kaboost.service.storage.heartbeat import HeartbeatAge
-from kaboost.service.storage.snapshots import Condition, Snapshot
+from kaboost.service.storage.snapshots import Condition, Numbering, Snapshot
 from kaboost.service.storage.stores import snapshot_store
 
 POLL_SECONDS = 0.1
@@ -36,6 +36,13 @@ class LearnerStatus(NamedTuple):
     exit_code: int | None = None
     reason: str = ""
     condition: Condition = Condition()
+    pid: int | None = None  # of the learner whose state it is
+    heartbeat_pid: int | None = None  # of the learner that gave the last heartbeat
+
+    @property
+    def is_another(self) -> bool:
+        """Whether the last heartbeat is that of another process than the state."""
+        return None not in (self.pid, self.heartbeat_pid) and self.pid != self.heartbeat_pid
 
     @property
     def stopped(self) -> bool:
@@ -67,7 +74,9 @@ class Follower:
         self.problem = ""  # why no newer snapshot can be read, after FAILING_SECONDS
         self.waiting_for = learner_prerequisites(settings.kafka)
         self._versions = versions or WorkerVersions()
-        self._missed = 0  # newest version of another worker that could not be read here
+        self._missed = (
+            0  # order of the newest version of another worker that could not be read here
+        )
         self._lock = threading.Lock()
         self._catching_up: asyncio.Future[None] | None = None
         self._failing_since: float | None = None
@@ -121,24 +130,24 @@ class Follower:
         """Read the newest snapshot and the learner's status."""
         with self._lock:
             served, self.learner = self.served, self._read_status()
-            version = served.snapshot.version if served else 0
-            newer = self._snapshots.newest(version, self._unusable)
+            epoch, version = served.snapshot.numbering if served else Numbering()
+            newer = self._snapshots.newest(version, self._unusable, epoch)
             if newer:
                 served = self._adopt(newer) or served
             if served:
-                self._versions.announce(served.snapshot.version)
+                self._versions.announce(order(*served.snapshot.numbering))
                 served = served._replace(stamp=self._stamp(served.snapshot, self.learner))
             self.served = served
             return served, self.learner
 
     def _is_behind(self) -> bool:
-        version = self.served.snapshot.version if self.served else 0
-        return self._versions.newest > max(version, self._missed)
+        served = order(*self.served.snapshot.numbering) if self.served else 0
+        return self._versions.newest > max(served, self._missed)
 
     def _read_announced(self) -> None:
         newest = self._versions.newest
         self._poll()
-        if self.served is None or newest > self.served.snapshot.version:
+        if self.served is None or newest > order(*self.served.snapshot.numbering):
             self._missed = newest
 
     def _poll(self) -> None:
@@ -167,7 +176,11 @@ class Follower:
     def _read_status(self) -> LearnerStatus:
         age = self._heartbeat_age.seconds()
         status = self._snapshots.read_status()
-        learner = LearnerStatus(age=age, condition=self._snapshots.read_condition())
+        learner = LearnerStatus(
+            age=age,
+            condition=self._snapshots.read_condition(),
+            heartbeat_pid=self._snapshots.heartbeat_pid(),
+        )
         if status is None:
             return learner
         return learner._replace(**status._asdict())
@@ -181,6 +194,10 @@ class Follower:
             self._unusable.add(snapshot.version)
             log.exception("snapshot not served", extra={"version": snapshot.version})
             return None
+        if self.served and self.served.snapshot.numbering.epoch != snapshot.numbering.epoch:
+            self._unusable.clear()  # versions of another epoch
+            fields = {"version": snapshot.version, "before": self.served.snapshot.version}
+            log.warning("all files of the learner were lost: versions begin again", extra=fields)
         # Only the first is worth a line: with a version a second all others would bury the log.
         level = logging.INFO if self.served is None else logging.DEBUG
         log.log(level, "snapshot served", extra={"version": snapshot.version})

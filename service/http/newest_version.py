@@ -10,6 +10,12 @@ from contextlib import contextmanager
 
 SLOT_BYTES = 8
 SLOTS = 2  # of a worker: its version and its heartbeats
+VERSION_BITS = 32  # of a slot; the others are for the epoch
+
+
+def order(epoch: int, version: int) -> int:
+    """Return one number for an epoch and a version in it, which a slot can hold."""
+    return (epoch << VERSION_BITS) + min(version, (1 << VERSION_BITS) - 1)
 
 
 class WorkerVersions:
@@ -24,7 +30,7 @@ class WorkerVersions:
 
     @property
     def newest(self) -> int:
-        """The highest version announced by any worker."""
+        """The highest version announced by any worker, with its epoch (`order`)."""
         return max(self._versions)
 
     def announce(self, version: int) -> None:

@@ -49,7 +49,8 @@ class Coverage(BaseModel):
 class LearnerReport(BaseModel):
     """What the API knows about the learner."""
 
-    state: str = Field(description="unknown, running, stalled, restarting or stopped")
+    state: str = Field(description="unknown, running, stalled, waiting, restarting or stopped")
+    pid: int | None = Field(description="The process id of the learner whose state it is.")
     seconds_since_sign: Number = Field(description="Since its last heartbeat, one a second.")
     exit_code: int | None = Field(description="Of its end, if it has ended.")
     reason: str = Field(description="Why it is in this state.")
@@ -81,7 +82,11 @@ class ModelReport(BaseModel):
     model_config = ConfigDict(protected_namespaces=())
 
     name: str
-    version: int = Field(description="Of the snapshot; it only grows.")
+    version: int = Field(description="Of the snapshot; it only grows within an epoch.")
+    epoch: int = Field(
+        description="When versions began, in seconds since 1970. They begin again only after "
+        "all snapshots and checkpoints were lost."
+    )
     events_learned: int
     snapshot_time: str
     cold_start: bool = Field(description="Whether nothing was learned yet.")
@@ -183,6 +188,7 @@ def report_model(served: Served, learner: LearnerStatus) -> ModelReport:
     return ModelReport(
         name=stamp.name,
         version=stamp.version,
+        epoch=snapshot.numbering.epoch,
         events_learned=stamp.events_learned,
         snapshot_time=stamp.snapshot_time,
         cold_start=stamp.cold_start,
@@ -244,14 +250,19 @@ def report_importance(served: Served) -> ImportanceReport:
 
 
 def report_learner(learner: LearnerStatus) -> LearnerReport:
-    """Describe the learner; a recent heartbeat overrides an old status file."""
-    if learner.is_alive and learner.state != "restarting":
+    """Describe the learner; a recent heartbeat overrides an old status file, or one of another."""
+    if learner.is_alive and (learner.state != "restarting" or learner.is_another):
         stalled = learner.condition.stalled
         state = "stalled" if stalled else "running"
-        learner = learner._replace(state=state, exit_code=None, reason=stalled)
+        waits = f"process {learner.pid} waits: {learner.reason}"
+        reasons = [stalled, waits if learner.state == "waiting" else ""]
+        pid = learner.heartbeat_pid or learner.pid
+        reason = "; ".join(filter(None, reasons))
+        learner = learner._replace(state=state, exit_code=None, reason=reason, pid=pid)
     condition = learner.condition
     return LearnerReport(
         state=learner.state,
+        pid=learner.pid,
         seconds_since_sign=learner.age,
         exit_code=learner.exit_code,
         reason=learner.reason,

@@ -13,10 +13,11 @@ from confluent_kafka.admin import AdminClient
 
 from kaboost.service.config.settings import Kafka
 from kaboost.service.errors import BrokerError, ConfigError, Refused
-from kaboost.service.kafka import topics
+from kaboost.service.kafka import identity, topics
 from kaboost.service.kafka.broker_ends import BrokerEnds
 from kaboost.service.kafka.ends import EndsQuestion
 from kaboost.service.kafka.fetch_watch import NO_LEADER, STUCK_SECONDS, FetchWatch, Problem
+from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.kafka.lag import LagMetrics, parse_statistics
 from kaboost.service.metrics import LearnerMetrics
 
@@ -61,6 +62,7 @@ class KafkaConsumer:
         self.ends: dict[int, int | None] = {}  # by partition, None before one reached; if noted
         self._lag = LagMetrics(kafka.topic, metrics)
         self._offsets: dict[int, int] = {}  # the trainer's own, which it moves
+        self._marks: Mapping[int, RecordMark] = {}  # of the last records before them, likewise
         self._last_contact = self._last_refresh = self._last_poll = time.monotonic()
         self._answers = 0  # of the broker, until the last statistics
         self._missing_since: float | None = None  # of the topic
@@ -68,7 +70,7 @@ class KafkaConsumer:
         self._held: set[int] = set()  # partitions that are not fetched
         self._broker_ends = BrokerEnds(kafka, self._make_admin)
         self._watch = FetchWatch(kafka.topic)
-        self.topic_id: str | None = None  # None where the broker does not have it
+        self.identity = Identity()
         self._logged_errors: set[int] = set()  # codes logged since the last contact
         required = {
             **REQUIRED_CONFIG,
@@ -131,15 +133,32 @@ class KafkaConsumer:
             else:
                 return any(each.offset != OFFSET_INVALID for each in committed)
 
-    def assign(self, offsets: dict[int, int]) -> None:
-        """Read from these offsets on; refuse where the topic lacks the next record."""
+    def assign(
+        self, offsets: dict[int, int], marks: Mapping[int, RecordMark] | None = None
+    ) -> None:
+        """Read from these offsets on.
+
+        Refuse where the topic lacks the next record, or has another one than that of a mark, which
+        is the last before the offset.
+        """
+        marks = {} if marks is None else marks
+        readable = {}
         for partition, offset in offsets.items():
             low, high = self._watermarks(partition)
             if not low <= offset <= high:
                 raise self._gap(partition, offset, low, high)
-        self._offsets = offsets
+            if partition in marks and marks[partition].offset >= low:
+                readable[partition] = marks[partition]
+        identity.require_last_records(self._kafka, readable)
+        self._offsets, self._marks = offsets, marks
+        self._assign()
+
+    def _assign(self) -> None:
+        """Read all partitions from their offsets on, in the leader epochs of their last records."""
+        topic, offsets = self._kafka.topic, self._offsets
         self.ends = dict.fromkeys(offsets)
-        self._consumer.assign([At(self._kafka.topic, p, o) for p, o in offsets.items()])
+        positions = [identity.at(topic, p, o, self._marks.get(p)) for p, o in offsets.items()]
+        self._consumer.assign(positions)
         if self._paused:
             self.pause()  # a new assignment is not paused
 
@@ -194,20 +213,20 @@ class KafkaConsumer:
         new = dict.fromkeys(set(partitions) - self._offsets.keys(), 0)
         if new:
             self._offsets.update(new)
-            self.assign(self._offsets)
+            self._assign()
             log.info("new partitions", extra={"partitions": sorted(new)})
 
-    def check_identity(self, known: str | None = None) -> None:
-        """Read the topic's id; refuse one that differs from that of the state or of the start."""
-        now = topics.describe_id(self._admin, self._kafka.topic)
-        known = known or self.topic_id
-        if known and now and known != now:
-            raise Refused(
-                f"topic {self._kafka.topic} was deleted and created again (its id was {known} and "
-                f"is {now}), so the offsets of the state mean other events: start a new model with "
-                "--cold-start, or restore the topic"
-            )
-        self.topic_id = now or known
+    def check_identity(self, known: Identity | None = None) -> None:
+        """Read the ids of topic and cluster; refuse others than those of the state, or of the
+        start. At the start an answer is waited for; later a client stays on its cluster.
+        """
+        topic, starts = self._kafka.topic, known is not None
+        known = known or self.identity
+        patience = REQUEST_SECONDS if starts else 0.0
+        cluster_id = topics.cluster_id(self._consumer, topic) if starts else None
+        now = Identity(topics.describe_id(self._admin, topic, patience), cluster_id)
+        identity.require_same(topic, known, now)
+        self.identity = now.or_else(known)
 
     def pause(self) -> None:
         """Stop reading; `poll` still serves the broker."""
@@ -254,7 +273,10 @@ class KafkaConsumer:
         return f"{self._kafka.topic}[{partition}]"
 
     def _gap(self, partition: int, offset: int, low: int, high: int) -> Refused:
-        lost = "events between were deleted" if offset < low else "the topic was created again"
+        if low <= offset <= high:
+            lost = "the log was truncated and written again"
+        else:
+            lost = "events between were deleted" if offset < low else "the topic was created again"
         return Refused(
             f"{self._name(partition)} holds offsets {low} to {high}, the state goes on at "
             f"{offset}: {lost}; begin a new model with --cold-start, or restore the topic"

@@ -62,15 +62,33 @@ def wait(consumer: Consumer, kafka: Kafka, tick: Callable[[], bool]) -> list[int
     return []
 
 
-def describe_id(admin: AdminClient, topic: str) -> str | None:
+def describe_id(admin: AdminClient, topic: str, patience: float = 0.0) -> str | None:
     """Return the topic's id, which changes when it is created again; None where the broker has no
-    such ids or does not answer.
+    such ids, or does not answer, which is asked again for `patience` seconds.
     """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            described = admin.describe_topics(
+                TopicCollection([topic]), request_timeout=REQUEST_SECONDS
+            )
+            return str(described[topic].result(2 * REQUEST_SECONDS).topic_id)
+        except KafkaException as err:
+            if _is_answer(err.args[0]) or err.args[0].code() == KafkaError._UNSUPPORTED_FEATURE:
+                return None
+        except FutureTimeout:
+            pass
+        if time.monotonic() >= deadline:
+            return None
+
+
+def cluster_id(consumer: Consumer, topic: str) -> str | None:
+    """Return the id of the cluster; None where the broker does not answer."""
     try:
-        described = admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_SECONDS)
-        return str(described[topic].result(2 * REQUEST_SECONDS).topic_id)
-    except (KafkaException, FutureTimeout):
+        found: str | None = consumer.list_topics(topic, timeout=REQUEST_SECONDS).cluster_id
+    except KafkaException:
         return None
+    return found
 
 
 def create_dead_letter_topic(kafka: Kafka) -> None:

@@ -1,6 +1,6 @@
 """The topics that a learner reads: the events, and the labels where these come later."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from confluent_kafka import Message
 
@@ -9,6 +9,7 @@ from kaboost.service.kafka import topics
 from kaboost.service.kafka.consumer import KafkaConsumer
 from kaboost.service.kafka.ends import Ends, EndsCheck
 from kaboost.service.kafka.fetch_watch import Problem
+from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.kafka.ordered_reader import OrderedReader, Reached
 from kaboost.service.metrics import LearnerMetrics
 from kaboost.service.storage.state import State
@@ -41,11 +42,13 @@ class Inputs:
             return bool(self.label_partitions)
         return bool(self.partitions)
 
-    def assign(self, state: State) -> None:
-        """Read from the offsets of the state on; refuse where a topic lacks the next record."""
-        self.events.assign(state.offsets)
+    def assign(self, state: State, marks: Sequence[Mapping[int, RecordMark]]) -> None:
+        """Read from the offsets of the state on; refuse where a topic lacks the next record, or the
+        last one is another than that of its mark.
+        """
+        self.events.assign(state.offsets, marks[0])
         if self.labels is not None:
-            self.labels.assign(_label_offsets(state))
+            self.labels.assign(_label_offsets(state), marks[1])
 
     def poll(self, limit: int, reached: Reached) -> list[Message]:
         """Read at most `limit` records; of two topics those of the partition that is farthest
@@ -62,9 +65,9 @@ class Inputs:
         return self._ends.check(self._reader.ends(0), self._reader.ends(1))
 
     @property
-    def topic_ids(self) -> tuple[str | None, str | None]:
-        """The ids of the topics of events and of labels; None where the broker gave none yet."""
-        return self.events.topic_id, self.labels.topic_id if self.labels else None
+    def identities(self) -> tuple[Identity, Identity]:
+        """The ids of the topics of events and of labels."""
+        return self.events.identity, self.labels.identity if self.labels else Identity()
 
     @property
     def silent(self) -> bool:

@@ -17,10 +17,18 @@ from kaboost.service.events.decoder import DUPLICATE, NO_ID, Decoded
 from kaboost.service.events.label_records import LabelRecord, make_label_decoder
 from kaboost.service.kafka import stored_record
 from kaboost.service.kafka.ends import Ends
+from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.learner.captured_rows import pack, unpack
 from kaboost.service.learner.late_recorder import LateRecorder
 from kaboost.service.learner.parts import Parts
-from kaboost.service.learner.trainer import Rejected, Trainer, event_seconds, events_of, headers_of
+from kaboost.service.learner.trainer import (
+    Lineage,
+    Rejected,
+    Trainer,
+    event_seconds,
+    events_of,
+    headers_of,
+)
 from kaboost.service.learner.watermark import Watermark
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.late_figures import LateFigures
@@ -69,10 +77,16 @@ class LateTrainer(Trainer):
     """Own one state whose features wait for their labels; one thread calls."""
 
     def __init__(
-        self, parts: Parts, state: State, *, restored: bool, topic_id: str | None = None
+        self,
+        parts: Parts,
+        state: State,
+        *,
+        restored: bool,
+        lineage: Lineage = Lineage(),  # noqa: B008 # immutable
     ) -> None:
         assert state.late is not None
-        super().__init__(parts, state, restored=restored, topic_id=topic_id)
+        super().__init__(parts, state, restored=restored, lineage=lineage)
+        self.marks[1].update({p: RecordMark(*m) for p, m in state.late.last_records.items()})
         settings = parts.settings
         self._labels = settings.labels
         self._late = LateRecorder(parts.metrics, state.late.counts)
@@ -97,11 +111,11 @@ class LateTrainer(Trainer):
         """Note which partitions are read to their ends."""
         self._watermark.read(ends)
 
-    def note_topics(self, events_id: str | None, labels_id: str | None) -> None:
+    def note_topics(self, events: Identity, labels: Identity) -> None:
         """Note the ids of both topics."""
-        super().note_topics(events_id, labels_id)
+        super().note_topics(events, labels)
         assert self.state.late is not None
-        self.state = self.state._replace(late=self.state.late._replace(topic_id=labels_id))
+        self.state = self.state._replace(late=self.state.late._replace(topic_id=labels.topic_id))
 
     def close(self) -> None:
         """Close the store; what no checkpoint holds is read again from Kafka."""
@@ -134,6 +148,7 @@ class LateTrainer(Trainer):
         rejected += self._expire()
         self._snapshots.events += len(messages)
         self._checkpoints.events += len(messages)
+        self._note_candidates()
         errors = [error for _, error in rejected]
         self._recorder.batch(len(messages), self.events_learned - before, self._ignored, errors)
         self._recorder.validation(self.state)
@@ -147,6 +162,7 @@ class LateTrainer(Trainer):
         generation, times = late.generation + 1, self._watermark
         kept = (*late.kept, generation)[-self._keep - 1 :]
         with self._writing_checkpoint():
+            self._stores.checkpoints.confirm()  # the store of waiting features has no lock
             self._store.commit(generation, keep_from=kept[0])
             late = late._replace(
                 generation=generation,
@@ -155,6 +171,7 @@ class LateTrainer(Trainer):
                 labels_time=times.labels,
                 time=times.time,
                 counts=self._late.counts,
+                last_records=dict(self.marks[1]),
             )
             self.state = self.state._replace(late=late)
             written = self._stores.checkpoints.write(self._header(), self.state)
@@ -169,10 +186,9 @@ class LateTrainer(Trainer):
     def _read_features(self, messages: Sequence[Message]) -> list[Rejected]:
         """Capture the features of some records; they wait from now on."""
         rejected: list[Rejected] = []
-        unread = self._unread(messages, self.state.offsets)
+        unread = self._unread(messages, self.state.offsets, self.marks[0])
         while unread:
-            values, headers = list(map(_VALUE, unread)), partial(headers_of, unread)
-            decoded = self._decoder.decode(values, headers, self._is_new)
+            decoded = self._decode(unread)
             rejected += [(unread[index], error) for index, error in decoded.faults]
             self._ignored += decoded.ignored
             self._recorder.skipped(reason for _, reason in decoded.skipped)
@@ -182,7 +198,7 @@ class LateTrainer(Trainer):
                 rejected += self._wait(list(events_of(read, decoded)), decoded)
             self._follow_kinds()
             if decoded.new_features:
-                self._add_features(decoded.new_features)
+                self._add_features(decoded.new_features, unread[decoded.consumed])
             unread = unread[decoded.consumed :]
         return rejected
 
@@ -219,7 +235,7 @@ class LateTrainer(Trainer):
     def _read_labels(self, messages: Sequence[Message]) -> list[Rejected]:
         """Join the labels of some records with the features that wait for them."""
         assert self.state.late is not None
-        unread = self._unread(messages, self.state.late.offsets)
+        unread = self._unread(messages, self.state.late.offsets, self.marks[1])
         decoded = self._label_decoder.decode(list(map(_VALUE, unread)), partial(headers_of, unread))
         self._recorder.skipped(reason for _, reason in decoded.skipped)
         times = []

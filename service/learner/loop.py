@@ -55,6 +55,7 @@ class LearnerLoop:
         self._writing = ""  # the kind of file that is being written
         self._paused = self._awaits_topics = False
         self._held = False  # nothing is read
+        self._is_whole = True  # the state and the dead letters hold all records up to the offsets
         self._progress = Progress(parts.settings, parts.metrics)
         self._last_heartbeat = 0.0
         self._condition: Condition | None = None  # that was published last
@@ -74,7 +75,7 @@ class LearnerLoop:
             topics.create_dead_letter_topic(kafka)
         self._after_failure = startup.after_failure
         self.trainer = self._beat_during(lambda: startup.open(self._inputs))
-        self._inputs.assign(self.trainer.state)
+        self._inputs.assign(self.trainer.state, self.trainer.marks)
         if self.trainer.unsaved:
             self._save()  # at once: a start from `latest` must not be resolved a second time
         if self.trainer.unpublished:
@@ -102,8 +103,10 @@ class LearnerLoop:
                 break
             if ends := self._inputs.check_ends():
                 trainer.note_ends(ends)
+            self._is_whole = False
             for message, error in self._train(messages):
                 self._letters.send(message, error, self.trainer.decoder_class)
+            self._is_whole = True
             self._progress.report(self.trainer.state)
             if self.trainer.publish_due:
                 self._attempt("snapshot", self._publish)
@@ -113,14 +116,35 @@ class LearnerLoop:
 
     def finish(self) -> None:
         """Write what was learned, unless that would pass an unconfirmed dead letter."""
-        if not self._letters.confirm(self._settings.kafka.dlq_timeout):
-            fields = {"waiting": self._letters.outstanding}
-            log.warning("no last checkpoint: dead letters are not confirmed", extra=fields)
-        elif self.trainer.unsaved:
+        if self._confirm_letters() and self.trainer.unsaved:
             self._save()
         if self.trainer.unpublished:
             self._publish()
         log.info("learner stopped", extra={"events_learned": self.trainer.events_learned})
+
+    def rescue(self, error: type[BaseException] | None, *_: object) -> None:
+        """Write what was learned before an error ends the learner, such as a gap in the topic: its
+        events may have been deleted.
+
+        Without a new event there is nothing to save: offsets alone, which an error may be about,
+        are no progress.
+        """
+        if error is None or not hasattr(self, "trainer") or not self._is_whole:
+            return
+        if self.trainer.has_learned and self._confirm_letters():
+            self._attempt("checkpoint", self._save)
+        if self.trainer.unpublished and self.trainer.events_learned:
+            self._attempt("snapshot", self._publish)
+        fields = {"events_learned": self.trainer.events_learned}
+        log.info("learner ends, what it has learned is written", extra=fields)
+
+    def _confirm_letters(self) -> bool:
+        """Wait for the dead letters on their way; return false if that takes too long."""
+        confirmed = self._letters.confirm(self._settings.kafka.dlq_timeout)
+        if not confirmed:
+            fields = {"waiting": self._letters.outstanding}
+            log.warning("no last checkpoint: dead letters are not confirmed", extra=fields)
+        return confirmed
 
     def close(self) -> None:
         """Release what the trainer holds open."""
@@ -174,7 +198,7 @@ class LearnerLoop:
         1. State and next offsets become one durable file.
         2. The group's offsets are committed, for lag tools only.
         """
-        self.trainer.note_topics(*self._inputs.topic_ids)
+        self.trainer.note_topics(*self._inputs.identities)
         written = self._write("checkpoint", self.trainer.write_checkpoint)
         self._inputs.commit(self.trainer.state)
         log.debug("checkpoint written", extra={"path": written.name})
@@ -262,6 +286,8 @@ class LearnerLoop:
             self._last_heartbeat = now
             self._progress.stalls.note(*self._stall())
             self._attempt("heartbeat", self._snapshots.heartbeat)
+            if hasattr(self, "trainer") and self.trainer.find_lost_snapshot():
+                self._condition = None  # it is removed as well
             self._attempt("condition", self._publish_condition)
         return not self._stop.is_set()
 

@@ -64,6 +64,10 @@ class Recorder:
         for error in errors:
             self._metrics.rejected.labels(error.code).inc()
 
+    def candidates(self, names: int) -> None:
+        """Show how many names of features are on trial."""
+        self._metrics.feature_candidates.set(names)
+
     def skipped(self, reasons: Iterable[str]) -> None:
         """Count records that are valid and teach nothing."""
         for reason in reasons:

@@ -20,6 +20,7 @@ from kaboost.service.learner.startup import (
     StartupFactory,
     require_cold_start,
 )
+from kaboost.service.learner.takeover import Report, lock_folders, no_report
 from kaboost.service.metrics import learner_metrics
 
 log = logging.getLogger(__name__)
@@ -32,15 +33,17 @@ def run(
     stop: threading.Event,
     restarts: int = 0,
     startup: StartupFactory = RestoreFromCheckpoint,
+    report: Report = no_report,
 ) -> int:
     """Learn until asked to stop.
 
-    1. Lock the stores, so that no second learner writes to them.
+    1. Lock the stores, so that no second learner writes to them; wait for one that does.
     2. Record a cold start, so that it survives a failure of this attempt.
     3. Restore the newest checkpoint; wait for the topic; find the offsets.
     4. Publish the current state, and compile; requests are served meanwhile.
     5. Read, learn, publish, checkpoint.
-    6. When asked to stop, read no more, and write a last checkpoint and snapshot.
+    6. When asked to stop, read no more, and write a last checkpoint and snapshot; after an error as
+       well, unless it is one of learning itself, which leaves half a batch in the state.
     """
     registry = CollectorRegistry()
     metrics = learner_metrics(registry)
@@ -50,7 +53,10 @@ def run(
     parts = make_parts(settings, metrics)
     with ExitStack() as stack:
         with require_cold_start(cold_start):
-            stack.enter_context(parts.stores.lock())
+            timeout = settings.checkpoints.lock_timeout
+            locked = lock_folders(parts.stores, timeout, stop, report)
+            if not stack.enter_context(locked):
+                return Exit.DONE
         stack.enter_context(_metrics_server(settings.metrics, registry))
         try:
             inputs = stack.enter_context(closing(Inputs(settings, metrics)))
@@ -59,6 +65,7 @@ def run(
             )
             stack.enter_context(closing(letters))
             loop = stack.enter_context(closing(LearnerLoop(parts, inputs, letters, stop)))
+            stack.push(loop.rescue)
             if loop.begin(startup(parts, cold_start)):
                 loop.learn()
                 loop.finish()

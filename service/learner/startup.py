@@ -8,11 +8,13 @@ from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.errors import ConfigError, NotWritten, Refused
 from kaboost.service.kafka.consumer import KafkaConsumer
+from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.late_trainer import LateTrainer
 from kaboost.service.learner.parts import Parts
-from kaboost.service.learner.trainer import Trainer
+from kaboost.service.learner.trainer import Lineage, Trainer
 from kaboost.service.storage.checkpoints import Checkpoint
+from kaboost.service.storage.snapshots import Numbering
 from kaboost.service.storage.state import LateState, State
 
 
@@ -62,23 +64,33 @@ class RestoreFromCheckpoint:
         """Return a trainer of the restored state, or of a new model."""
         consumer, partitions = inputs.events, inputs.partitions
         if self._checkpoint is None:
-            consumer.check_identity()
+            consumer.check_identity(Identity())
             self._refuse_lost_state(consumer, partitions)
             state = self._new_state(consumer, partitions)
             return self._trainer(state, inputs, restored=False)
         state = self._checkpoint.state
         _refuse_lost_partitions(self._parts.settings.kafka.topic, state.offsets, partitions)
-        consumer.check_identity(self._checkpoint.header.get("topic_id"))
+        header = self._checkpoint.header
+        consumer.check_identity(Identity(header.get("topic_id"), header.get("cluster_id")))
         offsets = dict.fromkeys(partitions, 0) | state.offsets
         return self._trainer(state._replace(offsets=offsets), inputs, restored=True)
 
     def _trainer(self, state: State, inputs: Inputs, *, restored: bool) -> Trainer:
         """Make the trainer; that of late labels where they have a topic."""
-        topic_id = inputs.events.topic_id
+        lineage = self._lineage(inputs.events.identity)
         if inputs.labels is None:
-            return Trainer(self._parts, state, restored=restored, topic_id=topic_id)
+            return Trainer(self._parts, state, restored=restored, lineage=lineage)
         state = state._replace(late=self._late_state(state.late, inputs.labels, inputs))
-        return LateTrainer(self._parts, state, restored=restored, topic_id=topic_id)
+        return LateTrainer(self._parts, state, restored=restored, lineage=lineage)
+
+    def _lineage(self, identity: Identity) -> Lineage:
+        """Return what the checkpoint has besides the state; versions go on after a cold start."""
+        header = self._checkpoint.header if self._checkpoint else {}
+        known = header.get("last_records", {}).items()
+        marks = {int(partition): RecordMark(*mark) for partition, mark in known}
+        numbered = header or self._parts.stores.checkpoints.newest_header()
+        numbering = Numbering(numbered.get("epoch", 0), numbered.get("version", 0))
+        return Lineage(identity, marks, numbering, header.get("new_names", {}))
 
     def _late_state(
         self, restored: LateState | None, consumer: KafkaConsumer, inputs: Inputs
@@ -86,7 +98,7 @@ class RestoreFromCheckpoint:
         """Return where the topic of labels continues, or begins; refuse another topic."""
         topic, partitions = str(self._parts.settings.labels.topic), inputs.label_partitions
         if restored is None:
-            consumer.check_identity()
+            consumer.check_identity(Identity())
             late = LateState(consumer.start_offsets(partitions))
         else:
             if restored.topic != topic:
@@ -95,9 +107,10 @@ class RestoreFromCheckpoint:
                     "restore the setting, or begin a new model with --cold-start"
                 )
             _refuse_lost_partitions(topic, restored.offsets, partitions)
-            consumer.check_identity(restored.topic_id)
+            cluster = self._checkpoint.header.get("cluster_id") if self._checkpoint else None
+            consumer.check_identity(Identity(restored.topic_id, cluster))
             late = restored._replace(offsets=dict.fromkeys(partitions, 0) | restored.offsets)
-        return late._replace(topic=topic, topic_id=consumer.topic_id)
+        return late._replace(topic=topic, topic_id=consumer.identity.topic_id)
 
     def _new_state(self, consumer: KafkaConsumer, partitions: list[int]) -> State:
         settings = self._parts.settings

@@ -2,35 +2,54 @@
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from operator import methodcaller
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import Message
 
 from kaboost.models.evaluation.baselines import record
 from kaboost.service.errors import EventError, NotWritten
 from kaboost.service.events.decoder import Decoded, Decoder, Headers, Metadata
+from kaboost.service.events.new_names import Known, NewNames, hours
 from kaboost.service.kafka.ends import Ends
+from kaboost.service.kafka.identity import Identity, RecordMark, mark_of
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recorder import Recorder
 from kaboost.service.learner.schedule import WriteSchedule
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.late_figures import LateFigures
+from kaboost.service.storage.snapshots import Numbering
 from kaboost.service.storage.state import State
 
 log = logging.getLogger(__name__)
 
 Rejected = tuple[Message | StoredRecord, EventError]
+Marks = dict[int, RecordMark]  # by partition, of the last record that was read
+RESERVED_VERSIONS = 1_000_000  # for snapshots after a checkpoint
+
+
+class Lineage(NamedTuple):
+    """What a checkpoint has besides the state: what was read, and how it was numbered."""
+
+    identity: Identity = Identity()  # of the topic of events
+    marks: Mapping[int, RecordMark] = {}
+    numbering: Numbering = Numbering()  # of the last snapshot
+    new_names: Mapping[str, Any] = {}  # of features: how many came, and those on trial
+
 
 IDENTIFIER_REMEDY = (
     "if they name things, declare the feature as category in features.schema, or leave it out with "
     "features.unknown: ignore, and start again with --cold-start"
+)
+NAMES_REMEDY = (
+    "do not put data into names; declare what matters in features.schema, or raise "
+    "features.max_new_per_event and features.max_new_per_hour"
 )
 _OFFSET, _VALUE = methodcaller("offset"), methodcaller("value")  # called for every record
 
@@ -39,18 +58,31 @@ class Trainer:
     """Own one state and write its files; one thread calls."""
 
     def __init__(
-        self, parts: Parts, state: State, *, restored: bool, topic_id: str | None = None
+        self,
+        parts: Parts,
+        state: State,
+        *,
+        restored: bool,
+        lineage: Lineage = Lineage(),  # noqa: B008 # immutable
     ) -> None:
         settings = parts.settings
+        self.marks: tuple[Marks, Marks] = (dict(lineage.marks), {})  # of events, of labels
         window = settings.events.duplicates.window
         self.state = state._replace(ids=state.ids.resized(window))
         self._is_new = self.state.ids.is_new if window else None
         self.batch_events = settings.kafka.batch_events  # records in one call of `learn` at most
         self._settings = settings
-        self._topic_id = topic_id
+        self._identity = lineage.identity
+        self._numbering = lineage.numbering  # of the last version
+        self._snapshot_lost = False  # it is not in the folder any more
         self._recorder = Recorder(parts.metrics)
         self._stores = parts.stores
         self._decoder = parts.make_decoder(state.model, settings)
+        features = settings.features
+        limits = features.max_new_per_event, features.max_new_per_hour
+        self._names = NewNames(*limits, lineage.new_names)
+        self._names_logged = -1  # hour
+        self._decoder.limit_names(self._names)
         self._kinds_logged = state.model.encoder.kinds
         self._run = parts.stores.checkpoints.run
         self._has_checkpoint = restored
@@ -64,6 +96,7 @@ class Trainer:
         )
         self._oldest: float | None = None  # time of the first learned event that no snapshot holds
         self._recorder.start(settings.name, self._kinds(), state)
+        self._recorder.candidates(len(self._names.candidates))
         self._resume()
 
     @property
@@ -79,12 +112,27 @@ class Trainer:
     @property
     def publish_due(self) -> bool:
         """Whether a snapshot should be published now."""
-        return self.unpublished and self._snapshots.due
+        return (self.unpublished or self._snapshot_lost) and self._snapshots.due
+
+    def find_lost_snapshot(self) -> bool:
+        """Notice that the newest snapshot was removed: it is published again, as a new version."""
+        store, before = self._stores.snapshots, self._snapshot_lost
+        self._snapshot_lost = store.last_version() < self._numbering.version
+        if self._snapshot_lost and not before:
+            self._snapshots.retry()
+            fields = {"folder": store.location, "version": self._numbering.version}
+            log.warning("the newest snapshot was removed, it is published again", extra=fields)
+        return self._snapshot_lost
 
     @property
     def unsaved(self) -> bool:
         """Whether no checkpoint holds the current offsets."""
-        return self._checkpoints.events > 0 or not self._has_checkpoint
+        return self.has_learned or not self._has_checkpoint
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether records were read that no checkpoint holds."""
+        return self._checkpoints.events > 0
 
     @property
     def checkpoint_due(self) -> bool:
@@ -113,9 +161,9 @@ class Trainer:
     def note_ends(self, ends: Ends) -> None:
         """Note which partitions are read to their ends."""
 
-    def note_topics(self, events_id: str | None, labels_id: str | None) -> None:
-        """Note the ids of the topics, for the next checkpoint; None where they are not known."""
-        self._topic_id = events_id
+    def note_topics(self, events: Identity, labels: Identity) -> None:
+        """Note the ids of the topics, for the next checkpoint."""
+        self._identity = events
 
     def close(self) -> None:
         """Release what the trainer holds open."""
@@ -137,10 +185,9 @@ class Trainer:
         before, ignored = self.events_learned, 0
         rejected: list[Rejected] = []
         added: dict[str, str] = {}
-        unread = self._unread(messages, self.state.offsets)
+        unread = self._unread(messages, self.state.offsets, self.marks[0])
         while unread:
-            values, headers = list(map(_VALUE, unread)), partial(headers_of, unread)
-            decoded = self._decoder.decode(values, headers, self._is_new)
+            decoded = self._decode(unread)
             rejected += [(unread[index], error) for index, error in decoded.faults]
             ignored += decoded.ignored
             self._recorder.skipped(reason for _, reason in decoded.skipped)
@@ -152,13 +199,14 @@ class Trainer:
                 self._learning = None  # else it would live on beside the next batch
             self._follow_kinds()
             if decoded.new_features:
-                added |= self._add_features(decoded.new_features)
+                added |= self._add_features(decoded.new_features, unread[decoded.consumed])
             unread = unread[decoded.consumed :]
         if added:
             log.info("features inferred", extra={"kinds": added})
             self._recorder.memory(self.state)
         self._snapshots.events += len(messages)
         self._checkpoints.events += len(messages)
+        self._note_candidates()
         errors = [error for _, error in rejected]
         self._recorder.batch(len(messages), self.events_learned - before, ignored, errors)
         self._recorder.validation(self.state)
@@ -166,10 +214,10 @@ class Trainer:
 
     def publish(self, *, cold: bool = False) -> int:
         """Publish a snapshot of the current state; `cold` marks a model without any event."""
-        header = {**self._header(), "cold_start": cold}
+        header, above = {**self._header(), "cold_start": cold}, self._numbering.version
         try:
             with self._recorder.publishing():
-                version = self._stores.snapshots.publish(header, self.state)
+                version = self._stores.snapshots.publish(header, self.state, above)
         except NotWritten:
             self._snapshots.retry()
             raise
@@ -199,22 +247,53 @@ class Trainer:
         if decoded.meta:
             self._recorder.learning(len(decoded.meta), time.perf_counter() - begin)
 
-    def _unread(self, messages: Sequence[Message], offsets: dict[int, int]) -> Sequence[Message]:
-        """Move the offsets past some records; return those not read before."""
+    def _unread(
+        self, messages: Sequence[Message], offsets: dict[int, int], marks: Marks
+    ) -> Sequence[Message]:
+        """Move offsets and marks past some records; return those not read before."""
         if len(offsets) == 1:
             ((only, first),) = offsets.items()
             after = first + len(messages)
             if list(map(_OFFSET, messages)) == list(range(first, after)):  # as nearly always
                 offsets[only] = after
+                if messages:
+                    marks[only] = mark_of(messages[-1])
                 return messages
-        unread = []
+        unread: list[Message] = []
         for message in messages:
             partition: int = message.partition()  # type: ignore[assignment] # a record has both
             offset: int = message.offset()  # type: ignore[assignment]
             if offset >= offsets[partition]:  # else read before: the client went back
                 offsets[partition] = offset + 1
                 unread.append(message)
+        last = {message.partition() or 0: message for message in unread}
+        marks.update((partition, mark_of(message)) for partition, message in last.items())
         return unread
+
+    def _decode(self, unread: Sequence[Message]) -> Decoded:
+        """Decode records, up to one with new features, or of an hour that allows them again."""
+        if self._names.is_closed:
+            found = hours(message.timestamp()[1] for message in unread)
+            self._names.begin(found[0], self._known)
+            later = (k for k, hour in enumerate(found) if hour > self._names.hour)
+            unread = unread[: next(later, len(unread))]
+        values, headers = list(map(_VALUE, unread)), partial(headers_of, unread)
+        return self._decoder.decode(values, headers, self._is_new)
+
+    @property
+    def _known(self) -> Known:
+        schema = self.state.model.encoder.schema
+        return Known(len(schema.kinds), len(schema.open))
+
+    def _note_candidates(self) -> None:
+        """Show how many names are on trial, and log it once an hour of the records' time."""
+        names = self._names
+        self._recorder.candidates(len(names.candidates))
+        if names.candidates and names.hour > self._names_logged:
+            self._names_logged = names.hour
+            examples = list(names.candidates)[:3]
+            fields = {"names": examples, "waiting": len(names.candidates), "remedy": NAMES_REMEDY}
+            log.warning("new names of features are on trial, they are too many", extra=fields)
 
     def _follow_kinds(self) -> None:
         """Decode by the kinds of the model, and log those that were corrected."""
@@ -234,9 +313,13 @@ class Trainer:
             log.warning("large whole numbers in no order may be identifiers", extra=fields)
         model.identifiers = ()
 
-    def _add_features(self, kinds: dict[str, str]) -> dict[str, str]:
-        """Add new features to the model; return those that fit into its memory."""
+    def _add_features(self, kinds: dict[str, str], record: Message) -> dict[str, str]:
+        """Add new features of a record to the model; return those that are allowed and fit into its
+        memory.
+        """
         model = self.state.model
+        (hour,) = hours([record.timestamp()[1]])
+        kinds = self._names.admit(kinds, hour, self._known)
         affordable = model.affordable_features(kinds)
         if affordable:
             model.add_features(affordable)
@@ -263,6 +346,8 @@ class Trainer:
 
     def _note_published(self, version: int) -> None:
         self._published = self.events_learned
+        self._numbering = self._numbering._replace(version=version)
+        self._snapshot_lost = False
         self._snapshots.restart()
         self._recorder.published(version, self._oldest)
         self._oldest = None
@@ -286,17 +371,35 @@ class Trainer:
         return spec["rule"]["kind"], spec["bank"]["kind"], spec["loss"]["kind"]
 
     def _resume(self) -> None:
-        """Show the newest files in the metrics, and publish nothing older than they are."""
+        """Show the newest files in the metrics, and publish nothing older than they are.
+
+        Versions go on from the highest, of the files or of the state. Where the folder has lost
+        snapshots, those since the checkpoint are unknown: some versions are left out.
+        """
         snapshot = self._stores.snapshots.newest()
         if snapshot and snapshot.header.get("run") == self._run:
             self._published = snapshot.header["events_learned"]
+        epoch, version = self._numbering
+        last = self._stores.snapshots.last_version()
+        if last < version:
+            self._published, version = -1, version + RESERVED_VERSIONS
+            fields = {"folder": self._stores.snapshots.location, "version": version}
+            log.warning("snapshots were removed, their versions go on", extra=fields)
+        if not version and not last:
+            epoch = int(time.time())
+        elif snapshot:
+            epoch = max(epoch, snapshot.numbering.epoch)
+        self._numbering = Numbering(epoch, max(version, last))
         self._recorder.resume(snapshot, self._stores.checkpoints.newest())
 
     def _header(self) -> dict[str, Any]:
         return {
             "name": self._settings.name,
             "topic": self._settings.kafka.topic,
-            "topic_id": self._topic_id,
+            **self._identity._asdict(),
+            **self._numbering._asdict(),
+            "new_names": self._names.state(),
+            "last_records": {str(p): mark for p, mark in self.marks[0].items()},
             "run": self._run,
             "created": _now(),
             "events_learned": self.events_learned,

@@ -40,7 +40,7 @@ class RoleFactory:
             return self._command("learner", "--restarts", str(restarts), *cold)
 
         descriptors = (self._descriptor,)
-        sign = snapshot_store(self._settings.snapshots).last_heartbeat
+        sign = snapshot_store(self._settings.snapshots).signs_of_life
         return Role("learner", command, child_environment(), descriptors, FINAL_EXIT_CODES, sign)
 
     def live(self, cold_start: bool, listener: socket.socket) -> Role:
@@ -89,7 +89,7 @@ class RoleFactory:
                 reason = f"{status.reason} ({report.reason})"
         elif status and status.state == "restarting":
             reason = RESTARTED_AFTER + status.reason
-        write_status(store, report.state, report.exit_code, reason)
+        write_status(store, report.state, report.exit_code, reason, report.pid)
 
     def _shared(self, listener: socket.socket) -> list[str]:
         return ["--socket", str(listener.fileno()), "--versions", str(self._versions)]

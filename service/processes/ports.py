@@ -1,37 +1,44 @@
 """The ports of a service: looked at before any process starts, so that a taken one is reported."""
 
+import errno
 import logging
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kaboost.service.config.settings import Api, Settings
 from kaboost.service.errors import ConfigError
 
 BACKLOG = 2048
+Wait = Callable[[], bool]  # waits a little; whether a taken port may become free soon
 
 log = logging.getLogger(__name__)
 
 
+def never() -> bool:
+    """Wait for no port."""
+    return False
+
+
 @contextmanager
-def open_listener(api: Api) -> Iterator[socket.socket]:
-    """Listen on the port of the API."""
-    with _bound("api", api.host, api.port) as listener:
+def open_listener(api: Api, wait: Wait = never) -> Iterator[socket.socket]:
+    """Listen on the port of the API; one that is taken is tried again while `wait` returns true."""
+    with _bound("api", api.host, api.port, wait) as listener:
         listener.listen(BACKLOG)
         log.info("listening", extra={"host": api.host, "port": listener.getsockname()[1]})
         yield listener
 
 
 @contextmanager
-def reserve_metrics_port(settings: Settings) -> Iterator[Settings]:
+def reserve_metrics_port(settings: Settings, wait: Wait = never) -> Iterator[Settings]:
     """Yield settings with the port of the learner's metrics: port 0 becomes a free one.
 
     It does not listen: while the learner is down, connections are refused. On Linux the learner,
     which binds with SO_REUSEADDR as well, can listen meanwhile, and no other connection gets it.
     """
     metrics = settings.metrics
-    with _bound("metrics", metrics.host, metrics.port) as reserved:
+    with _bound("metrics", metrics.host, metrics.port, wait) as reserved:
         port = reserved.getsockname()[1]
         if sys.platform != "linux":
             reserved.close()
@@ -46,16 +53,20 @@ def learner_metrics_url(settings: Settings) -> str:
 
 
 @contextmanager
-def _bound(section: str, host: str, port: int) -> Iterator[socket.socket]:
+def _bound(section: str, host: str, port: int, wait: Wait) -> Iterator[socket.socket]:
     """Bind a port, or refuse the configuration."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            bound.bind((host, port))
-        except OSError as err:
-            raise ConfigError(
-                f"{section}.host = {host}, {section}.port = {port}: {err.strerror}; free it or set "
-                "another"
-            ) from err
+        while True:
+            try:
+                bound.bind((host, port))
+                break
+            except OSError as err:
+                if err.errno == errno.EADDRINUSE and wait():
+                    continue
+                raise ConfigError(
+                    f"{section}.host = {host}, {section}.port = {port}: {err.strerror}; free it or "
+                    "set another"
+                ) from err
         yield bound

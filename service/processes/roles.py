@@ -8,7 +8,8 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -26,14 +27,21 @@ from kaboost.service.processes.ports import (
     reserve_metrics_port,
 )
 from kaboost.service.processes.signals import ShutdownSignal, handle_signals
-from kaboost.service.processes.status import previous_exit_reason, write_status
-from kaboost.service.processes.supervisor import FINAL_EXIT_CODES, backoff, supervise
+from kaboost.service.processes.status import is_of_another, previous_exit_reason, write_status
+from kaboost.service.processes.supervisor import (
+    DRAIN_SECONDS,
+    FINAL_EXIT_CODES,
+    backoff,
+    supervise,
+)
 from kaboost.service.river.follower import RiverFollower
 from kaboost.service.river.shared_model import SharedModel
 from kaboost.service.river.startup import ReplayFromTopic
-from kaboost.service.storage.stores import snapshot_store
+from kaboost.service.storage.stores import checkpoint_store, snapshot_store
 
 LEARNER_NICENESS = 10  # in a backlog requests and learning compete for cores: requests go first
+GRACE_SECONDS = 5.0  # for a learner to end after it has drained
+PORT_SECONDS = 1.0  # between two attempts at a port
 SWITCH_SECONDS = 0.001  # that learning may hold the interpreter while a request waits
 
 log = logging.getLogger(__name__)
@@ -89,18 +97,32 @@ def learn(
     restarts: int,
     startup: StartupFactory = RestoreFromCheckpoint,
 ) -> int:
-    """Run the learner's loop, and write its status at the start and at the end."""
+    """Run the learner's loop, and write its status at the start and at the end.
+
+    At the end only if it is the status of this process: another may wait for it, or work by now.
+    """
     collect_garbage_rarely()
     snapshots = snapshot_store(settings.snapshots)
-    write_status(snapshots, "running", reason=previous_exit_reason(snapshots) if restarts else "")
+    previous = previous_exit_reason(snapshots) if restarts else ""
+
+    def report(state: str, reason: str) -> None:
+        write_status(snapshots, state, reason=reason or previous)
+
     try:
         code = learner.run(
-            settings, cold_start=cold_start, stop=shutdown.stop, restarts=restarts, startup=startup
+            settings,
+            cold_start=cold_start,
+            stop=shutdown.stop,
+            restarts=restarts,
+            startup=startup,
+            report=report,
         )
     except KaboostError as err:
-        write_status(snapshots, "stopped", err.exit_code, str(err))
+        if not is_of_another(snapshots):
+            write_status(snapshots, "stopped", err.exit_code, str(err))
         raise
-    write_status(snapshots, "stopped", code, "was stopped by a signal")
+    if not is_of_another(snapshots):
+        write_status(snapshots, "stopped", code, "was stopped by a signal")
     return code
 
 
@@ -133,8 +155,8 @@ def run_serve(settings: Settings, cold_start: bool = False) -> int:
         )
     with (
         handle_signals() as shutdown,
-        open_listener(settings.api) as listener,
-        reserve_metrics_port(settings) as bound,
+        open_listener(settings.api, wait := wait_for_predecessor(settings, shutdown)) as listener,
+        reserve_metrics_port(settings, wait) as bound,
         shared_resources(bound) as factory,
     ):
         if bound.is_live:
@@ -144,6 +166,24 @@ def run_serve(settings: Settings, cold_start: bool = False) -> int:
             roles = [factory.learner(cold_start), *workers]
         code = supervise(roles, shutdown.stop, factory.on_report, listener.close)
         return shutdown.exit_code(code)
+
+
+def wait_for_predecessor(settings: Settings, shutdown: ShutdownSignal) -> Callable[[], bool]:
+    """Return what waits a little for the ports of a service whose supervisor was killed.
+
+    Its processes drain, and its learner leaves the folder last. True while it has not.
+    """
+    store = checkpoint_store(settings.checkpoints)
+    until = time.monotonic() + DRAIN_SECONDS + GRACE_SECONDS
+
+    def wait() -> bool:
+        holder = None if time.monotonic() > until or shutdown.stop.is_set() else store.holder()
+        if holder is not None:
+            log.warning("waiting for a port", extra={"reason": f"{holder} is ending"})
+            shutdown.wait(PORT_SECONDS)
+        return holder is not None
+
+    return wait
 
 
 def run_worker(

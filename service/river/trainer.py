@@ -128,6 +128,10 @@ class RiverTrainer(Trainer):
     def _resume(self) -> None:
         """Resume nothing: the model is rebuilt, whatever the folders hold."""
 
+    def find_lost_snapshot(self) -> bool:
+        """Find none: there are no snapshots."""
+        return False
+
     def _is_saved(self, message: Message | StoredRecord) -> bool:
         return (message.offset() or 0) < self._saved_offsets.get(message.partition() or 0, 0)
 

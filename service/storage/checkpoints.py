@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from kaboost.models.types import ModelError
 from kaboost.service.errors import CheckpointError, Damaged, Incompatible
 from kaboost.service.storage import files
 from kaboost.service.storage.comparison import require_equal
+from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.recent_ids import RecentIds
 from kaboost.service.storage.state import LateState, State, read_validation
 
@@ -39,8 +40,9 @@ class Written(NamedTuple):
 class FolderCheckpointStore:
     """Keep the newest checkpoints of every run in folders below one folder."""
 
-    def __init__(self, directory: Path, keep: int = 3) -> None:
+    def __init__(self, directory: Path, keep: int = 3, lock: FolderLock | None = None) -> None:
         self._directory = directory
+        self._lock = lock or FolderLock(directory)
         self._keep = keep
         self._damaged: set[int] = set()  # numbers that were skipped when the state was restored
 
@@ -50,8 +52,16 @@ class FolderCheckpointStore:
         return str(self._directory.resolve())
 
     def lock(self) -> AbstractContextManager[None]:
-        """Be the folder's only writer, or raise Refused."""
-        return files.lock(self._directory)
+        """Be the folder's only writer, or raise FolderBusy."""
+        return self._lock
+
+    def confirm(self) -> None:
+        """Raise FolderBusy if another process has become the folder's writer."""
+        self._lock.confirm()
+
+    def holder(self) -> str | None:
+        """Return which process writes to the folder, None where none does."""
+        return self._lock.holder()
 
     @property
     def run(self) -> str:
@@ -99,7 +109,7 @@ class FolderCheckpointStore:
             "late": None if state.late is None else state.late.describe(),
         }
         path = files.numbered(run, KIND, sequence)
-        files.write(path, state.to_arrays(), whole)
+        files.write(path, state.to_arrays(), whole, self.confirm)
         files.prune(run, KIND, self._keep, damaged)
         return _written(path)
 
@@ -129,6 +139,13 @@ class FolderCheckpointStore:
         """Find the newest checkpoint of all runs, without reading it."""
         path = next((path for path in self.paths() if path.exists()), None)  # not a dangling link
         return _written(path) if path else None
+
+    def newest_header(self) -> dict[str, Any]:
+        """Read the header of the newest readable checkpoint of all runs, empty without one."""
+        for path in self.paths():
+            with suppress(Damaged, FileNotFoundError):
+                return files.read(path, mapped=True, verify=False)[0]
+        return {}
 
     def paths(self) -> Iterator[Path]:
         """List the files of all runs, the newest first."""

@@ -3,10 +3,10 @@
 import fcntl
 import mmap
 import os
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,26 @@ SUFFIX = ".safetensors"
 Arrays = dict[str, NDArray[Any]]
 
 
-def write(path: Path, arrays: Mapping[str, NDArray[Any]], header: dict[str, Any]) -> int:
-    """Write one file that is complete or absent; return its size in bytes."""
+def write(
+    path: Path,
+    arrays: Mapping[str, NDArray[Any]],
+    header: dict[str, Any],
+    confirm: Callable[[], None] | None = None,
+) -> int:
+    """Write one file that is complete or absent; return its size in bytes.
+
+    `confirm` may refuse, by an error, at the last moment before the file gets its name.
+    """
     data = pack(arrays, header)
     try:
-        for _ in steps(path, data):
-            pass
+        for step in steps(path, data):
+            if step == "synced" and confirm is not None:
+                confirm()
+    except Refused:
+        _discard(path)
+        raise
     except OSError as err:
-        with suppress(OSError):  # a disk that refuses a write may refuse to remove a file too
-            _temporary(path).unlink()
+        _discard(path)
         raise NotWritten(
             f"{path} cannot be written ({err.strerror}): make room, or correct the folder's "
             "permissions; what was written before is untouched"
@@ -55,12 +66,15 @@ def steps(path: Path, data: bytes) -> Iterator[str]:
     yield "durable"
 
 
-def read(path: Path, *, mapped: bool = False) -> tuple[dict[str, Any], Arrays]:
-    """Read and check one file; its arrays are read-only, and with `mapped` stay on the disk."""
+def read(path: Path, *, mapped: bool = False, verify: bool = True) -> tuple[dict[str, Any], Arrays]:
+    """Read and check one file; its arrays are read-only, and with `mapped` stay on the disk.
+
+    Without `verify` only the structure is checked: enough for a header that decides nothing alone.
+    """
     try:
         with open(path, "rb") as file:
             buffer = _map(file.fileno()) if mapped else file.read()
-        header, arrays = unpack(buffer)
+        header, arrays = unpack(buffer, verify=verify)
     except FileNotFoundError as err:
         if path.is_symlink():
             raise Damaged(f"{path} is damaged: {_dangling(path)}") from err
@@ -120,41 +134,6 @@ def make(directory: Path) -> Path:
     return directory
 
 
-@contextmanager
-def lock(directory: Path) -> Iterator[None]:
-    """Be the folder's only writer, or raise Refused; a killed process loses its lock."""
-    path = make(directory) / ".lock"
-    with ExitStack() as stack:
-        try:
-            file = stack.enter_context(open(path, "a+b", buffering=0))
-            _take(file, directory)
-        except OSError as err:
-            raise NotWritten(
-                f"{path} cannot be written ({err.strerror}): make room, or correct the folder's "
-                "permissions"
-            ) from err
-        try:
-            yield
-        finally:
-            file.truncate(0)
-
-
-def _take(file: BinaryIO, directory: Path) -> None:
-    """Take the lock, write the process id into it, and clear what the last holder left."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as err:
-        file.seek(0)
-        holder = file.read().decode().strip() or "unknown"
-        raise Refused(
-            f"{directory} is in use by process {holder}: stop it, or give this learner "
-            "another folder"
-        ) from err
-    file.truncate(0)
-    file.write(b"%d\n" % os.getpid())
-    sweep(directory)
-
-
 def sweep(directory: Path) -> None:
     """Remove the temporary files of a writer that died; only the lock's holder may."""
     for path in directory.rglob(f".*{SUFFIX}.tmp"):
@@ -186,6 +165,11 @@ def writable(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
 
 def _dangling(path: Path) -> str:
     return f"it is a link to {os.readlink(path)}, which is not there"
+
+
+def _discard(path: Path) -> None:
+    with suppress(OSError):  # a disk that refuses a write may refuse to remove a file too
+        _temporary(path).unlink()
 
 
 def _temporary(path: Path) -> Path:

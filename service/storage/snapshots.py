@@ -4,20 +4,29 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kaboost.models.evaluation.baselines import ProgressiveValidation
 from kaboost.models.model import Model
-from kaboost.service.errors import CheckpointError, Incompatible, NotWritten
+from kaboost.service.errors import CheckpointError, Damaged, Incompatible, NotWritten
 from kaboost.service.storage import files, heartbeat
 from kaboost.service.storage.late_figures import LateFigures
+from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.state import State, read_validation
 
 KIND = "snapshot"
 RECENT_RECORDS = 1_000  # that the learner's share of rejected records is of
+MAX_FILES = 100  # with the highest versions: among them the newest is looked for
 log = logging.getLogger(__name__)
+
+
+class Numbering(NamedTuple):
+    """A version among all: versions begin again in a later epoch, after all files were lost."""
+
+    epoch: int = 0  # when the versions began, seconds since 1970
+    version: int = 0
 
 
 class Snapshot(NamedTuple):
@@ -28,13 +37,19 @@ class Snapshot(NamedTuple):
     header: dict[str, Any]
     validation: ProgressiveValidation
 
+    @property
+    def numbering(self) -> Numbering:
+        """What its age is compared by."""
+        return Numbering(self.header.get("epoch", 0), self.version)
+
 
 class Status(NamedTuple):
-    """The state of the learner's process, as its supervisor reports it."""
+    """The state of a learner's process, as it or its supervisor reports it."""
 
     state: str
     exit_code: int | None
     reason: str
+    pid: int | None = None  # of the learner whose state it is
 
 
 class Condition(NamedTuple):
@@ -59,8 +74,10 @@ class Condition(NamedTuple):
 class FolderSnapshotStore:
     """Keep the newest snapshots, the learner's heartbeat and its status in one folder."""
 
-    def __init__(self, directory: Path, keep: int = 3) -> None:
+    def __init__(self, directory: Path, keep: int = 3, lock: FolderLock | None = None) -> None:
         self._directory = directory
+        self._lock = lock or FolderLock(directory)
+        self._epochs: dict[tuple[str, int, int], int] = {}  # by name, inode and time of a file
         self._keep = keep
 
     @property
@@ -69,16 +86,16 @@ class FolderSnapshotStore:
         return str(self._directory.resolve())
 
     def lock(self) -> AbstractContextManager[None]:
-        """Be the folder's only writer, or raise Refused."""
-        return files.lock(self._directory)
+        """Be the folder's only writer, or raise FolderBusy."""
+        return self._lock
 
-    def publish(self, header: Mapping[str, Any], state: State) -> int:
-        """Publish the next version and return it, then remove the oldest."""
+    def publish(self, header: Mapping[str, Any], state: State, above: int = 0) -> int:
+        """Publish the next version above one and return it, then remove the oldest."""
         files.make(self._directory)
-        version, model = self.last_version() + 1, state.model
+        version, model = max(self.last_version(), above) + 1, state.model
         whole = {**header, "kind": KIND, "version": version, "model": model.describe()}
         path = files.numbered(self._directory, KIND, version)
-        files.write(path, state.serving_arrays(), whole)
+        files.write(path, state.serving_arrays(), whole, self._lock.confirm)
         files.prune(self._directory, KIND, self._keep)
         return version
 
@@ -86,16 +103,19 @@ class FolderSnapshotStore:
         """Return the highest version, 0 where there is none."""
         return next(map(files.number, files.newest(self._directory, KIND)), 0)
 
-    def newest(self, above: int = 0, unusable: set[int] | None = None) -> Snapshot | None:
+    def newest(
+        self, above: int = 0, unusable: set[int] | None = None, epoch: int | None = None
+    ) -> Snapshot | None:
         """Map the newest snapshot above a version; report a damaged one and use the one before.
+
+        With the epoch of that version, every version of a later epoch is above, and none of an
+        earlier one.
 
         `unusable` belongs to the caller: its versions are neither read nor reported again.
         """
         skipped = set() if unusable is None else unusable
-        for path in files.newest(self._directory, KIND):
+        for path in self._paths_above(above, epoch):
             version = files.number(path)
-            if version <= above:
-                return None
             if version in skipped:
                 continue
             try:
@@ -107,8 +127,28 @@ class FolderSnapshotStore:
                 log.error("snapshot unusable", extra={"version": version, "reason": str(err)})
         return None
 
+    def _paths_above(self, above: int, epoch: int | None) -> list[Path]:
+        """List the files above a version, the newest first."""
+        epochs: dict[tuple[str, int, int], int] = {}
+        found: list[tuple[Numbering, Path]] = []
+        for path in files.newest(self._directory, KIND)[:MAX_FILES]:
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                continue  # pruned since the folder was listed
+            key = path.name, status.st_ino, status.st_mtime_ns
+            known = self._epochs.get(key)
+            epochs[key] = _epoch(path, epoch or 0) if known is None else known
+            found.append((Numbering(epochs[key], files.number(path)), path))
+        self._epochs = epochs
+        return [
+            path
+            for order, path in sorted(found, reverse=True)
+            if order > Numbering(order.epoch if epoch is None else epoch, above)
+        ]
+
     def heartbeat(self) -> None:
-        """Show that the learner is alive."""
+        """Show that the learner is alive, and which process it is."""
         path = files.make(self._directory) / ".learner"
         try:
             heartbeat.write(path)
@@ -125,9 +165,30 @@ class FolderSnapshotStore:
         except FileNotFoundError:
             return None
 
-    def write_status(self, state: str, exit_code: int | None = None, reason: str = "") -> None:
-        """Publish the state of the learner's process; readers never see half of it."""
-        self._write_json(".status.json", Status(state, exit_code, reason)._asdict())
+    def heartbeat_pid(self) -> int | None:
+        """Return the process id of the learner that gave the last heartbeat."""
+        try:
+            return int((self._directory / ".learner").read_bytes().split()[0])
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def signs_of_life(self) -> tuple[str | None, float | None]:
+        """Return what changes while a learner works, or waits for another one to leave.
+
+        Any other status is written by its supervisor as well, and is no sign.
+        """
+        status, waits = self.read_status(), None
+        if status is not None and status.state == "waiting":
+            with suppress(FileNotFoundError):
+                waits = (self._directory / ".status.json").stat().st_mtime
+        return self.last_heartbeat(), waits
+
+    def write_status(
+        self, state: str, exit_code: int | None = None, reason: str = "", pid: int | None = None
+    ) -> None:
+        """Publish the state of a learner's process; readers never see half of it."""
+        status = Status(state, exit_code, reason, pid)
+        self._write_json(".status.json", status._asdict(), durable=state != "waiting")
 
     def read_status(self) -> Status | None:
         """Read the state of the learner's process, None where none can be read."""
@@ -169,6 +230,16 @@ class FolderSnapshotStore:
             if durable:
                 files.sync(file.fileno())
         os.replace(temporary, self._directory / name)
+
+
+def _epoch(path: Path, default: int) -> int:
+    """Read the epoch of a snapshot; the default where it cannot be read, or has none."""
+    try:
+        header, _ = files.read(path, mapped=True, verify=False)
+    except (Damaged, FileNotFoundError):
+        return default
+    epoch = header.get("epoch", default)
+    return epoch if isinstance(epoch, int) else default
 
 
 def load(path: Path) -> Snapshot:

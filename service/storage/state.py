@@ -1,7 +1,7 @@
 """The learner's whole state: what a checkpoint holds, and what decides all that comes next."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ class LateState(NamedTuple):
     counts: LateCounts = LateCounts()
     topic: str | None = None  # of the labels, and its id
     topic_id: str | None = None
+    last_records: Mapping[int, Sequence[int]] = {}  # partition → mark of the last record read
 
     def describe(self) -> dict[str, Any]:
         """Return the state as JSON values."""
@@ -37,7 +38,9 @@ class LateState(NamedTuple):
         counts = self.counts._asdict()
         names = ("generation", "kept", "topic", "topic_id")
         whole = {name: getattr(self, name) for name in names}
-        return {"offsets": offsets, **whole, **times, "counts": counts}
+        marks = {str(partition): mark for partition, mark in self.last_records.items()}
+        more = {**times, "counts": counts, "last_records": marks}
+        return {"offsets": offsets, **whole, **more}
 
     @classmethod
     def from_description(cls, values: Mapping[str, Any]) -> "LateState":
@@ -46,7 +49,9 @@ class LateState(NamedTuple):
         more = {name: values[name] for name in ("generation", "topic", "topic_id")}
         more |= {name: -math.inf if values[name] is None else values[name] for name in TIMES}
         counts = LateCounts(**values["counts"])
-        return cls(offsets, kept=tuple(values["kept"]), counts=counts, **more)
+        marks = {int(p): mark for p, mark in values.get("last_records", {}).items()}
+        kept = tuple(values["kept"])
+        return cls(offsets, kept=kept, counts=counts, last_records=marks, **more)
 
 
 TIMES = ("features_time", "labels_time", "time")

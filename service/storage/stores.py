@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from kaboost.service.storage.checkpoints import Checkpoint, FolderCheckpointStore, Written
+from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.snapshots import Condition, FolderSnapshotStore, Snapshot, Status
 from kaboost.service.storage.state import State
 
@@ -21,11 +22,17 @@ class Store(Protocol):
         """Where it is, for messages; stores of one location share their lock."""
 
     def lock(self) -> AbstractContextManager[None]:
-        """Be the only writer, or raise Refused."""
+        """Be the only writer, or raise FolderBusy."""
 
 
 class CheckpointStore(Store, Protocol):
     """Keep the learner's states: runs of numbered checkpoints, one run a model."""
+
+    def confirm(self) -> None:
+        """Raise FolderBusy if another process has become the writer."""
+
+    def holder(self) -> str | None:
+        """Return which process is the writer, None where none is."""
 
     @property
     def run(self) -> str:
@@ -46,18 +53,25 @@ class CheckpointStore(Store, Protocol):
     def newest(self) -> Written | None:
         """Find the newest checkpoint of all runs, without reading it."""
 
+    def newest_header(self) -> Mapping[str, Any]:
+        """Read the header of the newest readable checkpoint of all runs, empty without one."""
+
 
 class SnapshotStore(Store, Protocol):
     """Keep published versions of the model, and what is known of the learner."""
 
-    def publish(self, header: Mapping[str, Any], state: State) -> int:
-        """Publish the next version and return it."""
+    def publish(self, header: Mapping[str, Any], state: State, above: int = 0) -> int:
+        """Publish the next version above one, and return it."""
 
     def last_version(self) -> int:
         """Return the highest version, 0 where there is none."""
 
-    def newest(self, above: int = 0, unusable: set[int] | None = None) -> Snapshot | None:
-        """Read the newest snapshot above a version; skip unusable ones and add to them."""
+    def newest(
+        self, above: int = 0, unusable: set[int] | None = None, epoch: int | None = None
+    ) -> Snapshot | None:
+        """Read the newest snapshot above a version, with its epoch those of later epochs as well;
+        skip unusable ones and add to them.
+        """
 
     def heartbeat(self) -> None:
         """Show that the learner is alive."""
@@ -65,8 +79,16 @@ class SnapshotStore(Store, Protocol):
     def last_heartbeat(self) -> str | None:
         """Return the last heartbeat, which differs from all before; None if there was none."""
 
-    def write_status(self, state: str, exit_code: int | None = None, reason: str = "") -> None:
-        """Publish the state of the learner's process."""
+    def heartbeat_pid(self) -> int | None:
+        """Return the process id of the learner that gave the last heartbeat."""
+
+    def signs_of_life(self) -> object:
+        """Return what changes while a learner works, or waits for another one to leave."""
+
+    def write_status(
+        self, state: str, exit_code: int | None = None, reason: str = "", pid: int | None = None
+    ) -> None:
+        """Publish the state of a learner's process."""
 
     def read_status(self) -> Status | None:
         """Read the state of the learner's process, None where there is none."""
@@ -86,9 +108,9 @@ class Stores(NamedTuple):
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Be the only writer of both, or raise Refused."""
+        """Be the only writer of both, or raise FolderBusy."""
         with ExitStack() as stack:
-            for store in {store.location: store for store in self}.values():
+            for store in self:
                 stack.enter_context(store.lock())
             yield
 
@@ -112,5 +134,13 @@ def snapshot_store(snapshots: Folder) -> SnapshotStore:
 
 def make_stores(checkpoints: Folder, snapshots: Folder) -> Stores:
     """Make the two stores of one learner; both may be in one folder."""
-    store = FolderCheckpointStore(checkpoints.directory, checkpoints.keep)
-    return Stores(store, snapshot_store(snapshots))
+    lock = FolderLock(checkpoints.directory)
+    store = FolderCheckpointStore(checkpoints.directory, checkpoints.keep, lock)
+    if checkpoints.directory.resolve() != snapshots.directory.resolve():
+        return Stores(store, snapshot_store(snapshots))
+    return Stores(store, FolderSnapshotStore(snapshots.directory, snapshots.keep, lock))
+
+
+def checkpoint_store(checkpoints: Folder) -> CheckpointStore:
+    """Make the store of checkpoints alone, to look at it."""
+    return FolderCheckpointStore(checkpoints.directory, checkpoints.keep)

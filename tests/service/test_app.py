@@ -22,6 +22,7 @@ from kaboost.service.errors import Exit
 from kaboost.service.processes import settings_pipe
 from kaboost.service.storage import files
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
+from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.kafka.client import encode
 from tests.service.learning import until
@@ -176,9 +177,9 @@ def test_nothing_outlives_a_killed_supervisor(serve: Program, wanted: Settings) 
 
 def test_refused_learner_leaves_the_api_answering(tmp_path: Path) -> None:
     """A learner that must not run stays down; answers are stale, and readiness says why."""
-    wanted = settings(tmp_path)
+    wanted = settings(tmp_path, checkpoints={"lock_timeout": 0.1})
     version = publish(wanted, taught(wanted))
-    with files.lock(wanted.checkpoints.directory), running("serve", wanted) as program:
+    with FolderLock(wanted.checkpoints.directory), running("serve", wanted) as program:
         program.ready()
         until(lambda: program.predict()["model"]["stale"] is True)
         learner = program.ready()["learner"]

@@ -1,8 +1,6 @@
 """The writer under snapshots and checkpoints: killed, damaged, crowded out, and still whole."""
 
-import os
 import resource
-import signal
 import subprocess
 import sys
 import textwrap
@@ -16,7 +14,7 @@ import numpy as np
 import pytest
 
 from kaboost.models.state.format import pack
-from kaboost.service.errors import Damaged, NotWritten, Refused
+from kaboost.service.errors import Damaged, NotWritten
 from kaboost.service.storage import files
 
 ROOT = Path(__file__).parents[2]
@@ -216,85 +214,6 @@ def test_uncounted_are_kept_beside_the_newest(tmp_path: Path, keep: int, left: l
     files.prune(tmp_path, "state", keep, uncounted=[1, 10])
 
     assert [files.number(path) for path in files.newest(tmp_path, "state")] == left
-
-
-HOLDER = """
-import sys, time
-from pathlib import Path
-from kaboost.service.storage import files
-with files.lock(Path(sys.argv[1])):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def holder(tmp_path: Path) -> Any:
-    """A process that holds the folder's lock."""
-    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as process:  # type: ignore[call-overload]
-        assert process.stdout.readline() == "held\n"
-        yield process
-        process.kill()
-
-
-def test_second_writer_refuses(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
-    """A second writer is refused with the first one's process id and exit code 3."""
-    with (
-        pytest.raises(Refused, match=f"{tmp_path} is in use by process {holder.pid}") as caught,
-        files.lock(tmp_path),
-    ):
-        pass
-
-    assert caught.value.exit_code == 3
-
-
-@pytest.mark.parametrize("end", [signal.SIGKILL, None], ids=["killed", "ended"])
-def test_lock_ends_with_its_process(
-    tmp_path: Path, holder: subprocess.Popen[str], end: signal.Signals | None
-) -> None:
-    """However the holder went, the next one gets the folder, and clears what lies about."""
-    temporary = tmp_path / "run-0001" / ".state-000000000002.safetensors.tmp"
-    temporary.parent.mkdir()
-    temporary.touch()
-    if end:
-        holder.send_signal(end)
-    else:
-        holder.stdin.close()  # type: ignore[union-attr]
-    holder.wait(10)
-    with files.lock(tmp_path):
-        recorded = (tmp_path / ".lock").read_text().strip()
-
-    assert recorded == str(os.getpid())
-    assert not temporary.exists()
-    assert (tmp_path / ".lock").read_text() == ""
-
-
-def test_lock_without_room(tmp_path: Path) -> None:
-    """A lock that a full disk or a folder without rights denies says what helps."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
-    try:
-        with pytest.raises(NotWritten, match=r"File too large.*make room") as caught:
-            files.lock(tmp_path).__enter__()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    (tmp_path / ".lock").unlink()
-    (tmp_path / ".lock").mkdir()
-
-    assert caught.value.exit_code == 1
-    with (
-        pytest.raises(NotWritten, match=r"\.lock.*Is a directory.*permission"),
-        files.lock(tmp_path),
-    ):
-        pass
-
-
-def test_body_of_the_lock_keeps_its_errors(tmp_path: Path) -> None:
-    """What goes wrong under the lock is not taken for a trouble with it."""
-    with pytest.raises(FileNotFoundError), files.lock(tmp_path):
-        (tmp_path / "gone").read_bytes()
 
 
 def test_folders_are_made(tmp_path: Path) -> None:

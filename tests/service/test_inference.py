@@ -98,7 +98,9 @@ def test_what_joins_is_told_once_a_batch(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Not once an event; and the end of the room once, with its bound and what to do."""
-    settings = make_settings(topic, features={"schema": "auto"}, model={"bank": TREES})
+    settings = make_settings(
+        topic, features={"schema": "auto", "max_new_per_hour": 1_000}, model={"bank": TREES}
+    )
     names = [[f"x{k}.{j}" for j in range(10)] for k in range(40)]
     send(topic, [encode(dict.fromkeys(each, 1.5), k % 2) for k, each in enumerate(names)])
     caplog.set_level("INFO")

@@ -302,7 +302,7 @@ def test_an_id_that_came_late_is_kept(
     """Trap: a broker that was slow at the start left checkpoints without the ids for good."""
     known, asked = topics.describe_id, list[str]()
 
-    def slow(admin: Any, topic: str) -> str | None:
+    def slow(admin: Any, topic: str, *_: Any) -> str | None:
         asked.append(topic)
         return known(admin, topic) if asked.count(topic) > 1 else None
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from confluent_kafka import TopicPartition
 
@@ -22,8 +23,9 @@ from kaboost.service.storage import snapshots
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
 from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.kafka.broker import Broker, Reachable
-from tests.kafka.client import admin, create_topic, produce
+from tests.kafka.client import PATIENCE, admin, create_topic, encode, produce
 from tests.ports import free_port
+from tests.service import serving
 from tests.service.learning import (
     committed,
     events,
@@ -272,7 +274,7 @@ def test_damaged_checkpoints_do_not_count_among_the_kept(
 
 def test_a_second_learner_refuses(topic: str, make_settings: Make) -> None:
     """Two writers in one folder would overwrite each other: exit 3, and the first learns on."""
-    settings = make_settings(topic)
+    settings = make_settings(topic, checkpoints={"lock_timeout": 0.1})
     with learning(settings) as first:
         until(lambda: learned(settings) == 0)
         with learning(settings) as second, pytest.raises(Refused, match=str(os.getpid())):
@@ -294,6 +296,38 @@ def test_a_gap_is_refused(topic: str, make_settings: Make, send: Send, broker: R
         running.wait()
 
     assert Exit.REFUSED == err.value.exit_code
+
+
+def test_a_gap_does_not_cost_what_was_learned(
+    tmp_path: Path, topic: str, send: Send, broker: Reachable
+) -> None:
+    """Trap: what was learned since the last checkpoint is in no topic any more, so the learner that
+    finds a gap writes checkpoint and snapshot before it ends.
+    """
+    kafka = {"bootstrap_servers": broker.bootstrap, "topic": topic, "group_id": topic}
+    rarely = {"every_seconds": 3600}
+    wanted = serving.settings(tmp_path, kafka=kafka, checkpoints=rarely, snapshots=rarely)
+    stream = [encode(serving.ROW, k % 2) for k in range(300)]
+    client, at = admin(broker.bootstrap), TopicPartition(topic, 0, 250)
+    with serving.running("learner", wanted) as program:
+        until(lambda: program.events("learner ready"))
+        send(topic, stream[:100])
+        until(lambda: gauge(wanted, "kaboost_events_learned_total") == 100)
+        program.process.suspend()
+        until(lambda: program.process.status() == psutil.STATUS_STOPPED)
+        send(topic, stream[100:101])  # a request that is on its way takes this one
+        send(topic, stream[101:])
+        client.delete_records([at])[at].result(30)
+        program.process.resume()
+
+        assert Exit.REFUSED == program.process.wait(PATIENCE)
+
+    next_offset = saved(wanted)[0]
+    assert next_offset in (100, 101)
+    assert next_offset == learned(wanted)
+    status = FolderSnapshotStore(wanted.snapshots.directory).read_status()
+    assert status is not None
+    assert f"the state goes on at {next_offset}: events between were deleted" in status.reason
 
 
 def test_latest_is_resolved_once(topic: str, make_settings: Make, send: Send) -> None:

@@ -282,7 +282,8 @@ def test_topic_made_anew_writes_its_dead_letters(
 def test_two_learners_are_refused(make_settings: Make, topic: str, send: Send) -> None:
     """The folder of the progress has one writer."""
     found = make_settings(topic, model=TREE)
-    other = make_settings(topic, model=TREE, metrics={"port": free_port()})
+    waits = {"lock_timeout": 0.1}
+    other = make_settings(topic, model=TREE, metrics={"port": free_port()}, checkpoints=waits)
     shared = SharedModel()
     with learning(found, **startup(shared)):
         until(lambda: shared.snapshot)

@@ -12,6 +12,7 @@ from kaboost.models import build
 from kaboost.service.errors import Refused
 from kaboost.service.events.decoder import Decoded
 from kaboost.service.kafka.consumer import KafkaConsumer
+from kaboost.service.kafka.identity import Identity
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.parts import Parts, make_parts
 from kaboost.service.learner.startup import RestoreFromCheckpoint
@@ -26,9 +27,9 @@ class Consumer(KafkaConsumer):
 
     def __init__(self, *, committed: bool = False) -> None:
         self.committed = committed
-        self.topic_id = None
+        self.identity = Identity()
 
-    def check_identity(self, known: str | None = None) -> None:
+    def check_identity(self, known: Identity | None = None) -> None:
         """Accept every topic."""
 
     def start_offsets(self, partitions: list[int]) -> dict[int, int]:

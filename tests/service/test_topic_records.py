@@ -110,6 +110,7 @@ def test_a_topic_recreated_under_a_running_learner_is_refused(
     with learning(settings) as running:
         until(lambda: learned(settings) == 100)
         recreate(broker.bootstrap, topic)
+        send(topic, records(rows(300, seed=2)))
 
         with pytest.raises(Refused, match="deleted and created again"):
             running.wait()
