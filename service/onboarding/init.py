@@ -13,7 +13,7 @@ from kaboost.service.onboarding.decoding import try_events, try_labels
 from kaboost.service.onboarding.file_sample import read_file
 from kaboost.service.onboarding.formats import Readable, read_records
 from kaboost.service.onboarding.late_labels import join_labels
-from kaboost.service.onboarding.plan import Ask, Given, Plan, make_late_plan, make_plan
+from kaboost.service.onboarding.plan import DROP, Ask, Given, Plan, make_late_plan, make_plan
 from kaboost.service.onboarding.topic_sample import SILENT_REMEDY, RawRecord, read_first
 
 SHOWN = 3  # records
@@ -128,6 +128,12 @@ def _explain(plan: Plan, say: Say) -> None:
     say("")
     for name, role, about in rows:
         say(f"  {name.ljust(widths[0])}  {role.ljust(widths[1])}  {about}")
+    if (labels := plan.labels) is not None and (found := labels.one_sided) is not None:
+        fate = "dropped" if labels.expired == DROP else f"learned as {labels.expired}"
+        say(
+            f"note: {found.number} of {found.total} labels are {found.label}; features without a "
+            f"label within labels.wait are {fate} (labels.expired)"
+        )
     for warning in plan.warnings:
         say(f"warning: {warning}")
 
@@ -151,7 +157,7 @@ def _try(
         for reason, count in trial.skipped.items():
             say(f"  {count} skipped: {reason}")
         for fault in trial.faults:
-            say(f"  {fault.count} dead letters, {fault.code}: {fault.example}")
+            say(f"  {fault.number} dead letters, {fault.code}: {fault.example}")
         if not trial.events:
             raise ConfigError(
                 f"none of {len(sample)} {what} can be learned; correct the written file, or run "
