@@ -146,6 +146,7 @@ def init(
 ) -> None:
     """Look at a topic or a file, and write kaboost.yaml for it; nothing else is written."""
     import_without_numba()
+    from kaboost.service.listings import check_keys
     from kaboost.service.onboarding.init import Request, run
     from kaboost.service.onboarding.plan import Given
 
@@ -153,6 +154,7 @@ def init(
     events = {"format": format_, "schema_file": schema_file, "message_type": message_type}
     known = {key: value for key, value in events.items() if value is not None}
     keys = dict(_key_value(pair) for pair in client or [])
+    check_keys(keys, "--client")
     request = Request(
         bootstrap, topic, file, labels_topic, output, force, given, records, registry, known, keys
     )
@@ -163,12 +165,15 @@ def init(
 def doctor(file: File = None, set_: Set = None, as_json: Json = False) -> None:
     """Check broker, rights, topics, records, ports, folders and disk; nothing is written."""
     import_without_numba()
+    from kaboost.service.listings import check_client
     from kaboost.service.onboarding.doctor import examine
     from kaboost.service.onboarding.report import Check, line, worst
 
     checks: list[Check] = []
     try:
-        for check in examine(_load(file, set_)):
+        settings = _load(file, set_)
+        check_client(settings)
+        for check in examine(settings):
             checks.append(check)
             if not as_json:
                 typer.echo(line(check))

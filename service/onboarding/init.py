@@ -1,6 +1,7 @@
 """`kaboost init`: sample a topic or a file, plan, write the configuration, check it."""
 
 import json
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -49,8 +50,7 @@ def run(request: Request, ask: Ask, say: Say) -> Settings:
     BrokerError
         If the broker or a topic is not there.
     """
-    if request.output.exists() and not request.force:
-        raise ConfigError(f"--output {request.output}: exists; pass --force to overwrite it")
+    _check_output(request)
     raws, readable, what = _sample(request, say)
     _show(readable, what, say)
     envelope = readable.events["envelope"]
@@ -73,6 +73,19 @@ def run(request: Request, ask: Ask, say: Say) -> Settings:
     say(f"  kaboost doctor --config {request.output}\nand start with")
     say(f"  kaboost serve --config {request.output}")
     return settings
+
+
+def _check_output(request: Request) -> None:
+    """Refuse a file that could not be written, before anything is read or asked."""
+    output = request.output
+    folder = output.absolute().parent
+    if not folder.is_dir() or output.is_dir():
+        what = "is a folder" if output.is_dir() else f"there is no folder {folder}"
+        raise ConfigError(f"--output {output}: {what}; name a file in a folder that exists")
+    if output.exists() and not request.force:
+        raise ConfigError(f"--output {output}: exists; pass --force to overwrite it")
+    if not os.access(output if output.exists() else folder, os.W_OK):
+        raise ConfigError(f"--output {output}: cannot be written; name a file that can")
 
 
 def _sample(request: Request, say: Say) -> tuple[list[RawRecord], Readable, str]:
