@@ -16,6 +16,7 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.errors import RequestError
 from kaboost.service.events.decoder import Decoder, Faults, no_headers
 from kaboost.service.events.decoders import make_decoder
+from kaboost.service.events.diagnosis import explain_json, keep_to_grammar
 from kaboost.service.events.label_records import make_label_decoder
 from kaboost.service.http.reports import Accepted, WrittenRecord
 from kaboost.service.metrics import ApiMetrics
@@ -24,6 +25,11 @@ ACCEPT_SECONDS = 10.0  # for the broker to confirm the records of one request
 JSON_ONLY = (
     "{} = {}: this route writes JSON; produce records in that format with a Kafka client instead"
 )
+MAYBE_JSON = (
+    "{0} = auto with events.schema_registry: this route writes JSON, and the records of the topic "
+    "may have another format; set {0}: json if they are JSON, else produce them with a Kafka client"
+)
+BODY = "send an object, or an array of them"
 NO_LABELS = "labels.topic is not set: events bring their labels; send them to /events"
 
 Place = tuple[str, int, int]
@@ -53,9 +59,8 @@ class Ingest:
     async def events(self, body: bytes | bytearray, model: Model) -> Accepted:
         """Write one event, or an array of them."""
         self._require_json("events.format", self._settings.events.format)
-        records = _records(body)
+        values = _records(body)
         decoder = make_decoder(model.encoder.schema, model.labels, self._settings)
-        values = [msgspec.json.encode(record) for record in records]
         faults, ids = _check(decoder, values)
         return await self._write(self._settings.kafka.topic, values, faults, ids)
 
@@ -66,7 +71,7 @@ class Ingest:
             raise HTTPException(404, NO_LABELS)
         section = self._settings.labels
         self._require_json("labels.format", section.format or self._settings.events.format)
-        values = [msgspec.json.encode(record) for record in _records(body)]
+        values = _records(body)
         decoded = make_label_decoder(self._settings, model.labels).decode(values, no_headers)
         ids: list[str | None] = [label.id for label in decoded.labels]
         return await self._write(topic, values, decoded.faults, ids)
@@ -106,6 +111,8 @@ class Ingest:
     def _require_json(self, key: str, value: str) -> None:
         if value not in ("auto", "json"):
             raise HTTPException(409, JSON_ONLY.format(key, value))
+        if value == "auto" and self._settings.events.schema_registry is not None:
+            raise HTTPException(409, MAYBE_JSON.format(key))
 
 
 class PredictionLog:
@@ -157,15 +164,19 @@ def _check(decoder: Decoder, values: Sequence[bytes]) -> tuple[Faults, list[str 
     return faults, ids
 
 
-def _records(body: bytes | bytearray) -> list[Any]:
+def _records(body: bytes | bytearray) -> list[bytes]:
+    """Return the records of a body, byte by byte as they came."""
     try:
-        parsed = json.loads(body)
-    except (ValueError, RecursionError) as err:
-        raise HTTPException(400, f"not JSON: {err}; send an object, or an array of them") from err
-    records = parsed if isinstance(parsed, list) else [parsed]
-    if not records:
-        raise HTTPException(422, "the array is empty; send an object, or an array of them")
-    return records
+        text = str(body, "utf-8").strip()
+        keep_to_grammar(text)
+        raws = msgspec.json.decode(text, type=list[msgspec.Raw]) if text[:1] == "[" else [text]
+    except RecursionError as err:
+        raise HTTPException(400, f"nested too deeply to be parsed; {BODY}") from err
+    except (msgspec.DecodeError, UnicodeDecodeError) as err:
+        raise HTTPException(400, f"not JSON: {explain_json(err)}; {BODY}") from err
+    if not raws:
+        raise HTTPException(422, f"the array is empty; {BODY}")
+    return [raw.encode() if isinstance(raw, str) else bytes(raw) for raw in raws]
 
 
 def _resolver(

@@ -87,7 +87,10 @@ class Predict:
 
     def _read(self, served: Served, body: bytearray) -> Rows:
         schema = served.snapshot.model.encoder.kinds
-        return served.codec.read(self._records.to_rows(body, schema))
+        try:
+            return served.codec.read(self._records.to_rows(body, schema))
+        except RequestError as err:
+            raise RequestError(self._records.locate(body, err.errors)) from err
 
     def _respond(self, served: Served, rows: Rows) -> Response:
         body = served.codec.respond(rows, served.snapshot.model, served.stamp)

@@ -278,7 +278,7 @@ def test_a_silent_partition_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         "no broker at h:1 within 5 s (ssl: x): |start it, or correct a: b",
         'features: is missing; |send an event such as {"features": {"a": 1}}',
         "#/a: not in features.schema; |leave it out, or set features.unknown: ignore",
-        "label: is missing; the record has a, b: |set events.label to its path",
+        "label: is missing; the record has a, b: |send it, or set events.label to its path",
         "begins with a schema-registry frame, schema id 5: |set events.schema_registry",
         "format avro needs fastavro; |run pip install 'kaboost[avro]'",
     ],
