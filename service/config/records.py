@@ -139,7 +139,9 @@ class Labels(Section):
         "`{label: 0}`, which learns this label.",
     )
     early: Duration = Field(
-        default=600.0, description="How long a label waits for its features, by the time of events."
+        default=600.0,
+        description="How long a label waits for its features, by the time of events; at most "
+        "`wait`.",
     )
     max_waiting: int = Field(
         default=10_000_000,

@@ -410,14 +410,23 @@ class Settings(BaseSettings):
             return value
         if value.topic in (kafka.topic, kafka.dlq):
             raise ValueError(
-                f"topic {value.topic} is also that of events or dead letters; name another"
+                f"labels.topic: {value.topic} is also that of events or dead letters; name another"
             )
         if events.is_mapped and events.id is None:
             raise ValueError(
-                "events.id is not set, and features wait for their label by it; set its path"
+                "events.id: is missing, and features wait for their label by it; set its path"
+            )
+        if "early" in value.model_fields_set and value.early > value.wait:
+            raise ValueError(
+                "labels.early: is longer than labels.wait; a label that came first would wait "
+                "longer than features do: write less, or raise labels.wait"
             )
         if value.expired != "drop":
-            labels(task.kind, task.labels).encode(value.expired.get("label"))
+            try:
+                labels(task.kind, task.labels).encode(value.expired.get("label"))
+            except ValueError as err:
+                reason = str(err).removeprefix("label: ")
+                raise ValueError(f"labels.expired.label: {reason}") from err
         return value
 
     @field_validator("metrics")
