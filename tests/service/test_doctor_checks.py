@@ -75,6 +75,28 @@ def test_labels_without_features_and_times_that_are_none_are_yellow(
     assert "50 are no time and are ignored" in details(report)["events.timestamp"]
 
 
+def test_the_id_is_found_on_topics_of_several_partitions(
+    make_topic: Callable[..., str], broker: Reachable, send: Send, folder: Path
+) -> None:
+    """Few of the labels that are read belong to the features that are read, and they suffice."""
+    features, labels = make_topic(partitions=3), make_topic(partitions=3)
+    stream = payments(3_000)
+    late = chargebacks(stream[::10], lambda k: True)
+    for number in range(3):
+        mine = [one for one in stream if int(one["payment_id"][4:]) // 10 % 3 == number]
+        send(features, [json.dumps(one).encode() for one in mine], number)
+        send(labels, [json.dumps(one).encode() for one in late[number::3]], number)
+
+    place = ["--bootstrap", broker.bootstrap, "--topic", features, "--labels-topic", labels]
+    assert 0 == run("init", *place, "--yes", "--records", "300")
+
+    settings = load(folder / "kaboost.yaml")
+    assert ("payment_id", "created_at") == (settings.events.id, settings.events.timestamp)
+    section = settings.labels
+    assert ("payment.payment_id", "fraud", "at") == (section.id, section.label, section.timestamp)
+    assert ("binary", {"label": 0}) == (settings.task.kind, section.expired)
+
+
 def test_offsets_without_a_checkpoint_are_red(
     topic: str, broker: Reachable, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,7 +32,9 @@ def test_no_page_scrolls_sideways(page: str, tmp_path: Path) -> None:
     still = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     inner = html.escape(still.replace("</body>", f"{FILL}</body>"))
     outer = tmp_path / "outer.html"
-    frame = f'<iframe style="width: {WIDTH}px; height: 9000px; border: 0" srcdoc="{inner}"></iframe>'
+    frame = (
+        f'<iframe style="width: {WIDTH}px; height: 9000px; border: 0" srcdoc="{inner}"></iframe>'
+    )
     outer.write_text(f"<!doctype html><title>none</title>{frame}{MEASURE}")
 
     shown = rendered(outer.as_uri(), tmp_path / "profile")
