@@ -1,5 +1,6 @@
 """Describe the columns of sampled records: kind, distinct values, missing values."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,8 +51,8 @@ class Column(NamedTuple):
 
     @property
     def is_constant(self) -> bool:
-        """Whether every record has the same value."""
-        return self.distinct == 1 and len(self.present) == len(self.values)
+        """Whether nearly every record has it, with the same value."""
+        return self.distinct == 1 and self.is_complete
 
     @property
     def uniqueness(self) -> float:
@@ -144,7 +145,8 @@ def guess_kind(column: Column) -> Kind:
     odd = [value for value in column.present if _value_type(value) not in types]
     if not odd or kind.name in ("category", "text"):
         return kind
-    note = f"{len(odd)} of {len(column.present)} are none, such as {odd[0]!r}"
+    example = json.dumps(odd[0], ensure_ascii=False, default=str)
+    note = f"{len(odd)} of {len(column.present)} are no {kind.name}, such as {example}"
     return kind._replace(reason=f"{kind.reason}; {note}" if kind.reason else note)
 
 

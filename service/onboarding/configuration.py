@@ -120,8 +120,8 @@ def _expired(labels: LabelTopic) -> str:
         hint = "or {label: 0}, if no label within `wait` means the negative class"
         return f"{DROP}  # {_comment(f'{why}; {hint}' if why else hint)}"
     value = f"{{label: {_value(labels.expired)}}}"
-    reason = f"; so no label within `wait` means {labels.expired}; {DROP} learns none of them"
-    return f"{value}  # {_comment(why + reason if why else reason[5:])}"
+    reason = f"no label within `wait` means {labels.expired}; or {DROP}, which learns nothing of it"
+    return f"{value}  # {_comment(f'{why}, so {reason}' if why else reason)}"
 
 
 def _features(features: list[Feature]) -> Iterator[str]:

@@ -235,7 +235,7 @@ def reason_to_ignore(column: Column) -> str | None:
     if len(column.present) < ENOUGH:
         return None
     if column.is_constant:
-        return f"the same in all {len(column.values)} records; remove this line if it varies"
+        return f"the same in all {len(column.present)} records; remove this line if it varies"
     if kind not in ("category", "number") or column.uniqueness < MANY:
         return None
     by_name = has_id_name(column) and _is_key_like(column)

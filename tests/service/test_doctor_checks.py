@@ -153,3 +153,5 @@ def test_records_without_an_id_are_faults_where_labels_come_later(record: dict[s
     assert trial.faults[0].example.startswith("payment_id: ")
     decoder = make_decoder({"*": "auto"}, labels("binary"), settings)
     assert {"y": "number"} == decoder.decode(values).new_features
+    quick = make_decoder({"x": "number", "y": "number"}, labels("binary"), settings)
+    assert [0] == [index for index, _ in quick.decode(values).faults]

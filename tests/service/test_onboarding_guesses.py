@@ -188,6 +188,19 @@ def test_the_id_is_found_where_few_labels_are_of_the_features_that_were_read() -
     assert "none of 300 label ids (payment.payment_id) is among the 300 ids" in plan.warnings[0]
 
 
+def test_a_few_common_texts_are_enough_and_a_few_numbers_are_not() -> None:
+    """Counters share small numbers with any id."""
+    features = [{"order": f"o{k}", "x": k / 7} for k in range(100)]
+    labels = [{"ref": f"o{k}", "won": k % 2} for k in range(97, 197)]
+    plan = late_plan(features, labels)
+    assert plan.labels is not None
+    assert "ref" == plan.labels.id.name
+
+    numbers = [{**one, "order": k} for k, one in enumerate(features)]
+    with pytest.raises(ConfigError, match="order and ref share 3"):
+        late_plan(numbers, [{"ref": k, "won": k % 2} for k in range(97, 197)])
+
+
 def test_common_values_are_counted_where_the_id_is_asked_for() -> None:
     """The message says what was compared, and how to read more."""
     features = [{"order": f"o{k}", "x": k / 7} for k in range(100)]
