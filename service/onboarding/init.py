@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from kaboost.service.config.settings import Settings, load
 from kaboost.service.errors import ConfigError
+from kaboost.service.events.metadata import IGNORED
 from kaboost.service.onboarding.configuration import Origin, render, summary
 from kaboost.service.onboarding.decoding import try_events, try_labels
 from kaboost.service.onboarding.file_sample import read_file
@@ -169,6 +170,9 @@ def _try(
         say(f"\n{trial.events} of {len(sample)} {what} can be learned with this configuration")
         for reason, count in trial.skipped.items():
             say(f"  {count} skipped: {reason}")
+        for (field, action), repairs in trial.repairs.items():
+            if action == IGNORED:
+                say(f"  {repairs.events} whose {field} is none and ignored: {repairs.example}")
         for fault in trial.faults:
             say(f"  {fault.number} dead letters, {fault.code}: {fault.example}")
         if not trial.events:

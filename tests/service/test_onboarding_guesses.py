@@ -158,6 +158,9 @@ def test_one_bad_record_changes_no_guess(path: str, bad: Any, tmp_path: Path) ->
     assert ("binary", None) == (settings.task.kind, settings.task.labels)
     assert "number" == settings.features.columns["amount.value"]
     assert "built-in" not in "\n".join(shown)
+    if bad in ("yesterday", 1.5):
+        field = {"created_at": "timestamp", "payment_id": "id"}[path]
+        assert f"  1 whose {field} is none and ignored: {json.dumps(bad)}" in shown
     if bad in ("maybe", {"value": "12,5x", "currency": "EUR"}):
         assert any(line.startswith("  1 dead letters, ") for line in shown)
 
