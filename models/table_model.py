@@ -212,9 +212,11 @@ class TableModel:
         self._require_learning()
         X = padded(captured.X, self.encoder.width, math.nan).copy()  # a part of it is replaced
         codes = self.encoder.current_codes(captured.codes, captured.X.shape[1])
-        self.encoder.learn_labels(X, codes, w, y, self._far)
-        learn_captured(self.booster, X, np.ascontiguousarray(captured.parts), y, w)
-        return self._assess(np.ascontiguousarray(captured.scores), y, w)
+        parts = np.array(captured.parts, order="C")  # kernels know no read-only one
+        times = parts[:, -1].copy() if parts.shape[1] else np.zeros(len(y))
+        self.encoder.learn_labels(X, codes, w, y, times, self._far)
+        learn_captured(self.booster, X, parts, y, w)
+        return self._assess(np.array(captured.scores, order="C"), y, w)
 
     def _assess(self, scores: Mat, y: Vec, w: Vec) -> Outcome:
         """Return the outcome of scores that were made before the labels, and learn intervals."""

@@ -1,10 +1,10 @@
 """Settings of records: how events are read from them, labels that come later, predictions."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from kaboost.service.config.section import Duration, Folder, Section, TopicName, is_secret
 
@@ -101,10 +101,19 @@ class Events(Section):
         paths = {"features", "label", "id", "timestamp", "weight", "ignore"}
         return bool(paths & self.model_fields_set)
 
+    @property
+    def reads_predictions(self) -> bool:
+        """Whether the records of `predictions.topic` are events by these settings."""
+        paths = not self.is_mapped or (self.features, self.id) == ("features", "id")
+        return paths and self.envelope == "none" and self.format in ("auto", "json")
+
     @field_validator("schema_registry")
     @classmethod
     def _check_registry(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
         return hide_secrets(value)
+
+
+STORE = ("directory", "max_memory", "max_waiting")  # settings that may stand without a topic
 
 
 class Labels(Section):
@@ -158,6 +167,16 @@ class Labels(Section):
         default=Path("data/labels"), description="Folder of the features that wait."
     )
 
+    @model_validator(mode="after")
+    def _require_topic(self) -> Self:
+        """Refuse what has no effect because labels come with their events."""
+        if self.topic is None and self.model_fields_set - {*STORE, "topic"}:
+            raise ValueError(
+                "topic is not set, so labels come with their events; name the topic of the labels, "
+                "or leave this section out"
+            )
+        return self
+
 
 class Predictions(Section):
     """Predictions written to a topic."""
@@ -174,6 +193,58 @@ class Predictions(Section):
         description="Most predictions that the broker has not confirmed; further ones are dropped "
         "and counted.",
     )
+
+
+def check_late_labels(
+    section: Labels, events: Events, taken: Collection[str], encode: Callable[[Any], object]
+) -> None:
+    """Refuse what the learner of late labels could not do; each message begins with its setting.
+
+    `taken` are the topics of events and of dead letters, `encode` raises for a label of no class.
+    """
+    if section.topic in taken:
+        raise ValueError(
+            f"labels.topic: {section.topic} is also that of events or dead letters; name another"
+        )
+    if events.is_mapped and events.id is None:
+        raise ValueError(
+            "events.id: is missing, and features wait for their label by it; set its path"
+        )
+    if "early" in section.model_fields_set and section.early > section.wait:
+        raise ValueError(
+            "labels.early: is longer than labels.wait; a label that came first would wait longer "
+            "than features do: write less, or raise labels.wait"
+        )
+    if section.expired != "drop":
+        try:
+            encode(section.expired.get("label"))
+        except ValueError as err:
+            reason = str(err).removeprefix("label: ")
+            raise ValueError(f"labels.expired.label: {reason}") from err
+
+
+def check_predictions(
+    predictions: Predictions, labels: Labels, events: Events, topic: str, dlq: str
+) -> None:
+    """Refuse a topic of predictions that is read as something else.
+
+    `topic` and `dlq` are those of the events and of dead letters.
+    """
+    name = predictions.topic
+    if name is None:
+        return
+    if name in (dlq, labels.topic):
+        raise ValueError(f"topic {name} is also that of labels or dead letters; name another")
+    if name == topic and labels.topic is None:
+        raise ValueError(
+            f"topic {name} is also kafka.topic, and predictions have no label: set labels.topic, "
+            "or name another"
+        )
+    if name == topic and not events.reads_predictions:
+        raise ValueError(
+            f"topic {name} is also kafka.topic, and predictions are JSON with id and features: "
+            "leave format, envelope and paths out of events, or name another"
+        )
 
 
 def reveal_secrets(client: Mapping[str, Any] | None) -> dict[str, Any] | None:

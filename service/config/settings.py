@@ -26,7 +26,13 @@ from kaboost.models.features.schema import AUTO, KINDS, WILDCARD, kind_hint, par
 from kaboost.models.spec import normalise_spec
 from kaboost.models.table_model import encoder_of
 from kaboost.service.config.messages import describe_errors
-from kaboost.service.config.records import Events, Labels, Predictions
+from kaboost.service.config.records import (
+    Events,
+    Labels,
+    Predictions,
+    check_late_labels,
+    check_predictions,
+)
 from kaboost.service.config.section import Folder, Seconds, Section, TopicName, is_secret
 from kaboost.service.config.sources import PREFIX, Leaf, flatten, read
 from kaboost.service.errors import ConfigError
@@ -408,25 +414,17 @@ class Settings(BaseSettings):
         kafka, task, events = (info.data.get(key) for key in ("kafka", "task", "events"))
         if value.topic is None or kafka is None or task is None or events is None:
             return value
-        if value.topic in (kafka.topic, kafka.dlq):
-            raise ValueError(
-                f"labels.topic: {value.topic} is also that of events or dead letters; name another"
-            )
-        if events.is_mapped and events.id is None:
-            raise ValueError(
-                "events.id: is missing, and features wait for their label by it; set its path"
-            )
-        if "early" in value.model_fields_set and value.early > value.wait:
-            raise ValueError(
-                "labels.early: is longer than labels.wait; a label that came first would wait "
-                "longer than features do: write less, or raise labels.wait"
-            )
-        if value.expired != "drop":
-            try:
-                labels(task.kind, task.labels).encode(value.expired.get("label"))
-            except ValueError as err:
-                reason = str(err).removeprefix("label: ")
-                raise ValueError(f"labels.expired.label: {reason}") from err
+        known = labels(task.kind, task.labels)
+        check_late_labels(value, events, (kafka.topic, kafka.dlq), known.encode)
+        return value
+
+    @field_validator("predictions")
+    @classmethod
+    def _check_predictions(cls, value: Predictions, info: ValidationInfo) -> Predictions:
+        """Refuse a topic of predictions that is read as something else."""
+        kafka, labels_, events = (info.data.get(key) for key in ("kafka", "labels", "events"))
+        if kafka is not None and labels_ is not None and events is not None:
+            check_predictions(value, labels_, events, kafka.topic, kafka.dlq)
         return value
 
     @field_validator("metrics")

@@ -8,6 +8,7 @@ import msgspec
 from kaboost.models.features.labels import Labels
 from kaboost.models.features.schema import Schema
 from kaboost.service.errors import EventError
+from kaboost.service.events.decoder import NO_ID
 from kaboost.service.events.diagnosis import diagnose_event, show
 from kaboost.service.events.flat import FlatTypes, flat_types
 from kaboost.service.events.json import is_sound
@@ -18,7 +19,6 @@ from kaboost.service.events.reader import Reader
 from kaboost.service.events.typed import Events, Fast, TypedDecoder
 from kaboost.service.events.values import coerce
 
-NO_ID = "is missing; features wait for their label by it: send one, or set events.id to its path"
 BAD_ID = "{} is no id, by which features wait for their label; send text or a whole number"
 
 

@@ -3,10 +3,10 @@ are written to a topic, for a label that comes later.
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from itertools import chain
+from typing import NamedTuple, Protocol
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -16,7 +16,7 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.errors import RequestError
 from kaboost.service.events.decoder import Decoder, Faults, no_headers
 from kaboost.service.events.decoders import make_decoder
-from kaboost.service.events.diagnosis import explain_json, keep_to_grammar
+from kaboost.service.events.diagnosis import explain_json
 from kaboost.service.events.label_records import make_label_decoder
 from kaboost.service.http.reports import Accepted, WrittenRecord
 from kaboost.service.metrics import ApiMetrics
@@ -29,7 +29,8 @@ MAYBE_JSON = (
     "{0} = auto with events.schema_registry: this route writes JSON, and the records of the topic "
     "may have another format; set {0}: json if they are JSON, else produce them with a Kafka client"
 )
-BODY = "send an object, or an array of them"
+OBJECTS = "send an object, or an array of them"
+NO_FEATURES = msgspec.Raw(b"{}")
 NO_LABELS = "labels.topic is not set: events bring their labels; send them to /events"
 
 Place = tuple[str, int, int]
@@ -48,6 +49,14 @@ class Sender(Protocol):
         """Send a record; return false if too many are on their way."""
 
 
+class Checked(NamedTuple):
+    """The records of a request, as they came, and what the learner would find in them."""
+
+    values: list[bytes]
+    faults: Faults
+    ids: list[str | None]  # of every record; None for one that is skipped, such as a delete
+
+
 class Ingest:
     """Check records as the learner would, and write them to the topic that it reads."""
 
@@ -59,9 +68,7 @@ class Ingest:
     async def events(self, body: bytes | bytearray, model: Model) -> Accepted:
         """Write one event, or an array of them."""
         self._require_json("events.format", self._settings.events.format)
-        values = _records(body)
-        decoder = make_decoder(model.encoder.schema, model.labels, self._settings)
-        faults, ids = _check(decoder, values)
+        values, faults, ids = await asyncio.to_thread(self._read_events, body, model)
         return await self._write(self._settings.kafka.topic, values, faults, ids)
 
     async def labels(self, body: bytes | bytearray, model: Model) -> Accepted:
@@ -71,23 +78,51 @@ class Ingest:
             raise HTTPException(404, NO_LABELS)
         section = self._settings.labels
         self._require_json("labels.format", section.format or self._settings.events.format)
-        values = _records(body)
+        values, faults, ids = await asyncio.to_thread(self._read_labels, body, model)
+        return await self._write(topic, values, faults, ids)
+
+    def _read_events(self, body: bytes | bytearray, model: Model) -> Checked:
+        """Check events, in a thread: building the decoder takes milliseconds."""
+        values = self._records(body)
+        decoder = make_decoder(model.encoder.schema, model.labels, self._settings)
+        faults, ids = _check(decoder, values)
+        return Checked(values, faults, ids)
+
+    def _read_labels(self, body: bytes | bytearray, model: Model) -> Checked:
+        """Check labels."""
+        values = self._records(body)
         decoded = make_label_decoder(self._settings, model.labels).decode(values, no_headers)
-        ids: list[str | None] = [label.id for label in decoded.labels]
-        return await self._write(topic, values, decoded.faults, ids)
+        ids = {label.place: label.id for label in decoded.labels}
+        return Checked(values, decoded.faults, [ids.get(k) for k in range(len(values))])
+
+    def _records(self, body: bytes | bytearray) -> list[bytes]:
+        """Return the bytes of every record, as they came."""
+        limit = self._settings.api.max_rows
+        try:
+            text = str(body, "utf-8").strip(" \t\r\n")
+            if not text.startswith("["):
+                return [text.encode()]
+            records = msgspec.json.decode(text, type=list[msgspec.Raw])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
+            raise HTTPException(400, f"not JSON: {explain_json(err)}; {OBJECTS}") from err
+        if not records:
+            raise HTTPException(422, f"the array is empty; {OBJECTS}")
+        if len(records) > limit:
+            detail = f"{len(records)} records, api.max_rows is {limit}: send them in parts"
+            raise HTTPException(413, detail)
+        return list(map(bytes, records))
 
     async def _write(
         self, topic: str, values: Sequence[bytes], faults: Faults, ids: Sequence[str | None]
     ) -> Accepted:
         """Send valid records and wait for the broker, or refuse all of them with their faults."""
         if faults:
-            single = len(values) == 1
-            raise RequestError(
-                [("#" if single else f"#/{k}", error.message) for k, error in faults]
-            )
-        # Records that are skipped, such as deletes, have no id.
-        known = ids if len(ids) == len(values) else [None] * len(values)
-        keys = [None if id_ is None else id_.encode() for id_ in known]
+            named = [("#" if len(values) == 1 else f"#/{k}", error) for k, error in faults]
+            broken = next((each for each in named if each[1].code == "json"), None)
+            if broken is not None:
+                raise HTTPException(400, f"{broken[0]}: {broken[1].message}")
+            raise RequestError([(pointer, error.message) for pointer, error in named])
+        keys = [None if id_ is None else id_.encode() for id_ in ids]
         loop = asyncio.get_running_loop()
         futures = []
         for key, value in zip(keys, values, strict=True):
@@ -123,14 +158,19 @@ class PredictionLog:
         self._sender = sender
         self._metrics = metrics
 
-    def write(self, ids: Sequence[str | None], features: Sequence[Any], response: bytes) -> None:
-        """Write the rows of one response that have an id; it never fails and never waits."""
+    def write(self, ids: Sequence[str | None], request: bytes | bytearray, response: bytes) -> None:
+        """Write the rows of one response that have an id; it never fails and never waits.
+
+        Features are written as they were sent: those that the model does not know yet it is to
+        learn from this topic.
+        """
         if self._topic is None or not any(id_ is not None for id_ in ids):
             return
-        answer = json.loads(response)
+        answer = msgspec.json.decode(response)
         predictions = answer.get("predictions") or [answer]
         model, now = answer["model"], datetime.now(UTC).isoformat()
-        for id_, row, prediction in zip(ids, features, predictions, strict=True):
+        rows = _sent_features(request)
+        for id_, row, prediction in zip(ids, rows, predictions, strict=True):
             if id_ is None:
                 continue
             kept = ("prediction", "probability", "score")
@@ -150,33 +190,31 @@ class PredictionLog:
 
 
 def _check(decoder: Decoder, values: Sequence[bytes]) -> tuple[Faults, list[str | None]]:
-    """Return the faults of events, and the ids of the valid ones; new features are no fault."""
+    """Return the faults of events, and the ids of all; new features are no fault."""
     faults: Faults = []
-    ids: list[str | None] = []
+    ids: list[str | None] = [None] * len(values)
     first = 0
     while first < len(values):
         decoded = decoder.decode(values[first:])
         faults += [(first + index, error) for index, error in decoded.faults]
-        ids += [None if meta.id is None else str(meta.id) for meta in decoded.meta]
+        gone = {index for index, _ in chain(decoded.faults, decoded.skipped)}
+        places = (first + index for index in range(decoded.consumed) if index not in gone)
+        for place, meta in zip(places, decoded.meta, strict=True):
+            ids[place] = None if meta.id is None else str(meta.id)
         if decoded.new_features:
             decoder.add_features(decoded.new_features)
         first += decoded.consumed
     return faults, ids
 
 
-def _records(body: bytes | bytearray) -> list[bytes]:
-    """Return the records of a body, byte by byte as they came."""
-    try:
-        text = str(body, "utf-8").strip()
-        keep_to_grammar(text)
-        raws = msgspec.json.decode(text, type=list[msgspec.Raw]) if text[:1] == "[" else [text]
-    except RecursionError as err:
-        raise HTTPException(400, f"nested too deeply to be parsed; {BODY}") from err
-    except (msgspec.DecodeError, UnicodeDecodeError) as err:
-        raise HTTPException(400, f"not JSON: {explain_json(err)}; {BODY}") from err
-    if not raws:
-        raise HTTPException(422, f"the array is empty; {BODY}")
-    return [raw.encode() if isinstance(raw, str) else bytes(raw) for raw in raws]
+def _sent_features(body: bytes | bytearray) -> list[msgspec.Raw]:
+    """Return the features of every row of a request, as they were sent."""
+    request = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    if "features" in request:
+        return [request["features"]]
+    rows = msgspec.json.decode(request["instances"], type=list[dict[str, msgspec.Raw]])
+    # Rows without the key are bare features, and have no id.
+    return [row.get("features", NO_FEATURES) for row in rows]
 
 
 def _resolver(

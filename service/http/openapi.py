@@ -66,6 +66,7 @@ def refusal(status: int) -> dict[str, Any]:
 
 
 NOT_READY: dict[int | str, dict[str, Any]] = {503: refusal(503)}
+INGEST = {status: refusal(status) for status in REFUSALS}
 NO_IMPORTANCE = NOT_READY | {422: refusal(422) | {"description": "The served bank has no trees."}}
 
 
@@ -114,7 +115,14 @@ def components(codec: PredictCodec, settings: Settings) -> dict[str, Any]:
     schemas["Features"]["properties"] = {names.get(k, k): v for k, v in properties.items()}
     for feature in properties.values():
         feature["default"] = None  # the decoder's default of a number is NaN, which JSON has not
-    rows = {"anyOf": [{"$ref": f"{REF}Row"}, {"$ref": f"{REF}Features"}]}
+    names_of_rows = ("Row", "RecordRow", "Features")
+    rows = {"anyOf": [{"$ref": f"{REF}{name}"} for name in names_of_rows]}
+    schemas["RecordRow"] = {
+        "title": "RecordRow",
+        "type": "object",
+        "properties": {"record": {"type": "object", "description": RECORD}},
+        "required": ["record"],
+    }
     instances = {"type": "array", "items": rows, "maxItems": settings.api.max_rows}
     explain = {"type": "boolean", "default": False, "description": EXPLAIN}
     schemas["BatchPredictRequest"] = {
@@ -127,22 +135,9 @@ def components(codec: PredictCodec, settings: Settings) -> dict[str, Any]:
     if settings.task.kind == "regression":
         options["interval"] = INTERVAL
         schemas["BatchPredictRequest"]["properties"]["interval"] = INTERVAL
-    row = {"$ref": f"{REF}Row"}
-    schemas["PredictRequest"] = {
-        "title": "PredictRequest",
-        "allOf": [row],
-        "properties": options,
-    }
-    schemas["RecordPredictRequest"] = {
-        "title": "RecordPredictRequest",
-        "type": "object",
-        "properties": {
-            "record": {"type": "object", "description": RECORD},
-            "id": {"type": ["string", "integer", "null"]},
-            **options,
-        },
-        "required": ["record"],
-    }
+    for name, row in {"PredictRequest": "Row", "PredictRecordRequest": "RecordRow"}.items():
+        ref = {"$ref": f"{REF}{row}"}
+        schemas[name] = {"title": name, "allOf": [ref], "properties": options}
     return schemas
 
 
@@ -159,7 +154,8 @@ def describe_ingest(
             _put(one, parse_path(path), value)
     for path, example in (("/events", event), ("/labels", one)):
         record: dict[str, Any] = {"type": "object"}
-        body = {"anyOf": [record, {"type": "array", "items": record, "minItems": 1}]}
+        many = {"type": "array", "items": record, "minItems": 1, "maxItems": settings.api.max_rows}
+        body = {"anyOf": [record, many]}
         examples = {"one": example, "many": [example]}
         paths[path]["post"]["requestBody"] = {"required": True, "content": _json(body, examples)}
 
@@ -201,7 +197,7 @@ def _drop_backticks(node: Any) -> None:
 
 def predict(settings: Settings, schema: Schema, classes: Labels) -> dict[str, Any]:
     """Describe `POST /predict`."""
-    body = _any_of("PredictRequest", "RecordPredictRequest", "BatchPredictRequest")
+    body = _any_of("PredictRequest", "PredictRecordRequest", "BatchPredictRequest")
     response = _any_of("PredictResponse", "BatchPredictResponse")
     refusals = {str(status): refusal(status) for status in REFUSALS}
     return {

@@ -17,7 +17,8 @@ from kaboost.service.errors import EventError, RequestError
 from kaboost.service.events.diagnosis import MAX_INT_DIGITS
 from kaboost.service.events.formats import make_reader
 from kaboost.service.events.json_reader import decode_json
-from kaboost.service.events.mapping import MISSING, Path, RecordMapping, find
+from kaboost.service.events.mapping import Path, RecordMapping, find
+from kaboost.service.events.metadata import read_id
 from kaboost.service.events.reader import Skipped
 
 KEY = b'"record"'  # bodies without it are not looked into
@@ -104,8 +105,8 @@ class RecordRequests:
             places = [self._pointer(pointer, row["record"], name) for name in huge]
             raise RequestError([(place, detail) for place in places])
         path = self._mapping.paths.id
-        id_ = MISSING if path is None else find(record, path)
-        if "id" not in row and isinstance(id_, str | int) and not isinstance(id_, bool):
+        id_ = None if path is None else read_id(find(record, path))
+        if "id" not in row and id_ is not None:
             made["id"] = str(id_)
         return made
 
