@@ -172,8 +172,8 @@ class Labels(Section):
         """Refuse what has no effect because labels come with their events."""
         if self.topic is None and self.model_fields_set - {*STORE, "topic"}:
             raise ValueError(
-                "topic is not set, so labels come with their events; name the topic of the labels, "
-                "or leave this section out"
+                "labels.topic: is not set, so labels come with their events; name the topic "
+                "of the labels, or leave this section out"
             )
         return self
 
@@ -234,16 +234,18 @@ def check_predictions(
     if name is None:
         return
     if name in (dlq, labels.topic):
-        raise ValueError(f"topic {name} is also that of labels or dead letters; name another")
+        raise ValueError(
+            f"predictions.topic: {name} is also that of labels or dead letters; name another"
+        )
     if name == topic and labels.topic is None:
         raise ValueError(
-            f"topic {name} is also kafka.topic, and predictions have no label: set labels.topic, "
-            "or name another"
+            f"predictions.topic: {name} is also kafka.topic, and predictions have no label: set "
+            "labels.topic, or name another"
         )
     if name == topic and not events.reads_predictions:
         raise ValueError(
-            f"topic {name} is also kafka.topic, and predictions are JSON with id and features: "
-            "leave format, envelope and paths out of events, or name another"
+            f"predictions.topic: {name} is also kafka.topic, and predictions are JSON with id and "
+            "features: leave format, envelope and paths out of events, or name another"
         )
 
 

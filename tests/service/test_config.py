@@ -469,7 +469,7 @@ def test_example_file() -> None:
             {"labels": {"topic": "b"}, "model": {"river": "linear_model.LogisticRegression"}},
             "a River model cannot wait for labels.topic",
         ),
-        ({"labels": {"wait": "3d"}}, "topic is not set, so labels come with their events"),
+        ({"labels": {"wait": "3d"}}, "labels.topic: is not set, so labels come"),
         ({"predictions": {"topic": "a"}}, "predictions have no label: set labels.topic"),
         ({"predictions": {"topic": "a.dlq"}}, "also that of labels or dead letters"),
         ({"predictions": {"topic": "b"}, "labels": {"topic": "b"}}, "also that of labels"),
