@@ -18,6 +18,7 @@ from kaboost.service.errors import ConfigError, Exit, KaboostError
 
 if TYPE_CHECKING:
     from kaboost.service.config.settings import Settings
+    from kaboost.service.onboarding.plan import Ask
 
 Rows = Sequence[Mapping[str, Any]]
 log = logging.getLogger(__name__)
@@ -125,6 +126,9 @@ def init(
     labels_timestamp: Annotated[
         str | None, typer.Option(help="Path of the time of later labels.")
     ] = None,
+    expired: Annotated[
+        str | None, typer.Option(help="Label of features without one, or drop.", metavar="LABEL")
+    ] = None,
     task: Annotated[
         str | None, typer.Option(help="binary, multiclass or regression.", metavar="TASK")
     ] = None,
@@ -142,13 +146,15 @@ def init(
 ) -> None:
     """Look at a topic or a file, and write kaboost.yaml for it; nothing else is written."""
     import_without_numba()
+    from kaboost.service.listings import check_keys
     from kaboost.service.onboarding.init import Request, run
     from kaboost.service.onboarding.plan import Given
 
-    given = Given(label, id_, timestamp, task, labels_id, labels_timestamp)
+    given = Given(label, id_, timestamp, task, labels_id, labels_timestamp, expired)
     events = {"format": format_, "schema_file": schema_file, "message_type": message_type}
     known = {key: value for key, value in events.items() if value is not None}
     keys = dict(_key_value(pair) for pair in client or [])
+    check_keys(keys, "--client")
     request = Request(
         bootstrap, topic, file, labels_topic, output, force, given, records, registry, known, keys
     )
@@ -159,12 +165,15 @@ def init(
 def doctor(file: File = None, set_: Set = None, as_json: Json = False) -> None:
     """Check broker, rights, topics, records, ports, folders and disk; nothing is written."""
     import_without_numba()
+    from kaboost.service.listings import check_client
     from kaboost.service.onboarding.doctor import examine
     from kaboost.service.onboarding.report import Check, line, worst
 
     checks: list[Check] = []
     try:
-        for check in examine(_load(file, set_)):
+        settings = _load(file, set_)
+        check_client(settings)
+        for check in examine(settings):
             checks.append(check)
             if not as_json:
                 typer.echo(line(check))
@@ -319,12 +328,18 @@ def _key_value(pair: str) -> tuple[str, str]:
     return key, value
 
 
-def _asking(silent: bool) -> Callable[[str, str | None, str], str]:
-    """Ask at the terminal, or take the defaults and refuse where there is none."""
+def _asking(silent: bool) -> "Ask":
+    """Ask at the terminal until the answer can be, or take the defaults and refuse without one."""
 
-    def ask(question: str, default: str | None, flag: str) -> str:
-        if not silent:
-            return str(typer.prompt(question, default=default))
+    def ask(question: str, default: str | None, flag: str, check: Callable[[str], object]) -> str:
+        while not silent:
+            answer = str(typer.prompt(question, default=default))
+            try:
+                check(answer)
+            except ConfigError as err:
+                typer.echo(err)
+            else:
+                return answer
         if default is None:
             raise ConfigError(f"{flag}: cannot be guessed; pass it. {question}")
         return default

@@ -1,5 +1,6 @@
 """The tables of the command line (settings, parts of models, checkpoints) as plain values."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,19 @@ def setting_rows(settings: Settings) -> list[Row]:
 
 
 def check_client(settings: Settings) -> None:
-    """Let librdkafka check its keys, without an address to connect to."""
-    keys: dict[str, str | int | float | bool] = {**settings.kafka.client(), "log_level": 0}
+    """Let librdkafka check the keys of `kafka.extra`."""
+    check_keys(settings.kafka.client(), "kafka.extra")
+
+
+def check_keys(client: Mapping[str, str], where: str) -> None:
+    """Let librdkafka check the keys of a client, without an address to connect to."""
+    keys: dict[str, str | int | float | bool] = {**client, "log_level": 0}
     keys["bootstrap.servers"] = ""
     try:
         AdminClient(keys)
     except KafkaException as err:
         raise ConfigError(
-            f"kafka.extra: {err.args[0].str()}; librdkafka's CONFIGURATION.md lists its keys"
+            f"{where}: {err.args[0].str()}; librdkafka's CONFIGURATION.md lists its keys"
         ) from err
 
 

@@ -1,6 +1,7 @@
 """Describe pydantic's validation errors with key, value, origin and remedy."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 
 from pydantic import BaseModel, ValidationError
@@ -26,6 +27,7 @@ WORDS = {
     "too_short": "is empty; write at least one entry",
 }
 
+NAMED = re.compile(r"Value error, ((?:labels|events|predictions)(?:\.[a-z_]+)+): ")
 SHORTHANDS = {("features",): "auto"}  # sections that one word can replace
 
 
@@ -38,19 +40,28 @@ def describe_errors(
     """Write one line for each key with its faults."""
     known = names(settings)
     lines: dict[Leaf, list[str]] = {}
+    described: dict[Leaf, str] = {}  # what the setting is, once behind all its faults
     for fault in err.errors(include_url=False):
-        path = _path(fault, merged, known)
+        path = _named(fault, known) or _path(fault, merged, known)
         origin = _origin(merged, path)
         head = ".".join(path)
         if origin and not _is_section(fault):
-            head += f" = {'**********' if is_hidden(path) else repr(fault['input'])}"
+            value = merged.leaves.get(path, fault["input"])
+            head += f" = {'**********' if is_hidden(path) else repr(value)}"
         head += f" ({origin})" if origin else ""
         reason = _reason(fault, path, known, is_set=bool(origin))
         lines.setdefault(path, [head]).append(reason)
+        if not _is_section(fault) and fault["type"] != "extra_forbidden":
+            described[path] = known.get(path) or known.get(path[:-1], "")
     return "\n".join(
-        f"{head}: {' or '.join(dict.fromkeys(reasons)).replace(' or should be ', ' or ')}"
-        for head, *reasons in lines.values()
+        f"{head}: {_joined(reasons, described.get(path, ''))}"
+        for path, (head, *reasons) in lines.items()
     )
+
+
+def _joined(reasons: Sequence[str], description: str) -> str:
+    text = " or ".join(dict.fromkeys(reasons)).replace(" or should be ", " or ")
+    return f"{text}{'' if text.endswith('?') else '.'} {description}" if description else text
 
 
 def names(settings: type[BaseModel]) -> dict[Leaf, str]:
@@ -65,6 +76,13 @@ def names(settings: type[BaseModel]) -> dict[Leaf, str]:
         else:
             descriptions[(key,)] = field.description or ""
     return descriptions
+
+
+def _named(fault: ErrorDetails, known: Mapping[Leaf, str]) -> Leaf | None:
+    """Return the setting that a message about several begins with, such as `labels.early: `."""
+    match = NAMED.match(fault["msg"])
+    path = tuple(match[1].split(".")) if match else ()
+    return path if path in known or path[:-1] in known else None
 
 
 def _path(fault: ErrorDetails, merged: Merged, known: Mapping[Leaf, str]) -> Leaf:
@@ -96,8 +114,6 @@ def _reason(fault: ErrorDetails, path: Leaf, known: Mapping[Leaf, str], *, is_se
     is_section = any(leaf[:-1] == path for leaf in known)
     if not is_set and not is_section:
         reason += f"; set it in the configuration file or set {env_name(path)}"
-    if description := known.get(path, ""):
-        reason += f"{'' if reason.endswith('?') else '.'} {description}"
     return reason
 
 

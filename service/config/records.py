@@ -1,6 +1,6 @@
 """Settings of records: how events are read from them, labels that come later, predictions."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -148,7 +148,9 @@ class Labels(Section):
         "`{label: 0}`, which learns this label.",
     )
     early: Duration = Field(
-        default=600.0, description="How long a label waits for its features, by the time of events."
+        default=600.0,
+        description="How long a label waits for its features, by the time of events; at most "
+        "`wait`.",
     )
     max_waiting: int = Field(
         default=10_000_000,
@@ -170,8 +172,8 @@ class Labels(Section):
         """Refuse what has no effect because labels come with their events."""
         if self.topic is None and self.model_fields_set - {*STORE, "topic"}:
             raise ValueError(
-                "topic is not set, so labels come with their events; name the topic of the labels, "
-                "or leave this section out"
+                "labels.topic: is not set, so labels come with their events; name the topic "
+                "of the labels, or leave this section out"
             )
         return self
 
@@ -193,6 +195,34 @@ class Predictions(Section):
     )
 
 
+def check_late_labels(
+    section: Labels, events: Events, taken: Collection[str], encode: Callable[[Any], object]
+) -> None:
+    """Refuse what the learner of late labels could not do; each message begins with its setting.
+
+    `taken` are the topics of events and of dead letters, `encode` raises for a label of no class.
+    """
+    if section.topic in taken:
+        raise ValueError(
+            f"labels.topic: {section.topic} is also that of events or dead letters; name another"
+        )
+    if events.is_mapped and events.id is None:
+        raise ValueError(
+            "events.id: is missing, and features wait for their label by it; set its path"
+        )
+    if "early" in section.model_fields_set and section.early > section.wait:
+        raise ValueError(
+            "labels.early: is longer than labels.wait; a label that came first would wait longer "
+            "than features do: write less, or raise labels.wait"
+        )
+    if section.expired != "drop":
+        try:
+            encode(section.expired.get("label"))
+        except ValueError as err:
+            reason = str(err).removeprefix("label: ")
+            raise ValueError(f"labels.expired.label: {reason}") from err
+
+
 def check_predictions(
     predictions: Predictions, labels: Labels, events: Events, topic: str, dlq: str
 ) -> None:
@@ -204,16 +234,18 @@ def check_predictions(
     if name is None:
         return
     if name in (dlq, labels.topic):
-        raise ValueError(f"topic {name} is also that of labels or dead letters; name another")
+        raise ValueError(
+            f"predictions.topic: {name} is also that of labels or dead letters; name another"
+        )
     if name == topic and labels.topic is None:
         raise ValueError(
-            f"topic {name} is also kafka.topic, and predictions have no label: set labels.topic, "
-            "or name another"
+            f"predictions.topic: {name} is also kafka.topic, and predictions have no label: set "
+            "labels.topic, or name another"
         )
     if name == topic and not events.reads_predictions:
         raise ValueError(
-            f"topic {name} is also kafka.topic, and predictions are JSON with id and features: "
-            "leave format, envelope and paths out of events, or name another"
+            f"predictions.topic: {name} is also kafka.topic, and predictions are JSON with id and "
+            "features: leave format, envelope and paths out of events, or name another"
         )
 
 

@@ -26,7 +26,13 @@ from kaboost.models.spec import normalise_spec
 from kaboost.models.table_model import encoder_of
 from kaboost.service.config.features import Features
 from kaboost.service.config.messages import describe_errors
-from kaboost.service.config.records import Events, Labels, Predictions, check_predictions
+from kaboost.service.config.records import (
+    Events,
+    Labels,
+    Predictions,
+    check_late_labels,
+    check_predictions,
+)
 from kaboost.service.config.section import Folder, Seconds, Section, TopicName, is_secret
 from kaboost.service.config.sources import PREFIX, Leaf, flatten, read
 from kaboost.service.errors import ConfigError
@@ -381,16 +387,8 @@ class Settings(BaseSettings):
         kafka, task, events = (info.data.get(key) for key in ("kafka", "task", "events"))
         if value.topic is None or kafka is None or task is None or events is None:
             return value
-        if value.topic in (kafka.topic, kafka.dlq):
-            raise ValueError(
-                f"topic {value.topic} is also that of events or dead letters; name another"
-            )
-        if events.is_mapped and events.id is None:
-            raise ValueError(
-                "events.id is not set, and features wait for their label by it; set its path"
-            )
-        if value.expired != "drop":
-            labels(task.kind, task.labels).encode(value.expired.get("label"))
+        known = labels(task.kind, task.labels)
+        check_late_labels(value, events, (kafka.topic, kafka.dlq), known.encode)
         return value
 
     @field_validator("predictions")

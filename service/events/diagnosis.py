@@ -138,7 +138,7 @@ def faults(value: bytes | None, rules: Rules) -> Iterator[Fault]:
         except RecursionError:
             yield Fault("json", "", "nested too deeply; send features as one flat object")
         except (ValueError, msgspec.DecodeError) as err:
-            why = unexpected_frame(value) or f"not JSON: {_with_remedy(str(err))}"
+            why = unexpected_frame(value) or f"not JSON: {_with_remedy(explain_json(err))}"
             yield Fault("json", "", why)
         else:
             yield from _event_faults(event, rules)
@@ -167,6 +167,9 @@ def unknown(name: str, known: tuple[str, ...]) -> str:
 
 def nearest(name: str, known: Collection[str]) -> str | None:
     """Return the most similar of a few known names; None if none is similar."""
+    below = next((one for one in known if one.startswith(f"{name}.")), None)
+    if below is not None:
+        return below  # the name of an object whose fields are the features
     few = len(known) <= MAX_COMPARED and len(name) <= QUOTED_CHARS
     return next(iter(get_close_matches(name, known, n=1, cutoff=0.7)), None) if few else None
 
@@ -213,6 +216,19 @@ def keep_to_grammar(text: str) -> None:
         if HIGH_SURROGATE.search(text) and constants is not None:  # and here "truncated"
             raise msgspec.DecodeError(HALF_PAIR) from err
         raise
+
+
+def explain_json(err: Exception) -> str:
+    """Word why bytes are not JSON, without Python's terms."""
+    if isinstance(err, UnicodeDecodeError):
+        return f"byte {err.start} (0x{err.object[err.start]:02x}) is not UTF-8"
+    return str(err)
+
+
+def explain_label(label: object, err: Exception) -> str:
+    """Word why a label is none of the task, with null, true and false as JSON has them."""
+    text = str(err).removeprefix("label: ")
+    return show(label) + text.removeprefix(repr(label)) if label in (None, True, False) else text
 
 
 def _constants(text: str) -> list[str] | None:
@@ -283,7 +299,7 @@ def _class_faults(label: Any, rules: Rules) -> Iterator[Fault]:
     try:
         rules.labels.encode(label)
     except ValueError as err:
-        yield Fault("label", "", str(err))
+        yield Fault("label", "label", explain_label(label, err))
 
 
 def _weight_faults(value: Any, _: Rules) -> Iterator[Fault]:

@@ -146,6 +146,8 @@ def _fields(
         where: Path | None = getattr(paths, key)
         kind = label if key == "label" else PART_TYPES[key]
         default = msgspec.NODEFAULT if key == "label" else None
+        if key == "id" and paths.label is None:  # features wait for their label by it
+            kind, default = str | int, msgspec.NODEFAULT
         parts[key] = root.add(where, key, kind, default) if where else None
     known = {paths.label, paths.id, paths.timestamp, paths.weight}
     if paths.features is None:

@@ -5,7 +5,7 @@ import json
 import msgspec
 
 from kaboost.service.errors import EventError
-from kaboost.service.events.diagnosis import keep_to_grammar, read_float, read_int
+from kaboost.service.events.diagnosis import explain_json, keep_to_grammar, read_float, read_int
 from kaboost.service.events.frames import unexpected_frame
 from kaboost.service.events.reader import fault
 
@@ -52,5 +52,5 @@ def _decode_slowly(value: bytes) -> object:
             "not JSON that can be read: nested too deeply", "send fewer levels", "json"
         ) from err
     except (ValueError, msgspec.DecodeError) as err:
-        raise fault(f"not JSON: {err}", REMEDY, "json") from err
+        raise fault(f"not JSON: {explain_json(err)}", REMEDY, "json") from err
     return parsed

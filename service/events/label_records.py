@@ -11,7 +11,7 @@ from kaboost.service.config.records import Labels as LabelSettings
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import EventError
 from kaboost.service.events.decoder import Faults, Headers
-from kaboost.service.events.diagnosis import show
+from kaboost.service.events.diagnosis import explain_label, show
 from kaboost.service.events.formats import make_reader
 from kaboost.service.events.mapping import MISSING, find, listed, parse_path
 from kaboost.service.events.metadata import Instant, read_time
@@ -84,7 +84,7 @@ class LabelDecoder:
         value = find(record, self._paths[key])
         if value is MISSING:
             name = self._names[key]
-            remedy = f"set labels.{key} to its path"
+            remedy = f"send it, or set labels.{key} to its path"
             raise EventError("schema", f"{name}: is missing; {listed(record)}: {remedy}")
         return scalar(value)
 
@@ -95,7 +95,7 @@ class LabelDecoder:
             try:
                 encoded = self._labels.encode(value)
             except (ValueError, TypeError) as error:
-                reason = str(error).removeprefix("label: ")
+                reason = explain_label(label, error) if value is label else reason
             else:
                 if math.isfinite(encoded):
                     return encoded

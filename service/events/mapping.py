@@ -109,7 +109,8 @@ class RecordMapping:
         return found
 
     def _missing(self, key: str, record: Mapping[str, Any]) -> str:
-        return f"{self.names[key]}: is missing; {listed(record)}: set events.{key} to its path"
+        remedy = f"send it, or set events.{key} to its path"
+        return f"{self.names[key]}: is missing; {listed(record)}: {remedy}"
 
     def _no_features(self, below: object, record: Mapping[str, Any]) -> str:
         assert isinstance(self.paths.features, tuple)

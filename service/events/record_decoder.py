@@ -8,14 +8,18 @@ import msgspec
 from kaboost.models.features.labels import Labels
 from kaboost.models.features.schema import Schema
 from kaboost.service.errors import EventError
-from kaboost.service.events.diagnosis import diagnose_event
+from kaboost.service.events.decoder import NO_ID
+from kaboost.service.events.diagnosis import diagnose_event, show
 from kaboost.service.events.flat import FlatTypes, flat_types
 from kaboost.service.events.json import is_sound
 from kaboost.service.events.json_types import LooseEvent, label_type
 from kaboost.service.events.mapping import RecordMapping
+from kaboost.service.events.metadata import read_id
 from kaboost.service.events.reader import Reader
 from kaboost.service.events.typed import Events, Fast, TypedDecoder
 from kaboost.service.events.values import coerce
+
+BAD_ID = "{} is no id, by which features wait for their label; send text or a whole number"
 
 
 class RecordDecoder(TypedDecoder):
@@ -93,9 +97,17 @@ class RecordDecoder(TypedDecoder):
         event = self.mapping.envelope(record, self._rules.schema, self._rules.open)
         if not self._rules.labelled:
             event["label"] = None
+            self._require_id(event)
         elif self.mapping.coerces and "label" in event:
             event["label"] = self._coerce_label(event["label"])
         return event
+
+    def _require_id(self, event: Mapping[str, Any]) -> None:
+        """Refuse a record without an id, by which features wait for their label."""
+        sent = event.get("id")
+        if read_id(sent) is None:
+            what = NO_ID if sent is None else BAD_ID.format(show(sent))
+            raise EventError("schema", f"{self.mapping.names.get('id', 'id')}: {what}")
 
     def _coerce_label(self, label: Any) -> Any:
         """Return a label in text as the number or boolean that the task knows."""

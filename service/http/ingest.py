@@ -13,9 +13,10 @@ from starlette.exceptions import HTTPException
 
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
-from kaboost.service.errors import EventError, RequestError
-from kaboost.service.events.decoder import NO_ID, Decoder, Faults, no_headers
+from kaboost.service.errors import RequestError
+from kaboost.service.events.decoder import Decoder, Faults, no_headers
 from kaboost.service.events.decoders import make_decoder
+from kaboost.service.events.diagnosis import explain_json
 from kaboost.service.events.label_records import make_label_decoder
 from kaboost.service.http.reports import Accepted, WrittenRecord
 from kaboost.service.metrics import ApiMetrics
@@ -23,6 +24,10 @@ from kaboost.service.metrics import ApiMetrics
 ACCEPT_SECONDS = 10.0  # for the broker to confirm the records of one request
 JSON_ONLY = (
     "{} = {}: this route writes JSON; produce records in that format with a Kafka client instead"
+)
+MAYBE_JSON = (
+    "{0} = auto with events.schema_registry: this route writes JSON, and the records of the topic "
+    "may have another format; set {0}: json if they are JSON, else produce them with a Kafka client"
 )
 OBJECTS = "send an object, or an array of them"
 NO_FEATURES = msgspec.Raw(b"{}")
@@ -80,7 +85,7 @@ class Ingest:
         """Check events, in a thread: building the decoder takes milliseconds."""
         values = self._records(body)
         decoder = make_decoder(model.encoder.schema, model.labels, self._settings)
-        faults, ids = _check(decoder, values, needs_id=self._settings.labels.topic is not None)
+        faults, ids = _check(decoder, values)
         return Checked(values, faults, ids)
 
     def _read_labels(self, body: bytes | bytearray, model: Model) -> Checked:
@@ -99,7 +104,7 @@ class Ingest:
                 return [text.encode()]
             records = msgspec.json.decode(text, type=list[msgspec.Raw])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
-            raise HTTPException(400, f"not JSON: {err}; {OBJECTS}") from err
+            raise HTTPException(400, f"not JSON: {explain_json(err)}; {OBJECTS}") from err
         if not records:
             raise HTTPException(422, f"the array is empty; {OBJECTS}")
         if len(records) > limit:
@@ -141,6 +146,8 @@ class Ingest:
     def _require_json(self, key: str, value: str) -> None:
         if value not in ("auto", "json"):
             raise HTTPException(409, JSON_ONLY.format(key, value))
+        if value == "auto" and self._settings.events.schema_registry is not None:
+            raise HTTPException(409, MAYBE_JSON.format(key))
 
 
 class PredictionLog:
@@ -182,9 +189,7 @@ class PredictionLog:
         self._metrics.predictions_logged.labels("failed" if place is None else "written").inc()
 
 
-def _check(
-    decoder: Decoder, values: Sequence[bytes], *, needs_id: bool
-) -> tuple[Faults, list[str | None]]:
+def _check(decoder: Decoder, values: Sequence[bytes]) -> tuple[Faults, list[str | None]]:
     """Return the faults of events, and the ids of all; new features are no fault."""
     faults: Faults = []
     ids: list[str | None] = [None] * len(values)
@@ -196,8 +201,6 @@ def _check(
         places = (first + index for index in range(decoded.consumed) if index not in gone)
         for place, meta in zip(places, decoded.meta, strict=True):
             ids[place] = None if meta.id is None else str(meta.id)
-            if needs_id and meta.id is None:
-                faults.append((place, EventError("schema", f"id: {NO_ID}")))
         if decoded.new_features:
             decoder.add_features(decoded.new_features)
         first += decoded.consumed

@@ -10,7 +10,9 @@ from fastapi.openapi.utils import get_openapi
 from kaboost.models.features.labels import Labels, labels
 from kaboost.models.features.schema import Schema, parse_schema
 from kaboost.service.config.settings import Settings
+from kaboost.service.events.flat import feature_path
 from kaboost.service.events.json import JsonDecoder
+from kaboost.service.events.mapping import Path, parse_path, paths_of
 from kaboost.service.http.follower import Served
 from kaboost.service.http.middleware import PREDICT
 from kaboost.service.http.predict import (
@@ -47,7 +49,8 @@ REFUSALS = {
     422: "The body does not fit: every fault is listed with its JSON pointer.",
     503: "There is no snapshot to serve yet.",
 }
-RECORD = "A record as it is on the topic; the paths of `events` make it a row."
+MOMENT = "2026-11-20T10:00:00+01:00"
+RECORD = "The record as it is on the topic of events; its label may be absent."
 EXPLAIN = "Request explanations; only with bank reboosted_trees."
 TEXT: dict[int | str, dict[str, Any]] = {
     200: {"description": "Prometheus' text format.", "content": {"text/plain": {}}}
@@ -64,18 +67,6 @@ def refusal(status: int) -> dict[str, Any]:
 
 NOT_READY: dict[int | str, dict[str, Any]] = {503: refusal(503)}
 INGEST = {status: refusal(status) for status in REFUSALS}
-RECORDS = {  # the body of a route that writes records
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]
-                }
-            }
-        },
-    }
-}
 NO_IMPORTANCE = NOT_READY | {422: refusal(422) | {"description": "The served bank has no trees."}}
 
 
@@ -109,6 +100,8 @@ def describe(app: FastAPI, settings: Settings, schema: Schema) -> dict[str, Any]
     schemas = components(PredictCodec(decoder, classes, settings.api.max_rows), settings)
     document["components"] = {"schemas": schemas | document["components"]["schemas"]}
     document["paths"] = {PREDICT: {"post": predict(settings, schema, classes)}} | document["paths"]
+    describe_ingest(document["paths"], settings, schema, classes)
+    _drop_backticks(document)
     return document
 
 
@@ -148,6 +141,60 @@ def components(codec: PredictCodec, settings: Settings) -> dict[str, Any]:
     return schemas
 
 
+def describe_ingest(
+    paths: dict[str, Any], settings: Settings, schema: Schema, classes: Labels
+) -> None:
+    """Add the bodies of `POST /events` and `POST /labels`, by the paths of the settings."""
+    label = classes.classes[-1] if classes.classes else 1.5
+    event = example_record(settings, schema, label)
+    section = settings.labels
+    one: dict[str, Any] = {}
+    for path, value in ((section.id, "a1"), (section.label, label), (section.timestamp, MOMENT)):
+        if path is not None:
+            _put(one, parse_path(path), value)
+    for path, example in (("/events", event), ("/labels", one)):
+        record: dict[str, Any] = {"type": "object"}
+        many = {"type": "array", "items": record, "minItems": 1, "maxItems": settings.api.max_rows}
+        body = {"anyOf": [record, many]}
+        examples = {"one": example, "many": [example]}
+        paths[path]["post"]["requestBody"] = {"required": True, "content": _json(body, examples)}
+
+
+def example_record(settings: Settings, schema: Schema, label: Any = None) -> dict[str, Any]:
+    """Make a record as it is on the topic of events; with a label where it brings one."""
+    labelled = label is not None and settings.labels.topic is None
+    paths = paths_of(settings.events, labelled=labelled)
+    record: dict[str, Any] = {}
+    for name, kind in schema.kinds.items():
+        _put(record, feature_path(paths, name), EXAMPLES[kind])
+    for path, value in ((paths.id, "a1"), (paths.timestamp, MOMENT), (paths.label, label)):
+        if path is not None:
+            _put(record, path, value)
+    if settings.events.envelope == "debezium":
+        return {"before": None, "after": record, "op": "c"}
+    if settings.events.envelope == "cloudevents":
+        return {"specversion": "1.0", "id": "a1", "source": "/shop", "type": "example", **record}
+    return record
+
+
+def _put(record: dict[str, Any], path: Path, value: Any) -> None:
+    for key in path[:-1]:
+        below = record.setdefault(key, {})
+        if not isinstance(below, dict):
+            return  # the name of a feature with a dot of its own
+        record = below
+    record.setdefault(path[-1], value)
+
+
+def _drop_backticks(node: Any) -> None:
+    """Remove backticks from descriptions: the page shows them as they are."""
+    for key, value in list(node.items() if isinstance(node, dict) else enumerate(node)):
+        if key in ("description", "summary") and isinstance(value, str):
+            node[key] = value.replace("`", "")
+        elif isinstance(value, dict | list):
+            _drop_backticks(value)
+
+
 def predict(settings: Settings, schema: Schema, classes: Labels) -> dict[str, Any]:
     """Describe `POST /predict`."""
     body = _any_of("PredictRequest", "PredictRecordRequest", "BatchPredictRequest")
@@ -156,8 +203,8 @@ def predict(settings: Settings, schema: Schema, classes: Labels) -> dict[str, An
     return {
         "summary": "Predict",
         "operationId": "predict",
-        "description": "Predict one row (`features`, or `record` as on the topic) or many "
-        "(`instances`) from one snapshot.",
+        "description": "Predict one row (features, or a record as it is on the topic) or many "
+        "(instances) from one snapshot.",
         "requestBody": {"required": True, "content": _json(body, requests(settings, schema))},
         "responses": {
             "200": {
@@ -175,11 +222,10 @@ def requests(settings: Settings, schema: Schema) -> dict[str, Any]:
     missing = dict.fromkeys(row)
     examples: dict[str, Any] = {
         "one row": {"features": row, "id": "a1"},
+        "one record, as it is on the topic": {"record": example_record(settings, schema)},
         "many rows": {"instances": [row, {}]},
         "many rows with ids": {"instances": [{"features": row, "id": "a1"}, {"features": missing}]},
     }
-    if not settings.events.is_mapped:
-        examples["a record as it is on the topic"] = {"record": {"features": row, "id": "a1"}}
     if settings.task.kind == "regression":
         examples["one row and its interval"] = {"features": row, "interval": 0.9}
     return examples

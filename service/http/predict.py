@@ -18,18 +18,23 @@ from kaboost.models.model import Model
 from kaboost.models.types import Mat
 from kaboost.service.errors import NotReady, RequestError
 from kaboost.service.events.diagnosis import (
-    MESSAGE,
     UNKNOWN,
+    explain_json,
     keep_to_grammar,
     nearest,
     read_float,
     read_int,
-    shorten,
     show,
     unknown,
 )
 from kaboost.service.events.json import JsonDecoder
-from kaboost.service.http.prediction_warnings import missing_features, unknown_names
+from kaboost.service.http.prediction_warnings import (
+    MAX_NAMED,
+    ONE_OF_BOTH,
+    either,
+    missing_features,
+    unknown_names,
+)
 
 EMPTY_BODY = 'the body is empty: send JSON, such as {"features": {"age": 31}}'
 TOO_DEEP = "nested too deeply to be parsed"
@@ -37,7 +42,6 @@ MIN_LEVEL, MAX_LEVEL = LEVELS[0], LEVELS[-1]
 LEVEL_RANGE = f"where a level from {MIN_LEVEL} to {MAX_LEVEL} belongs, such as 0.9"
 NO_INTERVALS = "a classification has no intervals, only probabilities; leave it out"
 ID_TYPE = "where a string, a whole number or null belongs; quote it"
-MAX_NAMED = 20  # ignored features listed in a response
 REPEATED_KEY = "a key occurs twice, and one of its values does not fit: send it once"
 EVENT_KEYS = (
     "label",
@@ -47,7 +51,6 @@ EVENT_KEYS = (
 ROW_KEYS = ("features", "id", *EVENT_KEYS)
 BODY_KEYS = (*ROW_KEYS, "instances", "interval", "explain")
 KEY_REMEDY = "leave it out, or set features.unknown: ignore"
-ONE_OF_BOTH = "send either features, for one row, or instances, for many"
 
 
 class Stamp(msgspec.Struct, frozen=True):
@@ -212,8 +215,9 @@ class PredictCodec:
             raise
         except (msgspec.DecodeError, UnicodeDecodeError) as err:
             if body.strip() and isinstance(err, msgspec.DecodeError):
-                parse(body)  # has the better message for surrogates
-            raise HTTPException(400, f"not JSON: {err}" if body.strip() else EMPTY_BODY) from err
+                _parse(body)  # has the better message for surrogates
+            why = f"not JSON: {explain_json(err)}" if body.strip() else EMPTY_BODY
+            raise HTTPException(400, why) from err
         except RecursionError as err:
             raise HTTPException(400, TOO_DEEP) from err
 
@@ -364,7 +368,7 @@ class PredictCodec:
         self, body: bytes | bytearray, err: msgspec.ValidationError | None = None
     ) -> NoReturn:
         """Parse again, slowly, and raise every fault with its JSON pointer."""
-        request = parse(body)
+        request = _parse(body)
         # In features every value of a repeated key is checked, as msgspec does; elsewhere the last.
         faults = list(self._faults(request)) or [("#", f"{REPEATED_KEY} ({err})")]
         first = next((k for k, (_, detail) in enumerate(faults) if detail == UNKNOWN), None)
@@ -379,7 +383,7 @@ class PredictCodec:
             yield "#", f"{show(request)} where an object belongs: {ONE_OF_BOTH}"
             return
         if ("features" in request) is ("instances" in request):
-            yield "#", _either(request)
+            yield "#", either(request)
         else:
             yield from self._key_faults(request, BODY_KEYS, "#")
         yield from self._level_faults(request.get("interval"))
@@ -463,30 +467,18 @@ def _encode(
     return msgspec.json.encode(BatchPredictResponse(many, stamp, ignored, listed))
 
 
-def _either(request: dict[str, object]) -> str:
-    """Ask for one of both, and list the keys that were sent instead."""
-    sent = shorten(", ".join(list(request)[:MAX_NAMED]), MESSAGE)
-    return f"{ONE_OF_BOTH}; received {sent}" if sent else ONE_OF_BOTH
-
-
-def parse(body: bytes | bytearray) -> object:
-    """Parse JSON to plain values; numbers beyond a float become infinite and are faults later.
-
-    Raises
-    ------
-    HTTPException
-        With status 400, if it is not JSON.
-    """
-    text = str(body, "utf-8")
+def _parse(body: bytes | bytearray) -> object:
+    """Parse JSON to plain values; numbers beyond a float become infinite and are faults later."""
     try:
+        text = str(body, "utf-8")
         keep_to_grammar(text)
         return json.loads(
             text, object_pairs_hook=_Object, parse_int=read_int, parse_float=read_float
         )
     except RecursionError as err:
         raise HTTPException(400, TOO_DEEP) from err
-    except msgspec.DecodeError as err:
-        raise HTTPException(400, f"not JSON: {err}") from err
+    except (msgspec.DecodeError, UnicodeDecodeError) as err:
+        raise HTTPException(400, f"not JSON: {explain_json(err)}") from err
 
 
 def _texts(ids: Iterable[str | int | None]) -> list[str | None]:

@@ -1,4 +1,4 @@
-"""Warnings of `POST /predict`: what a request lacks, and what of it was ignored."""
+"""What `POST /predict` says of a request: what it lacks, what was ignored, what was meant."""
 
 import math
 from collections.abc import Collection, Iterable, Sequence
@@ -9,8 +9,12 @@ from typing import Any
 import msgspec
 
 from kaboost.models.features.onehot import Table, empty_columns
-from kaboost.service.events.diagnosis import nearest, shorten
+from kaboost.service.events.diagnosis import MESSAGE, nearest, shorten
 
+ONE_OF_BOTH = (
+    "send either features or record (as it is on the topic), for one row, or instances, for many"
+)
+MAX_NAMED = 20  # ignored features listed in a response
 MAX_LISTED = 5  # names in one warning, or warnings of one kind
 
 
@@ -60,3 +64,12 @@ def _listed(names: Iterable[str], count: int) -> str:
     shown = ", ".join(map(shorten, islice(names, MAX_LISTED)))
     rest = count - MAX_LISTED
     return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def either(request: dict[str, object]) -> str:
+    """Ask for one of both, and list the keys that were sent instead."""
+    sent = shorten(", ".join(list(request)[:MAX_NAMED]), MESSAGE)
+    found = (nearest(key, ("features", "record", "instances")) for key in request)
+    near = next((name for name in found if name and name not in request), None)
+    meant = f": did you mean {near}?" if near else ""
+    return f"{ONE_OF_BOTH}; received {sent}{meant}" if sent else ONE_OF_BOTH

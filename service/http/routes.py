@@ -97,8 +97,11 @@ class Predict:
         return self._respond(served, self._read(served, body))
 
     def _read(self, served: Served, body: bytearray) -> PredictRequest:
-        sent = self._records.to_rows(body, served.snapshot.model.encoder.kinds)
-        return PredictRequest(sent, served.codec.read(sent))
+        try:
+            sent = self._records.to_rows(body, served.snapshot.model.encoder.kinds)
+            return PredictRequest(sent, served.codec.read(sent))
+        except RequestError as err:
+            raise RequestError(self._records.locate(body, err.errors)) from err
 
     def _respond(self, served: Served, request: PredictRequest) -> Response:
         rows = request.rows
@@ -167,7 +170,7 @@ def add_ingest_routes(app: FastAPI, parts: Parts) -> None:
     ingest = Ingest(parts.settings, parts.sender, parts.metrics)
     limits = parts.settings.api
 
-    described: Any = {"responses": openapi.INGEST, "openapi_extra": openapi.RECORDS}
+    described: Any = {"responses": openapi.INGEST}
 
     @app.post("/events", status_code=202, **described)
     async def events(request: Request) -> Accepted:

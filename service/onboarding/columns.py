@@ -1,16 +1,20 @@
 """Describe the columns of sampled records: kind, distinct values, missing values."""
 
+import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kaboost.models.features.datetimes import EPOCHS, is_datetime
+from kaboost.models.features.readings import is_missing_text
+from kaboost.service.events.metadata import read_time
 from kaboost.service.events.values import flatten
 
 FIRST_EPOCH = 6.3e8  # seconds: the year 1990
 LAST_EPOCH = 4.1e9  # seconds: the year 2100
 TEXT_WORDS = 4.0  # mean words of a text
+MAJORITY = 0.98  # the share of values that decides; the others are faults of single records
 WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 OPAQUE = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{24,}", re.I
@@ -42,8 +46,13 @@ class Column(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every record has it."""
-        return all(value is not None for value in self.values)
+        """Whether nearly every record has it."""
+        return nearly_all(value is not None for value in self.values)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether nearly every record has it, with the same value."""
+        return self.distinct == 1 and self.is_complete
 
     @property
     def uniqueness(self) -> float:
@@ -58,8 +67,7 @@ class Column(NamedTuple):
     @property
     def is_opaque(self) -> bool:
         """Whether its values are UUIDs or digests."""
-        texts = self.present
-        return bool(texts) and all(isinstance(v, str) and OPAQUE.fullmatch(v) for v in texts)
+        return nearly_all(isinstance(v, str) and OPAQUE.fullmatch(v) for v in self.present)
 
 
 class Kind(NamedTuple):
@@ -68,6 +76,38 @@ class Kind(NamedTuple):
     name: str  # number, boolean, category, datetime, text, or auto where no value tells
     coerced: bool  # whether some values have to be converted
     reason: str = ""
+
+
+def nearly_all(tests: Iterable[object]) -> bool:
+    """Return whether at least 98 % of tests hold, and there is one."""
+    results = list(map(bool, tests))
+    return bool(results) and sum(results) >= MAJORITY * len(results)
+
+
+def usual(values: Sequence[Any]) -> list[Any]:
+    """Return the values of the type that nearly all have; all values where no type prevails.
+
+    Texts that stand for a missing value are left out among numbers and booleans.
+    """
+    types = [_value_type(value) for value in values]
+    counts = Counter(types)
+    missing = counts.pop("missing", 0)
+    name, count = counts.most_common(1)[0] if counts else ("missing", missing)
+    if name not in ("number", "boolean"):
+        count, missing = (count + missing, 0) if name == "text" else (count, 0)
+    if "code" in counts or count < MAJORITY * (len(values) - missing):
+        return list(values)
+    taken = {name, "missing"} if name == "text" else {name}
+    return [value for value, type_ in zip(values, types, strict=True) if type_ in taken]
+
+
+def _value_type(value: Any) -> str:
+    """Return the type that a value reads as."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return next((name for name, test in _TEXT_TYPES if test(value)), "text")
+    return "number" if isinstance(value, int | float) else "other"
 
 
 def columns(records: Sequence[Mapping[str, Any]], root: tuple[str, ...]) -> list[Column]:
@@ -96,10 +136,21 @@ def _paths(record: Mapping[str, Any], above: tuple[str, ...]) -> list[tuple[str,
 
 
 def guess_kind(column: Column) -> Kind:
-    """Return the kind that all values of a column have."""
-    values = column.present
+    """Return the kind that nearly all values of a column have."""
+    values = usual(column.present)
     if not values:
         return Kind("auto", False, "no value in the sample")
+    kind = _kind_of(values, column)
+    types = {"missing", *map(_value_type, values)}
+    odd = [value for value in column.present if _value_type(value) not in types]
+    if not odd or kind.name in ("category", "text"):
+        return kind
+    example = json.dumps(odd[0], ensure_ascii=False, default=str)
+    note = f"{len(odd)} of {len(column.present)} are no {kind.name}, such as {example}"
+    return kind._replace(reason=f"{kind.reason}; {note}" if kind.reason else note)
+
+
+def _kind_of(values: Sequence[Any], column: Column) -> Kind:
     classes = {value.__class__ for value in values}
     if classes == {bool}:
         return Kind("boolean", False)
@@ -116,7 +167,7 @@ def guess_kind(column: Column) -> Kind:
     return Kind("category", True, "values of several types")
 
 
-def _kind_of_text(values: list[str]) -> Kind:
+def _kind_of_text(values: Sequence[Any]) -> Kind:
     if all(map(is_truth, values)):
         return Kind("boolean", True, "booleans in text")
     if all(map(_is_number, values)):
@@ -134,13 +185,19 @@ def is_truth(value: str) -> bool:
     return value.strip().lower() in ("true", "false")
 
 
+def _is_code(value: str) -> bool:
+    """Return whether a text is digits with a zero before them."""
+    text = value.strip().lstrip("+-")
+    return len(text) > 1 and text[0] == "0" and text[1].isdigit()
+
+
 def _is_number(value: Any) -> bool:
     """Return whether a value is a number; a text with leading zeros is a code."""
     if not isinstance(value, str):
         return isinstance(value, int | float) and not isinstance(value, bool)
-    text = value.strip().lstrip("+-")
-    if len(text) > 1 and text[0] == "0" and text[1].isdigit():
+    if _is_code(value):
         return False
+    text = value.strip().lstrip("+-")
     return re.fullmatch(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", text, re.I) is not None
 
 
@@ -150,11 +207,17 @@ def as_number(value: Any) -> float | None:
 
 
 def is_time(column: Column) -> bool:
-    """Return whether all values are dates, or seconds to nanoseconds since 1970."""
+    """Return whether nearly all values are dates, or seconds to nanoseconds since 1970."""
     values = column.present
-    if values and all(isinstance(v, str) and is_datetime(v.strip()) for v in values):
+    if nearly_all(isinstance(v, str) and is_datetime(v.strip()) for v in values):
         return True
-    return bool(values) and all(_is_epoch(as_number(value)) for value in values)
+    return nearly_all(_is_epoch(as_number(value)) for value in values)
+
+
+def is_time_value(value: Any) -> bool:
+    """Return whether the learner reads a value as a time, and not as one of about 1970."""
+    number = as_number(value)
+    return read_time(value) is not None if number is None else _is_epoch(number)
 
 
 def _is_epoch(number: float | None) -> bool:
@@ -164,3 +227,12 @@ def _is_epoch(number: float | None) -> bool:
         if abs(number) < limit:
             return FIRST_EPOCH < number * factor / 1e3 < LAST_EPOCH
     return False
+
+
+_TEXT_TYPES: list[tuple[str, Callable[[str], bool]]] = [
+    ("missing", is_missing_text),
+    ("code", _is_code),
+    ("boolean", is_truth),
+    ("number", _is_number),
+    ("datetime", is_datetime),
+]

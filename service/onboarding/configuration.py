@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from kaboost.service.config.section import is_secret
 from kaboost.service.config.sources import PREFIX
 from kaboost.service.onboarding.columns import Column
-from kaboost.service.onboarding.plan import Feature, Plan
+from kaboost.service.onboarding.plan import DROP, Feature, LabelTopic, Plan
 
 EXAMPLE = 40  # characters of an example in a comment
 
@@ -108,8 +108,20 @@ def _labels(plan: Plan, origin: Origin) -> Iterator[str]:
         if labels.events.get(key, usual) != origin.events.get(key, usual):
             yield f"  {key}: {labels.events[key]}"
     yield "  wait: 30d  # how long features wait for their label"
-    yield "  expired: drop  # or {label: 0}, if no label within `wait` means the negative class"
+    yield f"  expired: {_expired(labels)}"
     yield ""
+
+
+def _expired(labels: LabelTopic) -> str:
+    """Write what becomes of features without a label, and why."""
+    found = labels.one_sided
+    why = f"{found.number} of {found.total} labels are {found.label}" if found else ""
+    if labels.expired == DROP:
+        hint = "or {label: 0}, if no label within `wait` means the negative class"
+        return f"{DROP}  # {_comment(f'{why}; {hint}' if why else hint)}"
+    value = f"{{label: {_value(labels.expired)}}}"
+    reason = f"no label within `wait` means {labels.expired}; or {DROP}, which learns nothing of it"
+    return f"{value}  # {_comment(f'{why}, so {reason}' if why else reason)}"
 
 
 def _features(features: list[Feature]) -> Iterator[str]:

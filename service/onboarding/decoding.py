@@ -1,7 +1,7 @@
 """Decode sampled records with the configured decoder, and group their faults."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from kaboost.models.features.labels import labels
@@ -11,6 +11,7 @@ from kaboost.service.errors import EventError
 from kaboost.service.events.decoder import Headers
 from kaboost.service.events.decoders import make_decoder
 from kaboost.service.events.label_records import make_label_decoder
+from kaboost.service.events.metadata import RepairCounts, Repairs
 from kaboost.service.onboarding.topic_sample import RawRecord
 
 
@@ -29,6 +30,8 @@ class Trial(NamedTuple):
     faults: list[Fault]
     skipped: Counter[str]  # by reason
     labels: Counter[str]  # as the task has them
+    ids: frozenset[str] = frozenset()
+    repairs: RepairCounts = {}  # noqa: RUF012 # never changed; of ids and timestamps
 
 
 def try_events(settings: Settings, raws: Sequence[RawRecord]) -> Trial:
@@ -46,6 +49,8 @@ def try_events(settings: Settings, raws: Sequence[RawRecord]) -> Trial:
     faults: list[EventError] = []
     skipped: Counter[str] = Counter()
     found: list[float] = []
+    ids: set[str] = set()
+    repairs: RepairCounts = {}
     count = start = 0
     while start < len(values):
         decoded = decoder.decode(values[start:], _headers(raws, start))
@@ -53,12 +58,15 @@ def try_events(settings: Settings, raws: Sequence[RawRecord]) -> Trial:
         faults += [error for _, error in decoded.faults]
         skipped.update(reason for _, reason in decoded.skipped)
         found += list(decoded.y)
+        ids |= {str(meta.id) for meta in decoded.meta if meta.id is not None}
+        _add(repairs, decoded.repairs)
         if decoded.new_features:
             decoder.add_features(decoded.new_features)
         start += decoded.consumed
     if settings.labels.topic is not None:
         found = []
-    return Trial(count, _grouped(faults), skipped, Counter(str(known.decode(y)) for y in found))
+    texts = Counter(str(known.decode(y)) for y in found)
+    return Trial(count, _grouped(faults), skipped, texts, frozenset(ids), repairs)
 
 
 def try_labels(settings: Settings, raws: Sequence[RawRecord]) -> Trial:
@@ -71,7 +79,14 @@ def try_labels(settings: Settings, raws: Sequence[RawRecord]) -> Trial:
     counts = Counter(str(known.decode(one.label)) for one in decoded.labels)
     reasons = Counter(reason for _, reason in decoded.skipped)
     faults = _grouped([error for _, error in decoded.faults])
-    return Trial(len(decoded.labels), faults, reasons, counts)
+    ids = frozenset(one.id for one in decoded.labels)
+    return Trial(len(decoded.labels), faults, reasons, counts, ids)
+
+
+def _add(total: RepairCounts, found: Mapping[tuple[str, str], Repairs]) -> None:
+    for key, (events, example) in found.items():
+        before = total.get(key)
+        total[key] = Repairs(events + (before.events if before else 0), example)
 
 
 def _headers(raws: Sequence[RawRecord], start: int) -> Callable[[int], Headers]:

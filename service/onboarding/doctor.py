@@ -7,6 +7,7 @@ from kaboost.service.onboarding.broker_checks import check_broker
 from kaboost.service.onboarding.machine_checks import check_machine
 from kaboost.service.onboarding.record_checks import check_records, check_registry
 from kaboost.service.onboarding.report import Check
+from kaboost.service.onboarding.state_checks import check_state
 
 
 def examine(settings: Settings) -> Iterator[Check]:
@@ -17,4 +18,6 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield from registry
     if all(check.status != "red" for check in [*broker, *registry]):
         yield from check_records(settings)
+    if all(check.status != "red" for check in broker):
+        yield from check_state(settings)
     yield from check_machine(settings)

@@ -1,6 +1,7 @@
 """`kaboost init`: sample a topic or a file, plan, write the configuration, check it."""
 
 import json
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,12 +9,13 @@ from typing import Any, NamedTuple
 
 from kaboost.service.config.settings import Settings, load
 from kaboost.service.errors import ConfigError
+from kaboost.service.events.metadata import IGNORED
 from kaboost.service.onboarding.configuration import Origin, render, summary
 from kaboost.service.onboarding.decoding import try_events, try_labels
 from kaboost.service.onboarding.file_sample import read_file
 from kaboost.service.onboarding.formats import Readable, read_records
 from kaboost.service.onboarding.late_labels import join_labels
-from kaboost.service.onboarding.plan import Ask, Given, Plan, make_late_plan, make_plan
+from kaboost.service.onboarding.plan import DROP, Ask, Given, Plan, make_late_plan, make_plan
 from kaboost.service.onboarding.topic_sample import SILENT_REMEDY, RawRecord, read_first
 
 SHOWN = 3  # records
@@ -49,8 +51,7 @@ def run(request: Request, ask: Ask, say: Say) -> Settings:
     BrokerError
         If the broker or a topic is not there.
     """
-    if request.output.exists() and not request.force:
-        raise ConfigError(f"--output {request.output}: exists; pass --force to overwrite it")
+    _check_output(request)
     raws, readable, what = _sample(request, say)
     _show(readable, what, say)
     envelope = readable.events["envelope"]
@@ -73,6 +74,19 @@ def run(request: Request, ask: Ask, say: Say) -> Settings:
     say(f"  kaboost doctor --config {request.output}\nand start with")
     say(f"  kaboost serve --config {request.output}")
     return settings
+
+
+def _check_output(request: Request) -> None:
+    """Refuse a file that could not be written, before anything is read or asked."""
+    output = request.output
+    folder = output.absolute().parent
+    if not folder.is_dir() or output.is_dir():
+        what = "is a folder" if output.is_dir() else f"there is no folder {folder}"
+        raise ConfigError(f"--output {output}: {what}; name a file in a folder that exists")
+    if output.exists() and not request.force:
+        raise ConfigError(f"--output {output}: exists; pass --force to overwrite it")
+    if not os.access(output if output.exists() else folder, os.W_OK):
+        raise ConfigError(f"--output {output}: cannot be written; name a file that can")
 
 
 def _sample(request: Request, say: Say) -> tuple[list[RawRecord], Readable, str]:
@@ -128,6 +142,12 @@ def _explain(plan: Plan, say: Say) -> None:
     say("")
     for name, role, about in rows:
         say(f"  {name.ljust(widths[0])}  {role.ljust(widths[1])}  {about}")
+    if (labels := plan.labels) is not None and (found := labels.one_sided) is not None:
+        fate = "dropped" if labels.expired == DROP else f"learned as {labels.expired}"
+        say(
+            f"note: {found.number} of {found.total} labels are {found.label}; features without a "
+            f"label within labels.wait are {fate} (labels.expired)"
+        )
     for warning in plan.warnings:
         say(f"warning: {warning}")
 
@@ -150,8 +170,11 @@ def _try(
         say(f"\n{trial.events} of {len(sample)} {what} can be learned with this configuration")
         for reason, count in trial.skipped.items():
             say(f"  {count} skipped: {reason}")
+        for (field, action), repairs in trial.repairs.items():
+            if action == IGNORED:
+                say(f"  {repairs.events} whose {field} is none and ignored: {repairs.example}")
         for fault in trial.faults:
-            say(f"  {fault.count} dead letters, {fault.code}: {fault.example}")
+            say(f"  {fault.number} dead letters, {fault.code}: {fault.example}")
         if not trial.events:
             raise ConfigError(
                 f"none of {len(sample)} {what} can be learned; correct the written file, or run "

@@ -5,10 +5,13 @@ from typing import Any, NamedTuple
 
 from kaboost.service.errors import ConfigError
 from kaboost.service.events.mapping import parse_path
-from kaboost.service.onboarding.columns import Column, Kind, columns, guess_kind
+from kaboost.service.events.metadata import read_id
+from kaboost.service.onboarding.columns import Column, Kind, columns, guess_kind, is_time_value
 from kaboost.service.onboarding.roles import (
     SURE,
+    OneSided,
     classes,
+    find_one_sided,
     guess_id,
     guess_task,
     guess_timestamp,
@@ -20,11 +23,15 @@ from kaboost.service.onboarding.roles import (
     reveals,
 )
 
-Ask = Callable[[str, str | None, str], str]  # question, default, the flag that answers it
+Check = Callable[[str], object]  # raises ConfigError for an answer that cannot be
+# The question, its default, the flag that answers it, and the check of an answer.
+Ask = Callable[[str, str | None, str, Check], str]
 NONE = "none"  # the answer that there is no such column
 TASKS = ("binary", "multiclass", "regression")
 ID_QUESTION = "Id: an event whose id comes again is skipped"
 TIME_QUESTION = "Time of the event"
+DROP = "drop"  # features without a label within `labels.wait`
+LATER = "where labels come later on a topic of their own, pass --labels-topic"
 
 
 class Given(NamedTuple):
@@ -36,6 +43,17 @@ class Given(NamedTuple):
     task: str | None = None
     labels_id: str | None = None  # on the topic of labels
     labels_timestamp: str | None = None
+    expired: str | None = None  # drop, or the label of features whose label never comes
+
+
+class Question(NamedTuple):
+    """What is asked for a column, where no flag names it and it cannot be guessed."""
+
+    flag: str
+    text: str
+    guess: Column | None
+    candidates: Sequence[Column]
+    refuse: Callable[[Column], str | None]  # why a column cannot be it
 
 
 class LabelTopic(NamedTuple):
@@ -46,6 +64,9 @@ class LabelTopic(NamedTuple):
     label: Column
     timestamp: Column | None
     events: dict[str, Any]  # format and envelope of its records
+    warnings: tuple[str, ...] = ()
+    expired: Any = DROP  # or the label of features whose label never comes
+    one_sided: OneSided | None = None
 
 
 class Feature(NamedTuple):
@@ -110,7 +131,45 @@ def make_late_plan(
     root, found = find_root(records, envelope), columns(records, ())
     id_, timestamp = _id_and_time(found, given, root, ask)
     plan = Plan(root, False, labels.label, "", None, id_, timestamp, [], [], [], labels)
-    return _finish(plan, found, given, ask)
+    plan = _finish(plan, found, given, ask)
+    one_sided = find_one_sided(plan.label, plan.task, plan.classes)
+    expired = _choose_expired(plan, one_sided, given.expired, ask)
+    return plan._replace(labels=labels._replace(expired=expired, one_sided=one_sided))
+
+
+def _choose_expired(plan: Plan, one_sided: OneSided | None, given: str | None, ask: Ask) -> Any:
+    """Return the label of features whose label never comes, or `drop`.
+
+    Where nearly all labels are positive, those of the negative class never come.
+    """
+    if plan.task == "regression":
+        return DROP if given in (None, DROP) else _number(given)
+    known = {str(label).lower(): label for label in plan.classes or (0, 1)}
+    if plan.classes is None:
+        known |= {"false": 0, "true": 1}
+
+    def check(answer: str) -> None:
+        if answer != DROP and answer.lower() not in known:
+            raise ConfigError(f"--expired {answer}: write {DROP}, or one of {', '.join(known)}")
+
+    if given is None:
+        positive = (plan.classes or (0, 1))[-1]
+        if one_sided is None or one_sided.label != positive:
+            return DROP
+        question = (
+            f"{one_sided.number} of {one_sided.total} labels are {one_sided.label}: what is the "
+            f"label of features without one ({', '.join(known)}, or {DROP})"
+        )
+        given = ask(question, str(one_sided.other), "--expired", check)
+    check(given)
+    return given if given == DROP else known[given.lower()]
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text or "")
+    except ValueError as err:
+        raise ConfigError(f"--expired {text}: write {DROP}, or a number") from err
 
 
 def _id_and_time(
@@ -118,31 +177,53 @@ def _id_and_time(
 ) -> tuple[Column | None, Column | None]:
     outside = [one for one in found if root and one.path[: len(root)] != root]
     id_ = guess_id(outside) or guess_id(found)
-    id_ = given_or_asked(found, given.id, "--id", id_, ID_QUESTION, possible_ids(found), ask)
+    question = Question("--id", ID_QUESTION, id_, possible_ids(found), refuse_id)
+    id_ = given_or_asked(found, given.id, question, ask)
     others = _others(found, id_)
     timestamp = guess_timestamp(outside) or guess_timestamp(others)
     times = possible_times(others)
-    return id_, given_or_asked(
-        others, given.timestamp, "--timestamp", timestamp, TIME_QUESTION, times, ask
-    )
+    question = Question("--timestamp", TIME_QUESTION, timestamp, times, refuse_time)
+    return id_, given_or_asked(others, given.timestamp, question, ask)
 
 
 def given_or_asked(
-    found: Sequence[Column],
-    path: str | None,
-    flag: str,
-    guess: Column | None,
-    question: str,
-    candidates: Sequence[Column],
-    ask: Ask,
+    found: Sequence[Column], path: str | None, question: Question, ask: Ask
 ) -> Column | None:
     """Return the column that a flag names, or the guess; without both, what is answered."""
-    if path is None and guess is None and candidates:
-        names = ", ".join(one.name for one in candidates[:5])
-        path = ask(f"{question} (candidates: {names}; {NONE} for none)", NONE, flag)
-    if path == NONE and all(one.name != NONE for one in found):
+    flag = question.flag
+
+    def check(answer: str) -> Column | None:
+        if answer == NONE and all(one.name != NONE for one in found):
+            return None
+        column = named(found, answer, flag)
+        if column is not None and (reason := question.refuse(column)) is not None:
+            raise ConfigError(f"{flag} {answer}: {reason}")
+        return column
+
+    if path is None and question.guess is None and question.candidates:
+        names = ", ".join(one.name for one in question.candidates[:5])
+        text = f"{question.text} (candidates: {names}; {NONE} for none)"
+        path = ask(text, NONE, flag, check)
+    return question.guess if path is None else check(path)
+
+
+def refuse_time(column: Column) -> str | None:
+    """Return why most values of a column are no times; None if they are."""
+    wrong = [value for value in column.present if not is_time_value(value)]
+    if 2 * len(wrong) <= len(column.present):
         return None
-    return named(found, path, flag) or guess
+    return (
+        f"{wrong[0]!r} is no time; name a field with RFC 3339 or numbers since 1970, or {NONE}, "
+        "which takes the times of the records"
+    )
+
+
+def refuse_id(column: Column) -> str | None:
+    """Return why most values of a column are no ids; None if they are."""
+    wrong = [value for value in column.present if read_id(value) is None]
+    if 2 * len(wrong) <= len(column.present):
+        return None
+    return f"{wrong[0]!r} is no id; name a field with text or whole numbers, or {NONE}"
 
 
 def named(found: Sequence[Column], path: str | None, flag: str) -> Column | None:
@@ -157,22 +238,44 @@ def named(found: Sequence[Column], path: str | None, flag: str) -> Column | None
 
 
 def choose_label(
-    able: Sequence[Column], found: Sequence[Column], path: str | None, ask: Ask
+    able: Sequence[Column],
+    found: Sequence[Column],
+    path: str | None,
+    ask: Ask,
+    *,
+    topic: str | None = None,
 ) -> Column:
-    """Return the label: the one that is given, or the likeliest, or what is answered."""
+    """Return the label: the one that is given, or the likeliest, or what is answered.
+
+    Parameters
+    ----------
+    able
+        Columns that may be the label.
+    found
+        All columns.
+    path, ask
+        The path that a flag gives, and how to ask for one.
+    topic
+        That of the labels, if they have their own: there one value may be all that comes.
+    """
     column = named(found, path, "--label")
     if column is not None:
         return column
-    ranked = rank_labels(able)
+    ranked = rank_labels(able, constant=topic is not None)
     is_sure = bool(ranked) and ranked[0].score >= SURE
     if not ranked:
-        raise ConfigError(
-            "--label: no column has values of a label; pass its path, or --labels-topic where "
-            "labels come on a topic of their own"
-        )
+        where = "" if topic is None else f" of {topic}"
+        remedy = f"pass its path; {LATER}" if topic is None else "pass its path"
+        raise ConfigError(f"--label: no column{where} has values of a label; {remedy}")
     names = [guess.column.name for guess in ranked[:5]]
-    question = f"Label (candidates: {', '.join(names)})"
-    answer = ask(question, names[0] if is_sure else None, "--label")
+    hint = f"; {LATER}" if topic is None and not is_sure else ""
+    question = f"Label (candidates: {', '.join(names)}{hint})"
+    answer = ask(
+        question,
+        names[0] if is_sure else None,
+        "--label",
+        lambda text: named(found, text, "--label"),
+    )
     chosen = named(found, answer, "--label")
     assert chosen is not None
     return chosen
@@ -183,9 +286,8 @@ def _others(found: Sequence[Column], *taken: Column | None) -> list[Column]:
 
 
 def _finish(plan: Plan, found: Sequence[Column], given: Given, ask: Ask) -> Plan:
-    task = given.task or ask("Task", guess_task(plan.label), "--task")
-    if task not in TASKS:
-        raise ConfigError(f"--task {task}: write {', '.join(TASKS)}")
+    task = given.task or ask("Task", guess_task(plan.label), "--task", _check_task)
+    _check_task(task)
     depth = len(plan.root)
     below = [one for one in found if one.path[:depth] == plan.root]
     rest = _others(below, plan.label, plan.id, plan.timestamp)
@@ -200,12 +302,23 @@ def _finish(plan: Plan, found: Sequence[Column], given: Given, ask: Ask) -> Plan
     return plan._replace(is_standard=_is_standard(plan))
 
 
+def _check_task(task: str) -> None:
+    if task not in TASKS:
+        raise ConfigError(f"--task {task}: write {', '.join(TASKS)}")
+
+
 def _below(column: Column, depth: int) -> str:
     return column.name if not depth else ".".join(column.path[depth:])
 
 
 def _warnings(plan: Plan) -> list[str]:
-    found = []
+    found = [] if plan.labels is None else list(plan.labels.warnings)
+    one_sided = find_one_sided(plan.label, plan.task, plan.classes)
+    if one_sided and one_sided.number == one_sided.total and plan.labels is None:
+        found.append(
+            f"all {one_sided.total} labels are {one_sided.label}: a model learns nothing from one "
+            f"class; see whether {plan.label.name} is the label"
+        )
     if plan.labels is None:
         missing = len(plan.label.values) - len(plan.label.present)
         if missing:

@@ -5,7 +5,16 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from kaboost.models.features.schema import check_name
-from kaboost.service.onboarding.columns import Column, as_number, guess_kind, is_time, is_truth
+from kaboost.service.onboarding.columns import (
+    MAJORITY,
+    Column,
+    as_number,
+    guess_kind,
+    is_time,
+    is_truth,
+    nearly_all,
+    usual,
+)
 
 LABEL_WORDS = {
     "label": 10, "target": 10, "y": 9, "outcome": 8, "class": 8, "fraud": 7, "fraudulent": 7,
@@ -20,8 +29,10 @@ ID_WORDS = {"id", "uuid", "guid", "key", "ref", "reference", "number", "no", "ha
 TIME_WORDS = {"timestamp", "ts", "time", "at", "datetime", "date", "when", "occurred", "created"}
 OTHER_TIMES = {"birth", "dob", "expiry", "expires", "due", "deadline", "promised", "updated"}
 ENOUGH = 20  # records from which shares of distinct values mean something
-NEARLY_ALL = 0.9  # the share of distinct values of a column that identifies records
-MANY = 0.4  # that of a column whose name says that it is an id
+NEARLY_ALL = 0.9  # the share of distinct values of a column that may identify records
+REPEATS = 0.95  # the share of distinct values from which on a value hardly comes again
+MANY = 0.4  # that of ids which count up: rows of a table that changes come again
+ONE_SIDED = 0.9  # the share of one class from which on labels are nearly of one class
 NEGATIVE = {
     "0", "-1", "false", "no", "n", "none", "negative", "neg", "ok", "good", "normal", "legit",
     "lost", "loss", "genuine", "healthy", "paid", "stayed", "active", "on_time", "ham", "miss",
@@ -36,19 +47,27 @@ class LabelGuess(NamedTuple):
     score: int
 
 
-def rank_labels(columns: Sequence[Column]) -> list[LabelGuess]:
-    """Return the columns that may be the label, the likeliest first."""
-    last = len(columns) - 1
-    ranked = [LabelGuess(one, _label_score(one, k == last)) for k, one in enumerate(columns)]
+def rank_labels(columns: Sequence[Column], *, constant: bool = False) -> list[LabelGuess]:
+    """Return the columns that may be the label, the likeliest first.
+
+    Parameters
+    ----------
+    columns
+        The columns.
+    constant
+        Whether the label may have one value only, as where nothing but chargebacks is reported.
+    """
+    last, least = len(columns) - 1, 1 if constant else 2
+    ranked = [LabelGuess(one, _label_score(one, k == last, least)) for k, one in enumerate(columns)]
     possible = [guess for guess in ranked if guess.score > 0]
     return sorted(possible, key=lambda guess: -guess.score)
 
 
-def _label_score(column: Column, is_last: bool) -> int:
+def _label_score(column: Column, is_last: bool, least: int) -> int:
     kind = guess_kind(column).name
     distinct = column.distinct
     is_key = kind == "category" and distinct > max(50, 0.5 * len(column.present))
-    if distinct < 2 or kind in ("text", "datetime", "auto") or is_key or column.is_opaque:
+    if distinct < least or kind in ("text", "datetime", "auto") or is_key or column.is_opaque:
         return 0
     if set(column.words[-1:]) & {"id", "uuid", "ts", "timestamp"}:
         return 0
@@ -60,17 +79,28 @@ def _label_score(column: Column, is_last: bool) -> int:
 
 def guess_task(label: Column) -> str:
     """Return the task that the values of a label mean."""
-    values = label.present
-    if label.distinct == 2 or all(isinstance(v, bool) for v in values):
+    values = _label_values(label)
+    different = set(values)
+    if len(different) == 2 or different <= {0, 1}:
         return "binary"
     if all(as_number(value) is not None for value in values):
         return "regression"
-    return "multiclass"
+    return "binary" if len(different) == 1 else "multiclass"
+
+
+def _label_values(label: Column) -> list[Any]:
+    """Return the values of a label of the type that nearly all have, texts of numbers converted."""
+    values = usual(label.present)
+    return list(map(_converted, values)) if _are_converted(values) else values
 
 
 def is_converted(label: Column) -> bool:
     """Return whether the label is a number or a boolean that is written in text."""
-    texts = [value for value in label.present if isinstance(value, str)]
+    return _are_converted(usual(label.present))
+
+
+def _are_converted(values: Sequence[Any]) -> bool:
+    texts = [value for value in values if isinstance(value, str)]
     return bool(texts) and all(as_number(text) is not None or is_truth(text) for text in texts)
 
 
@@ -78,13 +108,37 @@ def classes(label: Column, task: str) -> list[Any] | None:
     """Return `task.labels` for a label, the negative class first; None for the default."""
     if task == "regression":
         return None
-    values: list[Any] = list(dict.fromkeys(value for _, value in label.counts))
-    if is_converted(label):
-        values = [_converted(value) for value in values]
-    values = sorted(set(values), key=lambda value: (str(type(value)), value))
-    if task == "multiclass" or set(values) != {0, 1}:
-        return values if task == "multiclass" else _negative_first(values, label)
-    return None
+    values = sorted(set(_label_values(label)), key=lambda value: (str(type(value)), value))
+    if task == "multiclass":
+        return values
+    if set(values) <= {0, 1}:
+        return None
+    other = [f"not_{values[0]}"] if len(values) == 1 else []  # a binary task has two
+    return _negative_first(values + other, label)
+
+
+class OneSided(NamedTuple):
+    """Labels that are nearly all of one class."""
+
+    label: Any  # the class that nearly all are of
+    number: int  # of its labels
+    total: int
+    other: Any  # the other class
+
+
+def find_one_sided(label: Column, task: str, named: Sequence[Any] | None) -> OneSided | None:
+    """Return the class that nearly all labels of a binary task have, if there is one.
+
+    The negative class is one only where no label is positive: positives may be rare.
+    """
+    if task != "binary":
+        return None
+    negative, positive = named or (0, 1)
+    values = _label_values(label)
+    positives = sum(value == positive for value in values)
+    if positives >= ONE_SIDED * len(values):
+        return OneSided(positive, positives, len(values), negative)
+    return None if positives else OneSided(negative, len(values), len(values), positive)
 
 
 def _converted(value: Any) -> Any:
@@ -106,13 +160,21 @@ def _negative_first(values: list[Any], label: Column) -> list[Any]:
 
 
 def guess_id(columns: Sequence[Column]) -> Column | None:
-    """Return the column that names a record: there in every one, and different in every one."""
-    able = [one for one in columns if one.is_complete and one.uniqueness == 1 and _is_key(one)]
-    named = [one for one in able if _has_id_name(one)]
+    """Return the column that names a record: there in nearly every one, hardly repeated."""
+    able = [one for one in columns if names_records(one) and _is_key(one)]
+    named = [one for one in able if has_id_name(one)]
     # An exact name, then the first: producers write the id of the record before those of others.
     named.sort(key=lambda one: one.words not in (["id"], ["event", "id"], ["uuid"]))
     opaque = [one for one in able if one.is_opaque]
     return next(iter([*named, *opaque]), None)
+
+
+def names_records(column: Column) -> bool:
+    """Return whether nearly every record has a value, and nearly every value comes once.
+
+    A value may come again: an event that is sent twice is what ids are for.
+    """
+    return column.is_complete and column.uniqueness >= MAJORITY
 
 
 def possible_ids(columns: Sequence[Column]) -> list[Column]:
@@ -134,13 +196,14 @@ def possible_times(columns: Sequence[Column]) -> list[Column]:
 
 
 def _is_key(column: Column) -> bool:
-    """Return whether all values are text or whole numbers, and none is a time."""
-    texts = all(isinstance(value, str) and value for value in column.values)
-    whole = all(value.__class__ is int for value in column.values)
+    """Return whether nearly all values are text or nearly all whole numbers, and no times."""
+    texts = nearly_all(isinstance(value, str) and value for value in column.present)
+    whole = nearly_all(value.__class__ is int for value in column.present)
     return (texts or whole) and not is_time(column)
 
 
-def _has_id_name(column: Column) -> bool:
+def has_id_name(column: Column) -> bool:
+    """Return whether the name of a column is that of an id."""
     return bool(set(column.words) & ID_WORDS)
 
 
@@ -155,8 +218,9 @@ def _time_score(column: Column) -> int:
     words = set(column.words)
     if words & OTHER_TIMES or not words & TIME_WORDS:
         return 0
-    numbers = [as_number(value) for value in column.values]
-    moments: list[Any] = column.values if None in numbers else numbers
+    values = usual(column.present)
+    numbers = [as_number(value) for value in values]
+    moments: list[Any] = values if None in numbers else numbers
     steps = list(pairwise(moments))
     ordered = sum(a <= b for a, b in steps) >= 0.9 * len(steps)
     is_exact = words <= TIME_WORDS | {"event"}
@@ -168,20 +232,33 @@ def reason_to_ignore(column: Column) -> str | None:
     kind = guess_kind(column).name
     if (why := check_name(column.name)) is not None:
         return f"its name {why}"
-    if len(column.present) < ENOUGH or kind not in ("category", "number"):
+    if len(column.present) < ENOUGH:
         return None
-    by_name = _has_id_name(column) and _is_key_like(column)
-    if column.is_opaque and column.uniqueness >= MANY:
+    if column.is_constant:
+        return f"the same in all {len(column.present)} records; remove this line if it varies"
+    if kind not in ("category", "number") or column.uniqueness < MANY:
+        return None
+    by_name = has_id_name(column) and _is_key_like(column)
+    if column.uniqueness < REPEATS and not (by_name and _counts_up(column)):
+        return None  # such as the id of a customer, who comes again
+    if column.is_opaque:
         return f"an id: UUIDs or digests, {column.distinct} different"
-    if by_name and column.uniqueness >= MANY:
+    if by_name:
         return f"an id, by its name: {column.distinct} different values in {len(column.present)}"
-    if kind == "category" and column.uniqueness >= NEARLY_ALL:
+    if kind == "category":
         return f"different in nearly every record: {column.distinct} in {len(column.present)}"
     return None
 
 
+def _counts_up(column: Column) -> bool:
+    values = column.present
+    texts = any(isinstance(value, str) for value in values)
+    keys = list(map(str, values)) if texts else values
+    return nearly_all(a <= b for a, b in pairwise(keys))
+
+
 def _is_key_like(column: Column) -> bool:
-    return all(value.__class__ in (int, str) for value in column.present)
+    return nearly_all(value.__class__ in (int, str) for value in column.present)
 
 
 def reveals(column: Column, label: Column) -> bool:

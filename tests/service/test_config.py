@@ -459,15 +459,17 @@ def test_example_file() -> None:
 @pytest.mark.parametrize(
     ("changes", "part"),
     [
+        ({"labels": {"topic": "b", "expired": {"label": 7}}}, "labels.expired.label = 7 "),
         ({"labels": {"topic": "b", "expired": {"label": 7}}}, "7 is not one of 0, 1"),
-        ({"labels": {"topic": "a"}}, "topic a is also that of events"),
-        ({"labels": {"topic": "a.dlq"}}, "topic a.dlq is also that of events"),
-        ({"labels": {"topic": "b"}, "events": {"label": "y"}}, "events.id is not set"),
+        ({"labels": {"topic": "a"}}, "a is also that of events"),
+        ({"labels": {"topic": "a.dlq"}}, "a.dlq is also that of events"),
+        ({"labels": {"topic": "b"}, "events": {"label": "y"}}, "events.id: is missing"),
+        ({"labels": {"topic": "b", "early": "60d"}}, "labels.early = '60d' "),
         (
             {"labels": {"topic": "b"}, "model": {"river": "linear_model.LogisticRegression"}},
             "a River model cannot wait for labels.topic",
         ),
-        ({"labels": {"wait": "3d"}}, "topic is not set, so labels come with their events"),
+        ({"labels": {"wait": "3d"}}, "labels.topic: is not set, so labels come"),
         ({"predictions": {"topic": "a"}}, "predictions have no label: set labels.topic"),
         ({"predictions": {"topic": "a.dlq"}}, "also that of labels or dead letters"),
         ({"predictions": {"topic": "b"}, "labels": {"topic": "b"}}, "also that of labels"),
@@ -490,3 +492,16 @@ def test_late_labels_that_cannot_work_are_refused(
 
     with pytest.raises(ConfigError, match=re.escape(part)):
         load(path)
+
+
+def test_a_setting_is_described_once(tmp_path: Path) -> None:
+    """Also where several forms of its value are possible, and none fits."""
+    path = tmp_path / "kaboost.yaml"
+    path.write_text("task: {kind: binary}\nlabels: {topic: b, expired: negative}\n")
+
+    with pytest.raises(ConfigError) as refused:
+        load(path)
+
+    message = str(refused.value)
+    assert 1 == message.count("What becomes of features without a label")
+    assert "should be 'drop' or a mapping" in message

@@ -18,6 +18,7 @@ from kaboost.service.config.settings import Settings, load
 from kaboost.service.onboarding.columns import Column
 from kaboost.service.onboarding.machine_checks import check_kernels
 from kaboost.service.onboarding.roles import classes, guess_id, guess_task
+from kaboost.service.onboarding.state_checks import check_state
 from tests.kafka.broker import Reachable
 from tests.kafka.client import admin
 from tests.ports import free_port
@@ -101,6 +102,10 @@ def test_a_topic_is_learned_as_it_is(
     assert (0, {"green"}) == (code, set(rest.values()))
     learn_all(settings, COUNT)  # as many as were sent, so none is a dead letter
     assert {0: COUNT} == saved(settings)
+    (check,) = check_state(settings)
+    assert ("green", True) == (check.status, f"{COUNT} events learned" in check.detail)
+    (check,) = check_state(settings.model_copy(update={"model": None}))
+    assert ("red", True) == (check.status, "--cold-start" in check.remedy), check
 
 
 def test_labels_of_another_topic_are_joined(

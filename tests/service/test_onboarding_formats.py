@@ -278,7 +278,7 @@ def test_a_silent_partition_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         "no broker at h:1 within 5 s (ssl: x): |start it, or correct a: b",
         'features: is missing; |send an event such as {"features": {"a": 1}}',
         "#/a: not in features.schema; |leave it out, or set features.unknown: ignore",
-        "label: is missing; the record has a, b: |set events.label to its path",
+        "label: is missing; the record has a, b: |send it, or set events.label to its path",
         "begins with a schema-registry frame, schema id 5: |set events.schema_registry",
         "format avro needs fastavro; |run pip install 'kaboost[avro]'",
     ],
@@ -320,11 +320,14 @@ class Answers:
         self.answers = {f"--{flag.replace('_', '-')}": text for flag, text in answers.items()}
         self.asked: dict[str, tuple[str, str | None]] = {}
 
-    def __call__(self, question: str, default: str | None, flag: str) -> str:
+    def __call__(
+        self, question: str, default: str | None, flag: str, check: Callable[[str], object]
+    ) -> str:
         """Give the answer, or take the default."""
         self.asked[flag] = question, default
         answer = self.answers.get(flag, default)
         assert answer is not None, question
+        check(answer)
         return answer
 
 
@@ -375,7 +378,9 @@ def test_id_and_time_are_asked_for(folder: Path) -> None:
 
 def test_the_id_of_labels_is_asked_for() -> None:
     """Where both topics share no values yet, each id is asked for, or given by its flag."""
-    labels = Readable({}, [{"ref": f"x{k}", "state": k % 2, "due": k} for k in range(40)], [])
+    labels = Readable(
+        {}, [{"ref": f"x{k}", "state": k % 2, "due": 1_760_000_000 + k} for k in range(40)], []
+    )
     ask = Answers(id="voucher", labels_id="ref")
     joined, id_ = join_labels(unclear(), "l", labels, Given(label="state"), ask)
 

@@ -1,7 +1,7 @@
 """The OpenAPI document and the pages: what they say is so, and they work offline."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import fastapi.openapi.models
@@ -60,6 +60,30 @@ def test_references_of_the_document_lead_somewhere(api: Program) -> None:
 
     assert SCHEMAS <= named
     assert named <= set(document["components"]["schemas"])
+
+
+def test_descriptions_are_plain_text_and_bodies_are_described(api: Program) -> None:
+    """The page shows backticks as they are; every route that takes a body has an example."""
+    document = api.client.get("/openapi.json").json()
+    texts = [text for _, text in described(document)]
+
+    assert texts
+    assert not [text for text in texts if "`" in text]
+    for path in ("/predict", "/events", "/labels"):
+        body = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
+        assert all(example["value"] for example in body["examples"].values())
+
+
+def described(node: Any) -> Iterator[tuple[str, str]]:
+    """List all descriptions below a node."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key in ("description", "summary") and isinstance(value, str):
+                yield key, value
+            yield from described(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from described(value)
 
 
 @pytest.mark.parametrize("path", ["/", "/docs"])

@@ -151,7 +151,7 @@ def churn(source: random.Random, k: int) -> Record:
         "plan": source.choice(["basic", "plus", "pro"]),
         "monthlyCharge": f"{source.uniform(5, 80):.2f}",
         "contract_end_reason": "cancelled" if leaves else "none",
-        "lastLogin": at(k).date().isoformat(),
+        "lastLogin": at(k, 7_200).date().isoformat(),
         "churned": leaves,
     }
 
@@ -163,7 +163,10 @@ def bids(source: random.Random, k: int) -> Record:
         "auction": some_uuid(source),
         "ts": ms(k) * 1000,
         "floor": round(floor, 3),
-        "site": {"domain": f"site{source.randrange(15)}.example", "page.type": "news"},
+        "site": {
+            "domain": f"site{source.randrange(15)}.example",
+            "page.type": source.choice(["news", "shop"]),
+        },
         "device": {"os": source.choice(["ios", "android"]), "wifi": source.random() < 0.5},
         "clearing_price": round(floor * source.uniform(1, 2), 3),
     }
