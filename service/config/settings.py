@@ -19,9 +19,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from kaboost.models.adapters import river_spec
 from kaboost.models.adapters.from_river import RiverModel
-from kaboost.models.build import check
+from kaboost.models.build import check, check_open
 from kaboost.models.features.columns import reserved_width
-from kaboost.models.features.labels import labels
 from kaboost.models.features.schema import AUTO, KINDS, WILDCARD, kind_hint, parse_schema
 from kaboost.models.spec import normalise_spec
 from kaboost.models.table_model import encoder_of
@@ -29,6 +28,7 @@ from kaboost.service.config.messages import describe_errors
 from kaboost.service.config.records import Events, Labels, Predictions
 from kaboost.service.config.section import Folder, Seconds, Section, TopicName, is_secret
 from kaboost.service.config.sources import PREFIX, Leaf, flatten, read
+from kaboost.service.config.task import Task
 from kaboost.service.errors import ConfigError
 
 # Keys that the learner sets itself, so that each event counts exactly once.
@@ -174,25 +174,6 @@ class Kafka(Section):
             raise ValueError(
                 "is kafka.topic itself, so dead letters would be read again: name another topic"
             )
-        return value
-
-
-class Task(Section):
-    """What is predicted."""
-
-    kind: Literal["regression", "binary", "multiclass"] = Field(description="What a label is.")
-    labels: list[bool | int | float | str] | None = Field(
-        default=None,
-        validate_default=True,
-        description="The classes; of a binary task the negative one first (0 and 1, or false and "
-        "true, if not set). Required for multiclass, not for regression.",
-    )
-
-    @field_validator("labels")
-    @classmethod
-    def _check_labels(cls, value: list[Any] | None, info: ValidationInfo) -> list[Any] | None:
-        if "kind" in info.data:
-            labels(info.data["kind"], value)
         return value
 
 
@@ -397,8 +378,10 @@ class Settings(BaseSettings):
             specify(value, task.kind)
             if features is not None:  # refuse here what the learner would refuse later
                 width = encoder_of(normalise_spec(value, task.kind))(features.columns).width
-                width, m = width or reserved_width(0), labels(task.kind, task.labels).m
-                check(value, width, m, task=task.kind)
+                width, known = width or reserved_width(0), task.known_labels
+                check(value, width, known.m, task=task.kind)
+                if known.is_open:
+                    check_open(normalise_spec(value, task.kind))
         return value
 
     @field_validator("labels")
@@ -417,7 +400,9 @@ class Settings(BaseSettings):
                 "events.id is not set, and features wait for their label by it; set its path"
             )
         if value.expired != "drop":
-            labels(task.kind, task.labels).encode(value.expired.get("label"))
+            expired, known = value.expired.get("label"), task.known_labels
+            if known.new_class(expired) is None:
+                known.encode(expired)
         return value
 
     @field_validator("metrics")

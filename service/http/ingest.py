@@ -11,12 +11,13 @@ from typing import Any, Protocol
 import msgspec
 from starlette.exceptions import HTTPException
 
+from kaboost.models.features.labels import Labels
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import RequestError
 from kaboost.service.events.decoder import Decoder, Faults, no_headers
 from kaboost.service.events.decoders import make_decoder
-from kaboost.service.events.label_records import make_label_decoder
+from kaboost.service.events.label_records import LabelDecoder, make_label_decoder
 from kaboost.service.http.reports import Accepted, WrittenRecord
 from kaboost.service.metrics import ApiMetrics
 
@@ -56,7 +57,7 @@ class Ingest:
         records = _records(body)
         decoder = make_decoder(model.encoder.schema, model.labels, self._settings)
         values = [msgspec.json.encode(record) for record in records]
-        faults, ids = _check(decoder, values)
+        faults, ids = _check(decoder, values, model.labels)
         return await self._write(self._settings.kafka.topic, values, faults, ids)
 
     async def labels(self, body: bytes | bytearray, model: Model) -> Accepted:
@@ -67,9 +68,10 @@ class Ingest:
         section = self._settings.labels
         self._require_json("labels.format", section.format or self._settings.events.format)
         values = [msgspec.json.encode(record) for record in _records(body)]
-        decoded = make_label_decoder(self._settings, model.labels).decode(values, no_headers)
-        ids: list[str | None] = [label.id for label in decoded.labels]
-        return await self._write(topic, values, decoded.faults, ids)
+        faults, ids = _check_labels(
+            make_label_decoder(self._settings, model.labels), values, model.labels
+        )
+        return await self._write(topic, values, faults, ids)
 
     async def _write(
         self, topic: str, values: Sequence[bytes], faults: Faults, ids: Sequence[str | None]
@@ -142,8 +144,12 @@ class PredictionLog:
         self._metrics.predictions_logged.labels("failed" if place is None else "written").inc()
 
 
-def _check(decoder: Decoder, values: Sequence[bytes]) -> tuple[Faults, list[str | None]]:
-    """Return the faults of events, and the ids of the valid ones; new features are no fault."""
+def _check(
+    decoder: Decoder, values: Sequence[bytes], labels: Labels
+) -> tuple[Faults, list[str | None]]:
+    """Return the faults of events, and the ids of the valid ones; new features and new classes are
+    no fault.
+    """
     faults: Faults = []
     ids: list[str | None] = []
     first = 0
@@ -153,6 +159,27 @@ def _check(decoder: Decoder, values: Sequence[bytes]) -> tuple[Faults, list[str 
         ids += [None if meta.id is None else str(meta.id) for meta in decoded.meta]
         if decoded.new_features:
             decoder.add_features(decoded.new_features)
+        if decoded.new_class is not None:
+            labels = labels.with_class(decoded.new_class)
+            decoder.follow_labels(labels)
+        first += decoded.consumed
+    return faults, ids
+
+
+def _check_labels(
+    decoder: LabelDecoder, values: Sequence[bytes], labels: Labels
+) -> tuple[Faults, list[str | None]]:
+    """Return the faults of labels, and the ids of the valid ones."""
+    faults: Faults = []
+    ids: list[str | None] = []
+    first = 0
+    while first < len(values):
+        decoded = decoder.decode(values[first:], no_headers)
+        faults += [(first + index, error) for index, error in decoded.faults]
+        ids += [label.id for label in decoded.labels]
+        if decoded.new_class is not None:
+            labels = labels.with_class(decoded.new_class)
+            decoder.follow_labels(labels)
         first += decoded.consumed
     return faults, ids
 
