@@ -123,14 +123,14 @@ class Model(TableModel):
         table = None if additions else self._tabulate(rows)  # raises before anything is learned
         if table is None or table.odd:
             self._check_kinds(rows, weights, additions)
-        self._check_classes(labels)
+        self.check_classes(labels)
         if delay:
             return self._learn_delayed(rows, np.asarray(y), weights, check_delay(delay))
         predicted = []
         for part, place, new in split_rows(rows, additions):
             span = slice(place.first, place.first + len(part))
             part_table = self._tabulate(part, place) if table is None else table
-            predicted += self._learn_classes(part_table, encoded[span], weights[span], labels)
+            predicted += self.learn_classes(part_table, encoded[span], weights[span], labels)
             if new:
                 self.add_features(new)
         self._predicted_rows.labels += 1
@@ -144,7 +144,7 @@ class Model(TableModel):
             predicted = [padded(part, len(self.classes_), 0.0) for part in predicted]
         return np.concatenate(predicted)
 
-    def _learn_classes(self, table: Table, y: Vec, w: Vec, labels: Labels) -> list[Mat]:
+    def learn_classes(self, table: Table, y: Vec, w: Vec, labels: Labels) -> list[Mat]:
         """Learn events, and add each class before its first one; `labels` has all of them."""
         predicted: list[Mat] = []
         first, B = 0, len(y)
@@ -162,7 +162,7 @@ class Model(TableModel):
             return predicted + self._learn_table(table, y, w)
         return predicted + self._learn_table(slice_table(table, first, B), y[first:], w[first:])
 
-    def _check_classes(self, labels: Labels) -> None:
+    def check_classes(self, labels: Labels) -> None:
         """Raise for more classes than memory suffices for, before any event is learned."""
         count = len(labels.classes)
         if count > len(self.classes_) and not self.affords_classes(count):

@@ -173,7 +173,7 @@ class PredictCodec:
         self.aliases = decoder.aliases
         self._max_rows = max_rows
         self._classes = labels.classes
-        self._of_numbers = labels.kind == "regression"
+        self._kind = labels.kind
         self._texts = [labels.text(label) for label in labels.classes]
         self._decode_body = msgspec.json.Decoder(body).decode
         self._decode_head = msgspec.json.Decoder(_Head).decode
@@ -202,7 +202,7 @@ class PredictCodec:
             if (request.features is UNSET) is (request.instances is UNSET):
                 self._refuse(body)
             level = request.interval
-            if level is not None and not self._of_numbers:
+            if level is not None and self._kind != "regression":
                 self._refuse(body)
             keys = self._unknown_keys(text, BODY_KEYS)
             if request.instances is UNSET:
@@ -249,7 +249,7 @@ class PredictCodec:
     def _predictions(
         self, model: Model, values: Mat, scores: Mat, *, cold: bool
     ) -> list[dict[str, Any]]:
-        if self._of_numbers:
+        if self._kind == "regression":
             return [
                 {"prediction": value, "score": score}
                 for value, (score,) in zip(values.tolist(), scores.tolist(), strict=True)
@@ -286,7 +286,7 @@ class PredictCodec:
         self, probabilities: list[float], chosen: int, scores: list[float]
     ) -> dict[str, Any]:
         """Describe one prediction; a binary one by the probability of the positive class."""
-        binary = len(scores) == 1
+        binary = self._kind == "binary"
         return {
             "prediction": self._classes[chosen],
             "probability": probabilities[1 if binary else chosen],
@@ -428,7 +428,7 @@ class PredictCodec:
         if level is None:
             return
         number = isinstance(level, int | float) and not isinstance(level, bool)
-        if not self._of_numbers:
+        if self._kind != "regression":
             yield "#/interval", NO_INTERVALS
         elif not (number and MIN_LEVEL <= level <= MAX_LEVEL):  # type: ignore[operator] # a number
             yield "#/interval", f"{show(level)} {LEVEL_RANGE}"

@@ -264,7 +264,8 @@ class Trainer:
             validation = with_classes(self.state.validation, count)
             self.state = self.state._replace(validation=validation)
             self._follow_labels(model.labels)
-            fields = {"label": label, "event": self.events_learned + 1, "classes": count}
+            number = self.events_learned + 1
+            fields = {"label": label, "event_number": number, "classes": count}
             log.info("a new class is learned", extra=fields)
             self._recorder.memory(self.state)
             return

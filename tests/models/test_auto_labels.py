@@ -250,3 +250,25 @@ def test_labels_grow_in_order_of_first_sight(seen: list[Any], most: int) -> None
     assert len(known.classes) <= most
     assert len({type(label) for label in known.classes}) <= 1
     assert len(set(known.classes)) == len(known.classes)
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_partial_fit_learns_classes(class_weight: Any) -> None:
+    """`classes="auto"` in the first call; `classes_` grows in order of first sight."""
+    rows, y = stream()
+    X, names = np.array([[row["a"], row["b"]] for row in rows]), np.array(y)
+    parts = {word: LINEAR[word] for word in ("bank", "loss", "multiclass")}
+    classifier = kaboost.Classifier(**parts, class_weight=class_weight)
+    with pytest.raises(ValueError, match="one_vs_rest"):
+        kaboost.Classifier(bank="linear").partial_fit(X, names, classes="auto")
+
+    classifier.partial_fit(X[:40], names[:40], classes="auto")
+    assert 2 == len(classifier.classes_)
+    classifier.partial_fit(X[40:], names[40:])
+
+    assert list(dict.fromkeys(y)) == classifier.classes_.tolist()
+    assert {*classifier.predict(X)} <= {*y}
+    assert (160, 6) == classifier.predict_proba(X).shape
+    assert classifier.score(X, names) > 0.3
+    with pytest.raises(ValueError, match="first call"):
+        kaboost.Classifier(**parts).partial_fit(X, names).partial_fit(X, names, classes="auto")

@@ -122,7 +122,7 @@ def test_classes_survive_kills(
         (label, k + 1) for k, label in enumerate(CLASSES)
     ]
     firsts = [[label for _, label in stream(240)].index(label) + 1 for label in CLASSES]
-    assert [line["event"] for line in found][:4] == firsts
+    assert [line["event_number"] for line in found][:4] == firsts
 
 
 def test_the_model_is_that_of_the_library(topic: str, make_settings: Make, send: Send) -> None:
@@ -314,7 +314,7 @@ def test_posted_records_may_bring_classes(make_settings: Make) -> None:
     [
         (["3", "x", "4"], ("3", "x", "4")),
         ([3, "4", "3", 5.0], (3, 4, 5)),
-        ([True, "no", "yes", 0], (True, False)),
+        ([True, "no", "yes", False], (True, False)),
     ],
 )
 def test_coerced_labels(make_settings: Make, seen: list[Any], classes: tuple[Any, ...]) -> None:
