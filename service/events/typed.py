@@ -386,12 +386,13 @@ class TypedDecoder(ABC):
         """Return the labels (B,); zeros where they come in other records."""
         if not self._rules.labelled:
             return np.zeros(len(events))
-        labels: Any = map(attrgetter("label"), events)
+        labels: Any = tuple(map(attrgetter("label"), events))
         if not self._regression:
-            # An unknown label has the weight 0, where classes are learned; else there is none.
-            codes = self._codes
-            labels = (codes.get(label, 0.0) for label in labels)
-        y: Vec = pack([tuple(labels)], len(events))[0]
+            try:
+                labels = tuple(map(self._codes.__getitem__, labels))
+            except KeyError:  # unknown, where classes are learned: its weight is 0
+                labels = tuple(self._codes.get(label, 0.0) for label in labels)
+        y: Vec = pack([labels], len(events))[0]
         return y
 
     def _tabulate(self, events: Events) -> tuple[Table, Vec, Vec]:
