@@ -275,3 +275,20 @@ def test_partial_fit_learns_classes(class_weight: Any) -> None:
     assert declared.predict(X).tolist() == classifier.predict(X).tolist()
     with pytest.raises(ValueError, match="first call"):
         kaboost.Classifier(**parts).partial_fit(X, names).partial_fit(X, names, classes="auto")
+
+
+def test_classes_and_features_come_together() -> None:
+    """Inferred features and classes in one batch give the bytes of one event at a time."""
+    rows, y = stream(100)
+    rows = [{**row, "d": row["a"]} if k > 30 else row for k, row in enumerate(rows)]
+    rows = [{**row, "e": "xy"[k % 2]} if k > 39 else row for k, row in enumerate(rows)]
+    weights = np.ones(100)
+    weights[::7] = 0.0
+    together, apart = (kaboost.Model("multiclass", TREES, labels="auto") for _ in range(2))
+    together.learn_many(rows, y, weights)
+    for row, label, weight in zip(rows, y, weights.tolist(), strict=True):
+        apart.learn_one(row, label, weight)
+
+    assert {"a", "b", "c", "d", "e"} == together.kinds.keys()
+    equal(apart, together)
+    assert apart.describe() == together.describe()
