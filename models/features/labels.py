@@ -76,8 +76,8 @@ class Labels(NamedTuple):
             raise ValueError(f"label: {short_repr(label)} {fault}")
         known = ", ".join(map(short_repr, self.classes[:20]))
         remedy = (
-            "send one of them or add it to task.labels, in Python labels=, of a new model; or let "
-            "a new multiclass model learn classes as they come, with labels: auto"
+            "send one of them, or begin a new model with it in task.labels (in Python labels=) or, "
+            "multiclass, with labels: auto"
         )
         remedy = MISSING_REMEDY if is_missing(label) else remedy
         raise ValueError(f"label: {short_repr(label)} is not one of {known}; {remedy}")

@@ -34,15 +34,11 @@ from tests.service.learning import (
 )
 from tests.service.serving import Program
 from tests.service.test_late_labels import DAY, T0, consume, feature_record, label_record
+from tests.specs import LINEAR
 
 Make = Callable[..., Settings]
 Send = Callable[..., None]
-SPEC = {
-    "rule": "sgb",
-    "bank": {"kind": "linear", "n": 4},
-    "loss": "logistic",
-    "multiclass": "one_vs_rest",
-}
+SPEC = {**LINEAR, "loss": "logistic", "multiclass": "one_vs_rest"}
 TASK = {"kind": "multiclass", "labels": "auto", "max_classes": 4}
 CLASSES = ["ship", "truck", "car", "bus"]  # in order of first sight
 
@@ -226,7 +222,7 @@ def test_late_labels_begin_classes(
     classes = tuple(dict.fromkeys(events[k][1] for k in order))
     assert classes == newest(settings).model.classes_
     assert 160 == newest(settings).validation.counts.sum()
-    assert newest(settings).model.describe() == newest(second).model.describe()
+    expect_equal(newest(settings), newest(second))
     letters = read_letters(broker.bootstrap, settings.kafka.topic, 1)
     assert "task.max_classes" in letters[0].texts["__connect.errors.exception.message"]
 
