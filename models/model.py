@@ -149,7 +149,7 @@ class Model(TableModel):
         predicted: list[Mat] = []
         first, B = 0, len(y)
         while (C := len(self.classes_)) < len(labels.classes):
-            new = np.flatnonzero((y[first:] >= C) & (w[first:] > 0.0))
+            new = np.flatnonzero(y[first:] >= C)  # the first one has a weight above 0
             if not len(new):
                 break
             if new[0]:

@@ -136,6 +136,22 @@ def test_late_labels_begin_classes(spec: dict[str, Any]) -> None:
     np.testing.assert_array_equal(predicted[-1], theirs[-1])
 
 
+@BOTH
+def test_a_late_row_counts_as_it_was_predicted(spec: dict[str, Any]) -> None:
+    """Also where a class came meanwhile: the others keep their odds, and it has a small share."""
+    rows, _ = stream(60)
+    model = auto(spec)
+    model.learn_many(rows[:58], ["a" if x["a"] < 0 else "b" for x in rows[:58]])
+    row = {"a": 2.0, "b": 0.0, "c": "x"}
+    before = model.predict_proba_many([row])[0]
+    model.learn_one(rows[59], "c")
+    late = model.learn_many([row], ["a"])[0]
+
+    assert 0.0 < late[2] < 0.1
+    np.testing.assert_allclose(late[:2] / (1.0 - late[2]), before, rtol=1e-6)
+    assert abs(before[0] - 0.5) > 0.01
+
+
 def test_more_classes_than_allowed_are_refused() -> None:
     """The bound is named, nothing of the batch is learned, and the known classes go on."""
     rows, y = stream()
