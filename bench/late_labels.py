@@ -1,7 +1,8 @@
 """Elec2 with labels that come late: learned as if at once, and as they were predicted.
 
 `python -m bench.late_labels` prints, for each delay in events, log-loss and error of what was
-served from event 2,000 on, and of the answers that were surer than .98 how many were wrong.
+served from event 2,000 on, and of the answers that were surer than .98 how many were wrong; then
+the log-loss of the baseline `last_label`, which knows the labels that had come.
 """
 
 import csv
@@ -12,6 +13,10 @@ from importlib.resources import files
 import numpy as np
 
 from kaboost import Model
+from kaboost.models.evaluation.baselines import progressive_validation
+from kaboost.models.evaluation.late_baselines import capture_baselines, record_captured
+from kaboost.models.evaluation.outcome import Outcome
+from kaboost.models.features.labels import labels as task_labels
 from kaboost.models.features.onehot import Table
 from kaboost.models.types import Mat, Vec
 
@@ -48,6 +53,23 @@ def served(x: Mat, y: Vec, delay: int, *, capture: bool) -> Vec:
     return np.where(y == 1.0, positive, 1.0 - positive)[FIRST:]
 
 
+def last_label(y: Vec, delay: int) -> Vec:
+    """Return what the baseline of the last label gives every label."""
+    seen = progressive_validation(task_labels("binary"))
+    nothing, ones = np.zeros(BATCH), np.ones(BATCH)
+    outcome = Outcome(nothing[:, None], nothing, nothing, nothing, None)
+    captured: list[Mat] = []
+    for first in range(0, len(y), BATCH):
+        due = first - delay - BATCH
+        if due >= 0:
+            expected = captured[due // BATCH]
+            record_captured(seen, outcome, expected, y[due : due + BATCH], ones)
+        captured.append(np.tile(capture_baselines(seen), (len(y[first : first + BATCH]), 1)))
+    probabilities = np.concatenate(captured)[:, 2:4]  # those of the prior come before
+    given: Vec = probabilities[np.arange(len(y)), y.astype(int)]
+    return given[FIRST:]
+
+
 def table(x: Mat) -> Table:
     """Return rows of numbers as a table."""
     return Table(np.ascontiguousarray(x), np.empty((len(x), 0)), [])
@@ -66,6 +88,9 @@ def main() -> int:
                 f"log-loss {-np.log(p).mean():.3f}  error {(p < 0.5).mean():.3f}  "
                 f"sure {sure.mean():.3f}  of these wrong {wrong:.3f}"
             )
+        print(
+            f"delay {delay:3}  last label     log-loss {-np.log(last_label(y, delay)).mean():.3f}"
+        )
     return 0
 
 

@@ -5,6 +5,8 @@ For every drift: the loss of the 2,000 events before it; the loss of 500 events 
 model that starts at the drift. Log-loss for classes, a tenth or none of them flipped; absolute
 error for numbers, with noise .5 or none.
 
+`stuck` is a run of 50 equal labels; from `late` on, labels come 100 events late.
+
     python -m bench.recovery --seeds 5
 """
 
@@ -17,11 +19,15 @@ from typing import Any
 import numpy as np
 
 import kaboost
+from kaboost.models.booster import capture_many, learn_captured
 
 D = 12
 AFTER = 3_500  # events
 SINCE, WINDOW = (0, 500, 1_500, 3_000), 500
-DRIFTS = ("none", "turned", "lifted", "tenfold", "columns", "unit change", "trend")
+DRIFTS = ("none", "turned", "lifted", "tenfold", "columns", "unit change", "trend", "late", "stuck")
+ONLY_NUMBERS = ("lifted", "tenfold", "stuck")
+STUCK_AT, STUCK = 50.0, 50  # the label, and for how many events
+DELAY, STEP = 100, 20  # events that a label is late, and that are learned at once
 TREND = 1e-3  # deviations an event, of one feature, from the first event on
 
 
@@ -48,14 +54,36 @@ def drawn(drift: str, at: int, noise: float, seed: int) -> tuple[np.ndarray, np.
         z[new] += 10.0
     if drift == "tenfold":
         z[new] *= 10.0
+    if drift == "stuck":
+        z[at - STUCK : at] = STUCK_AT
     return X, z
 
 
-def losses(X: np.ndarray, y: np.ndarray, classes: bool, seed: int) -> np.ndarray:
+def losses(
+    X: np.ndarray, y: np.ndarray, classes: bool, seed: int, late_from: int | None = None
+) -> np.ndarray:
     """Return the loss of every event, predicted before it was learned."""
     spec = {"bank": "reboosted_trees", "loss": "logistic" if classes else "squared", "seed": seed}
-    s = kaboost.learn_many(kaboost.build(spec, D), X, y)[:, 0]
+    booster = kaboost.build(spec, D)
+    first = len(y) if late_from is None else late_from
+    s = np.r_[
+        kaboost.learn_many(booster, X[:first], y[:first])[:, 0], learn_late(booster, X, y, first)
+    ]
     return np.logaddexp(0.0, np.where(y > 0.0, -s, s)) if classes else abs(s - y)
+
+
+def learn_late(booster: Any, X: np.ndarray, y: np.ndarray, first: int) -> np.ndarray:
+    """Learn the events from `first` on, each label DELAY events late; return their scores."""
+    scores, waiting = [], []
+    for begin in range(first, len(y), STEP):
+        part = slice(begin, begin + STEP)
+        served, captured = capture_many(booster, X[part])
+        scores.append(served[:, 0])
+        waiting.append((part, captured))
+        if len(waiting) > DELAY // STEP:
+            due, then = waiting.pop(0)
+            learn_captured(booster, X[due], then, y[due], np.ones(len(y[due])))
+    return np.concatenate(scores) if scores else np.empty(0)
 
 
 def shares(drift: str, at: int, noise: float, classes: bool, seed: int) -> list[float]:
@@ -63,8 +91,13 @@ def shares(drift: str, at: int, noise: float, classes: bool, seed: int) -> list[
     X, y = drawn(drift, at, 0.0 if classes else noise, seed)
     if classes:
         y = ((y > 0.0) ^ (np.random.default_rng(1_000 + seed).random(len(y)) < noise)) * 1.0
-    lost, new = losses(X, y, classes, seed), losses(X[at:], y[at:], classes, seed)
-    before, units = lost[at - 2_000 : at].mean(), 10.0 if drift == "tenfold" else 1.0
+    late = drift == "late"
+    lost = losses(X, y, classes, seed, at if late else None)
+    new = losses(X[at:], y[at:], classes, seed, 0 if late else None)
+    before, units = (
+        lost[at - 2_000 - STUCK : at - STUCK].mean(),
+        10.0 if drift == "tenfold" else 1.0,
+    )
     windows = [lost[at + k : at + k + WINDOW].mean() / units for k in SINCE]
     fresh = new[SINCE[2] : SINCE[2] + WINDOW].mean() / units
     return [before, *(each / before for each in windows), windows[2] / fresh]
@@ -75,11 +108,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--at", type=int, nargs="+", default=[4_000, 20_000, 100_000])
+    parser.add_argument("--drifts", nargs="+", default=DRIFTS, choices=DRIFTS)
     told = parser.parse_args()
     print("| drift | labels | at | before | 0 | 500 | 1,500 | 3,000 | of a new model's |")
     print("|---|---|---|---|---|---|---|---|---|")
     for classes, noise in ((True, 0.1), (True, 0.0), (False, 0.5), (False, 0.0)):
-        for drift in DRIFTS[: 2 if classes else 4] + DRIFTS[4:]:
+        for drift in told.drifts:
+            if classes and drift in ONLY_NUMBERS:
+                continue
             for at in told.at:
                 row = cells(drift, at, noise, classes, told.seeds)
                 kind = "classes" if classes else "numbers"

@@ -1,9 +1,9 @@
 """The store of features that wait for their labels: pairs a second, memory, seconds of a restart.
 
-Fills the store with N entries of 20 numbers and 90 bytes. Then new ones are added while labels of
-old ones arrive, nearly in order or in random order: `add`, `find`, `mark` and `forget`, with a
-commit every 200,000 pairs. A restart opens the file with a cold file cache; another also undoes
-200,000 pairs.
+Fills the store with N entries as large as those of the default model with 20 numbers and two
+classes. Then new ones are added while labels of old ones arrive, nearly in order or in random
+order: `add`, `find`, `mark` and `forget`, with a commit every 200,000 pairs. A restart opens the
+file with a cold file cache; another also undoes 200,000 pairs.
 
     python -m bench.waiting --entries 10000000
     python -m bench.waiting --peers      # also LMDB and RocksDB, if they are installed
@@ -28,7 +28,7 @@ from kaboost.service.storage.waiting import FILE, JOINED, NewEntry, WaitingStore
 
 BATCH = 2_000
 COMMIT_EVERY = 200_000
-ROW_BYTES = 20 * 8 + 90
+ROW_BYTES = 476  # of `captured_rows.pack`: 20 numbers, 37 more and a head
 SPACING = 0.05  # seconds of event time between two events
 NOISE = np.random.default_rng(0).bytes(1 << 20)
 

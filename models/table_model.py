@@ -230,15 +230,17 @@ class TableModel:
         self._require_learning()
         X = padded(captured.X, self.encoder.width, math.nan).copy()  # a part of it is replaced
         codes = self.encoder.current_codes(captured.codes, captured.X.shape[1])
-        self.encoder.learn_labels(X, codes, w, y, self._far)
-        learn_captured(self.booster, X, np.ascontiguousarray(captured.parts), y, w)
+        parts = np.array(captured.parts, order="C")  # kernels know no read-only one
+        times = parts[:, -1].copy() if parts.shape[1] else np.zeros(len(y))
+        self.encoder.learn_labels(X, codes, w, y, times, self._far)
+        learn_captured(self.booster, X, parts, y, w)
         return self._assess(self.captured_scores(captured), y, w)
 
     def captured_scores(self, captured: Captured) -> Mat:
         """Return the scores (B, m) that were predicted, with those of classes added since."""
         if isinstance(self.booster, OneVsRest):
             return known_scores(self.booster, captured.scores)
-        return np.ascontiguousarray(captured.scores)
+        return np.array(captured.scores, order="C")
 
     def _assess(self, scores: Mat, y: Vec, w: Vec) -> Outcome:
         """Return the outcome of scores that were made before the labels, and learn intervals."""

@@ -29,6 +29,7 @@ DECAY = 0.999  # per event: a memory of about a thousand events, as in `progress
 VALUE_LIMIT = 1e150  # of a number to predict: its square stays finite
 SPREAD_GROWTH = 1.5  # factor on the spread with every outlier, so that a shift is followed
 SPREAD_RATE = 1e-3  # lowest rate of the spread, an event
+OWN = np.empty((0, 2))  # stands for what the baselines predict now
 VALUE, WEIGHT, LOSS, ERROR = range(4)  # columns of `ProgressiveValidation.first`
 
 
@@ -143,9 +144,17 @@ def record(seen: ProgressiveValidation, outcome: Outcome, y: Vec, w: Vec) -> Non
     if not seen.of_numbers:
         _compare_classes(seen, outcome.losses, outcome.errors, y, w)
         return
+    record_numbers(seen, outcome, OWN, y, w)
+
+
+def record_numbers(
+    seen: ProgressiveValidation, outcome: Outcome, expected: Mat, y: Vec, w: Vec
+) -> None:
+    """Record numbers to predict; with what the baselines predicted, (B, 2), or OWN for now."""
     first = _keep_first(seen, outcome.losses, outcome.errors, y, w)
     for part in (slice(0, first), slice(first, len(y))):
-        _compare_numbers(seen, outcome.losses[part], outcome.errors[part], y[part], w[part])
+        losses, errors = outcome.losses[part], outcome.errors[part]
+        _compare_numbers(seen, losses, errors, y[part], w[part], expected[part])
         if part.start < first and seen.events[()] == FIRST_LABELS:
             _judge_first(seen)
 
@@ -188,7 +197,7 @@ def _judge_first(seen: ProgressiveValidation) -> None:
         losses, errors = np.fmin(losses, 0.5 * most * most), np.fmin(errors, most)
         for sums in (*seen[:6], seen.last, seen.mean, seen.events):
             sums[...] = 0.0
-        _compare_numbers(seen, losses, errors, y, weights)
+        _compare_numbers(seen, losses, errors, y, weights, OWN)
     seen.spread[...] = spread
 
 
@@ -218,8 +227,8 @@ def _compare_classes(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: V
     for k in range(y.shape[0]):
         if w[k] > 0.0:
             label, last = int(y[k]), int(seen.last[()])
-            _decay(seen, w[k])
-            _record(seen, 0, losses[k], errors[k], w[k])
+            decay(seen, w[k])
+            record_loss(seen, 0, losses[k], errors[k], w[k])
             _record_counts(seen, 1, seen.counts, label, w[k])
             # Before any label all classes are equally likely: all counts are 0.
             _record_counts(
@@ -232,17 +241,25 @@ def _compare_classes(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: V
 
 
 @kernel
-def _compare_numbers(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: Vec, w: Vec) -> None:
+def _compare_numbers(
+    seen: ProgressiveValidation, losses: Vec, errors: Vec, y: Vec, w: Vec, expected: Mat
+) -> None:
     for k in range(y.shape[0]):
         if w[k] > 0.0:
             value = _follow_number(seen, min(max(y[k], -VALUE_LIMIT), VALUE_LIMIT))
             off = value - float(seen.mean[()])
             most = abs(off) + _limit(seen)
-            _decay(seen, w[k])
+            decay(seen, w[k])
             loss, error = _bounded(losses[k], 0.5 * most * most), _bounded(errors[k], most)
-            _record(seen, 0, loss, error, w[k])
-            _record_difference(seen, 1, off, w[k])
-            _record_difference(seen, 2, value - float(seen.last[()]), w[k])
+            record_loss(seen, 0, loss, error, w[k])
+            if expected.shape[0]:
+                for p in range(2):  # an outlier may have been the last number then
+                    _record_difference(
+                        seen, p + 1, _bounded(abs(value - expected[k, p]), most), w[k]
+                    )
+            else:
+                _record_difference(seen, 1, off, w[k])
+                _record_difference(seen, 2, value - float(seen.last[()]), w[k])
             seen.mean[()] += w[k] / seen.weight_sum[()] * off
             seen.last[()] = value
             seen.events[()] += 1.0
@@ -262,7 +279,8 @@ def _follow_number(seen: ProgressiveValidation, value: float) -> float:
 
 
 @kernel
-def _decay(seen: ProgressiveValidation, w: float) -> None:
+def decay(seen: ProgressiveValidation, w: float) -> None:
+    """Count an event of importance w, and let the windows forget."""
     seen.weight_sum[()] += w
     seen.recent_weight[()] = DECAY * seen.recent_weight[()] + w
     for p in range(seen.loss_sum.shape[0]):
@@ -271,7 +289,8 @@ def _decay(seen: ProgressiveValidation, w: float) -> None:
 
 
 @kernel
-def _record(seen: ProgressiveValidation, p: int, loss: float, error: float, w: float) -> None:
+def record_loss(seen: ProgressiveValidation, p: int, loss: float, error: float, w: float) -> None:
+    """Add loss and error of predictor p."""
     loss = loss if loss < LOSS_LIMIT else LOSS_LIMIT  # nan as well: the model has diverged
     error = error if error < LOSS_LIMIT else LOSS_LIMIT
     seen.loss_sum[p] += w * loss
@@ -288,12 +307,12 @@ def _record_counts(seen: ProgressiveValidation, p: int, counts: Vec, label: int,
         total += counts[c]
         most = c if counts[c] > counts[most] else most
     loss = -math.log((counts[label] + 1.0) / (total + counts.shape[0]))
-    _record(seen, p, loss, 0.0 if most == label else 1.0, w)
+    record_loss(seen, p, loss, 0.0 if most == label else 1.0, w)
 
 
 @kernel
 def _record_difference(seen: ProgressiveValidation, p: int, difference: float, w: float) -> None:
-    _record(seen, p, 0.5 * difference * difference, abs(difference), w)
+    record_loss(seen, p, 0.5 * difference * difference, abs(difference), w)
 
 
 def _ratio(sums: Vec, weight: Vec) -> Vec:

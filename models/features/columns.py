@@ -23,15 +23,18 @@ from kaboost.models.features.evidence import (
 )
 from kaboost.models.features.evidence import extended as extended_evidence
 from kaboost.models.features.label_outliers import FIRST_LABELS, replace_outliers
+from kaboost.models.features.lateness import MAX_LATENESS, next_lateness
 from kaboost.models.features.onehot import Encoder, Table
 from kaboost.models.features.rows import BatchSlice
 from kaboost.models.features.schema import Schema, names_by_kind
 from kaboost.models.features.texts import BUCKETS
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.types import LABEL_LIMIT, Ints, Mat, Vec
+from kaboost.models.types import LABEL_LIMIT, Ints, Mat, Mat3, Vec
 
 VALUE_SLOTS = 4_096  # values of a category with separate means; later ones share by hash
 PRIOR_WEIGHT = 10.0  # events: weight of the mean of all labels in a value's encoding
+OTHERS = 2  # place of `ColumnsState.class_weights`
+EVENTS, MEAN_LATENESS = 0, 1  # of `ColumnsState.lateness`
 MEMORY_EVENTS = 2_000.0  # memory of a value's mean, so that it follows drift
 COLUMN_SUFFIXES: dict[str, tuple[str, ...]] = {  # suffixes of the columns of a feature
     "number": ("",),
@@ -50,7 +53,10 @@ class ColumnsState(NamedTuple):
     known: Ints  # (c,) slots taken
     mean: Mat  # (c, SLOTS) running mean of its labels
     weight: Mat  # (c, SLOTS) their weight, at most MEMORY_EVENTS
+    by_class: Mat3  # (2, c, SLOTS) weight of its events with label 0, with 1; older ones count less
+    class_weights: Vec  # (3,) the same of all events; then that of events with any other label
     label: Vec  # (3,) running mean of all labels, their weight, mean distance from the mean
+    lateness: Vec  # (2,) labels learned so far; running mean of how late they come
     first: Vec  # (n,) first labels of a regression, NaN for those still to come
 
 
@@ -118,11 +124,13 @@ class Columns(Encoder):
         schema = self.schema.with_inferred(new)
         fresh = self.initial_state(schema)
         categories = list(names_by_kind(schema.kinds))[2]
-        kept = [(i, categories.index(n)) for i, n in enumerate(self.categories) if n in categories]
-        before, after = ([pair[side] for pair in kept] for side in (0, 1))
+        pairs = [(i, categories.index(n)) for i, n in enumerate(self.categories) if n in categories]
+        before, after = ([pair[side] for pair in pairs] for side in (0, 1))
         for name in ("keys", "known", "mean", "weight"):
             getattr(fresh, name)[after] = getattr(self.state, name)[before]
-        state = fresh._replace(label=self.state.label, first=self.state.first)
+        fresh.by_class[:, after] = self.state.by_class[:, before]
+        of_all = ("class_weights", "label", "lateness", "first")
+        state = fresh._replace(**{name: getattr(self.state, name) for name in of_all})
         return Columns(schema, state).with_evidence(self.evidence)
 
     def with_evidence(self, evidence: Evidence) -> Columns:
@@ -196,7 +204,10 @@ class Columns(Encoder):
             known=np.zeros(c, np.int64),
             mean=np.zeros((c, VALUE_SLOTS)),
             weight=np.zeros((c, VALUE_SLOTS)),
+            by_class=np.zeros((2, c, VALUE_SLOTS)),
+            class_weights=np.zeros(3),
             label=np.zeros(3),
+            lateness=np.zeros(2),
             first=np.full(FIRST_LABELS, np.nan),
         )
 
@@ -234,27 +245,33 @@ class Columns(Encoder):
             _encode(self.state, codes, X, self._categories)
         else:
             labels = np.zeros(len(X)) if y is None else y
-            self._learn((codes, labels, w, X, self._categories), far)
+            self._learn((codes, labels, w, np.empty(0), X, self._categories), far)
         return X
 
     def fill_captured(self, table: Table, codes: Ints) -> Mat:
         """Return X (B, d) of events whose labels come later."""
         return self.fill(table, codes)
 
-    def learn_labels(self, X: Mat, codes: Ints, w: Vec, y: Vec, far: float = math.inf) -> None:
+    def learn_labels(
+        self, X: Mat, codes: Ints, w: Vec, y: Vec, times: Vec, far: float = math.inf
+    ) -> None:
         """Learn the labels of events that were captured; y and far are as for `learn_many`.
 
         The mean labels in X (B, d) become those of now, as in the rows that are predicted now.
+        `times` (B,) are how many labels had been learned when an event was captured.
         """
         known, c = np.where(codes <= NEW, NEW - codes, codes), len(self._categories)
         now = np.empty((len(codes), 2 * c))
-        self._learn((np.ascontiguousarray(known.T), y, w, now, 2 * np.arange(c)), far)
+        events = (np.ascontiguousarray(known.T), y, w, times, now, 2 * np.arange(c))
+        self._learn(events, far)
         means = np.where(codes >= 0, now[:, ::2], X[:, self._categories])
         X[:, self._categories] = means
 
     def _learn(self, events: Any, far: float) -> None:
-        """Update the means by codes (c, B), labels, weights, and fill the columns of X (B, d)."""
-        _, labels, w, X, _ = events
+        """Update the means by codes (c, B), labels, weights, times of capture (B or 0,), and fill
+        the columns of X (B, d).
+        """
+        _, labels, w, _, X, _ = events
         early = 0
         if far < math.inf and math.isnan(self.state.first[-1]):
             early = self._keep_first_labels(labels, w)
@@ -318,12 +335,30 @@ def _place(values: Mat, places: Ints, X: Mat) -> None:
 def _show(state: ColumnsState, i: int, code: int, row: Vec, place: int) -> None:
     """Fill the two columns of a category: mean label and order of its value."""
     row[place], row[place + 1] = math.nan, math.nan
+    balanced = state.lateness[MEAN_LATENESS] > MAX_LATENESS and state.class_weights[OTHERS] == 0.0
     if code >= 0:
         share = state.weight[i, code] / (state.weight[i, code] + PRIOR_WEIGHT)
-        row[place] = state.label[0] + share * (state.mean[i, code] - state.label[0])
+        mean = state.label[0] + share * (state.mean[i, code] - state.label[0])
+        row[place] = _balanced_mean(state, i, code) if balanced else mean
         row[place + 1] = float(code)
     elif code != MISSING:
-        row[place], row[place + 1] = state.label[0], -1.0
+        row[place], row[place + 1] = 0.5 if balanced else state.label[0], -1.0
+
+
+@kernel
+def _balanced_mean(state: ColumnsState, i: int, code: int) -> float:
+    """Return the mean label of a value if both classes were equally frequent, shrunk to 1/2.
+
+    Where labels come late, those of one class come together, and a mean of labels would tell which
+    class is being learned. How frequent a value is within each class does not depend on that.
+    """
+    n0, n1 = float(state.by_class[0, i, code]), float(state.by_class[1, i, code])
+    all0, all1 = float(state.class_weights[0]), float(state.class_weights[1])
+    if all0 == 0.0 or all1 == 0.0:
+        return 0.5
+    prior = PRIOR_WEIGHT / (all0 + all1)  # in events of the usual mixture
+    share0, share1 = n0 / all0 + prior, n1 / all1 + prior
+    return share1 / (share0 + share1)
 
 
 @kernel
@@ -349,22 +384,59 @@ def _is_far(state: ColumnsState, label: float, far: float) -> bool:
 
 @kernel
 def _learn(state: ColumnsState, events: Any, far: float, span: tuple[int, int]) -> None:
-    codes, y, w, X, places = events
+    codes, y, w, times, X, places = events
     for k in range(span[0], span[1]):
         label = min(max(y[k], -LABEL_LIMIT), LABEL_LIMIT)
         learns = w[k] > 0.0 and not _is_far(state, label, far)
+        if w[k] > 0.0:
+            _follow_lateness(state, times, k)
         for i in range(codes.shape[0]):
             code = codes[i, k]
             _show(state, i, code, X[k], places[i])
             slot = NEW - code if code <= NEW else code
             if learns and slot >= 0:
-                weight = min(state.weight[i, slot] + w[k], MEMORY_EVENTS)
-                step = min(w[k] / weight, 1.0)
-                state.mean[i, slot] += step * (label - state.mean[i, slot])
-                state.weight[i, slot] = weight
+                _learn_value(state, i, slot, label, w[k])
         if learns:
             weight, off = min(state.label[1] + w[k], MEMORY_EVENTS), label - state.label[0]
             step = min(w[k] / weight, 1.0)
             state.label[2] += step * (abs(off) - state.label[2])
             state.label[0] += step * off
             state.label[1] = weight
+            _count_class(state, label, w[k])
+
+
+@kernel
+def _learn_value(state: ColumnsState, i: int, slot: int, label: float, w: float) -> None:
+    """Move the mean of a value towards a label, and count it in its class."""
+    weight = min(state.weight[i, slot] + w, MEMORY_EVENTS)
+    step = min(w / weight, 1.0)
+    state.mean[i, slot] += step * (label - state.mean[i, slot])
+    state.weight[i, slot] = weight
+    if label == 0.0 or label == 1.0:
+        state.by_class[int(label), i, slot] += w
+
+
+@kernel
+def _count_class(state: ColumnsState, label: float, w: float) -> None:
+    """Count a label; halve all counts of its class where they are many, so that they follow."""
+    if label != 0.0 and label != 1.0:
+        state.class_weights[OTHERS] += w
+        return
+    k = int(label)
+    state.class_weights[k] += w
+    if state.class_weights[k] > 2.0 * MEMORY_EVENTS:
+        factor = MEMORY_EVENTS / state.class_weights[k]
+        state.class_weights[k] = MEMORY_EVENTS
+        for i in range(state.by_class.shape[1]):
+            for slot in range(state.by_class.shape[2]):
+                state.by_class[k, i, slot] *= factor
+
+
+@kernel
+def _follow_lateness(state: ColumnsState, times: Vec, k: int) -> None:
+    """Count a label, and how late it comes; times is empty where all come at once."""
+    events, mean = float(state.lateness[EVENTS]), float(state.lateness[MEAN_LATENESS])
+    state.lateness[EVENTS] = events + 1.0
+    if times.shape[0] > 0 or mean > 0.0:
+        late = max(events - times[k], 0.0) if times.shape[0] > 0 else 0.0
+        state.lateness[MEAN_LATENESS] = next_lateness(mean, late, events)

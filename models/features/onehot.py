@@ -214,11 +214,13 @@ class Encoder:
         """Return X (B, d) of events whose labels come later, and learn what needs no label."""
         return self.fill(table, codes, np.ones(len(table.numbers)))
 
-    def learn_labels(self, X: Mat, codes: Ints, w: Vec, y: Vec, far: float = math.inf) -> None:
+    def learn_labels(
+        self, X: Mat, codes: Ints, w: Vec, y: Vec, times: Vec, far: float = math.inf
+    ) -> None:
         """Learn the labels of events that were captured; y and far are as for `learn_many`.
 
-        `codes` (B, c) are the slots of their category values. What X (B, d) has of labels is
-        replaced by what is known now.
+        `codes` (B, c) are the slots of their category values, `times` (B,) how many labels had been
+        learned then. What X (B, d) has of labels is replaced by what is known now.
         """
 
     @staticmethod

@@ -262,7 +262,10 @@ def _score_as_known(booster: ReboostedTrees, X: Mat, captured: Mat) -> Mat:
     scores /= booster.labels.factor
     captured /= booster.labels.factor
     late, first = booster.late, booster.trees.label_means.size
-    if late.events > 0.0:
+    warms = (
+        captured.shape[1] > 0 and len(X) == 0
+    )  # so that nothing compiles at the first late label
+    if late.events > 0.0 or warms:
         score_late(late, captured, first, np.empty_like(late.losses), scores)
         captured[:, -2] = scores[:, 0]
     return scores

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kaboost.models.features.lateness import MAX_LATENESS, next_lateness
 from kaboost.models.kernels.jit import inlined
 from kaboost.models.reboosted.stacking import MAX_LOG_ODDS
 from kaboost.models.reboosted.state import LOG_ODDS, LOGARITHMS, NUMBERS, Records
@@ -26,8 +27,6 @@ LOG_RANGE = 16.0  # a score is at most so far below the logarithm of the largest
 TINY = 1e-300  # keeps divisors positive
 WEIGHT_RATE = 1e-3  # lowest rate of the running mean importance, an event
 MAX_WEIGHT_RATIO = 100.0  # mean importances: a larger one counts as this in their mean
-LATENESS_RATE = 0.01  # lowest rate of the running mean lateness, an event
-MAX_LATENESS = 100.0  # labels; tuned on Elec2, 48 and 336 labels late, and on chargebacks
 
 
 # The record of a possible shift of all labels.
@@ -170,7 +169,7 @@ def follows_labels(scale: LabelScale, means: Vec, captured: Mat, k: int, t: int)
     if captured.shape[1] == 0 and scale.lateness[()] == 0.0:
         return True
     late = t - captured[k, captured.shape[1] - 1] if captured.shape[1] > 0 else 0.0
-    scale.lateness[()] += max(1.0 / (t + 1.0), LATENESS_RATE) * (late - scale.lateness[()])
+    scale.lateness[()] = next_lateness(float(scale.lateness[()]), late, float(t))
     if scale.lateness[()] <= MAX_LATENESS:
         return True
     for j in range(means.shape[0]):

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from kaboost.service.config.section import Duration, Folder, Section, TopicName, is_secret
 
@@ -101,10 +101,19 @@ class Events(Section):
         paths = {"features", "label", "id", "timestamp", "weight", "ignore"}
         return bool(paths & self.model_fields_set)
 
+    @property
+    def reads_predictions(self) -> bool:
+        """Whether the records of `predictions.topic` are events by these settings."""
+        paths = not self.is_mapped or (self.features, self.id) == ("features", "id")
+        return paths and self.envelope == "none" and self.format in ("auto", "json")
+
     @field_validator("schema_registry")
     @classmethod
     def _check_registry(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
         return hide_secrets(value)
+
+
+STORE = ("directory", "max_memory", "max_waiting")  # settings that may stand without a topic
 
 
 class Labels(Section):
@@ -156,6 +165,16 @@ class Labels(Section):
         default=Path("data/labels"), description="Folder of the features that wait."
     )
 
+    @model_validator(mode="after")
+    def _require_topic(self) -> Self:
+        """Refuse what has no effect because labels come with their events."""
+        if self.topic is None and self.model_fields_set - {*STORE, "topic"}:
+            raise ValueError(
+                "topic is not set, so labels come with their events; name the topic of the labels, "
+                "or leave this section out"
+            )
+        return self
+
 
 class Predictions(Section):
     """Predictions written to a topic."""
@@ -172,6 +191,30 @@ class Predictions(Section):
         description="Most predictions that the broker has not confirmed; further ones are dropped "
         "and counted.",
     )
+
+
+def check_predictions(
+    predictions: Predictions, labels: Labels, events: Events, topic: str, dlq: str
+) -> None:
+    """Refuse a topic of predictions that is read as something else.
+
+    `topic` and `dlq` are those of the events and of dead letters.
+    """
+    name = predictions.topic
+    if name is None:
+        return
+    if name in (dlq, labels.topic):
+        raise ValueError(f"topic {name} is also that of labels or dead letters; name another")
+    if name == topic and labels.topic is None:
+        raise ValueError(
+            f"topic {name} is also kafka.topic, and predictions have no label: set labels.topic, "
+            "or name another"
+        )
+    if name == topic and not events.reads_predictions:
+        raise ValueError(
+            f"topic {name} is also kafka.topic, and predictions are JSON with id and features: "
+            "leave format, envelope and paths out of events, or name another"
+        )
 
 
 def reveal_secrets(client: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ from kaboost.models.features.schema import AUTO, KINDS, WILDCARD, kind_hint, par
 from kaboost.models.spec import normalise_spec
 from kaboost.models.table_model import encoder_of
 from kaboost.service.config.messages import describe_errors
-from kaboost.service.config.records import Events, Labels, Predictions
+from kaboost.service.config.records import Events, Labels, Predictions, check_predictions
 from kaboost.service.config.section import Folder, Seconds, Section, TopicName, is_secret
 from kaboost.service.config.sources import PREFIX, Leaf, flatten, read
 from kaboost.service.config.task import Task
@@ -403,6 +403,15 @@ class Settings(BaseSettings):
             expired, known = value.expired.get("label"), task.known_labels
             if known.new_class(expired) is None:
                 known.encode(expired)
+        return value
+
+    @field_validator("predictions")
+    @classmethod
+    def _check_predictions(cls, value: Predictions, info: ValidationInfo) -> Predictions:
+        """Refuse a topic of predictions that is read as something else."""
+        kafka, labels_, events = (info.data.get(key) for key in ("kafka", "labels", "events"))
+        if kafka is not None and labels_ is not None and events is not None:
+            check_predictions(value, labels_, events, kafka.topic, kafka.dlq)
         return value
 
     @field_validator("metrics")

@@ -12,6 +12,7 @@ from kaboost.service.errors import EventError
 from kaboost.service.events.metadata import Repairs
 
 DUPLICATE = "duplicate"  # reason of a skipped event: its id was learned before
+NO_ID = "is missing; features wait for their label by it: send one, or set events.id to its path"
 
 Faults = list[tuple[int, EventError]]
 Headers = Sequence[tuple[str, bytes | str | None]]  # of one record

@@ -3,10 +3,10 @@ are written to a topic, for a label that comes later.
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from itertools import chain
+from typing import NamedTuple, Protocol
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -14,8 +14,8 @@ from starlette.exceptions import HTTPException
 from kaboost.models.features.labels import Labels
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
-from kaboost.service.errors import RequestError
-from kaboost.service.events.decoder import Decoder, Faults, no_headers
+from kaboost.service.errors import EventError, RequestError
+from kaboost.service.events.decoder import NO_ID, Decoder, Faults, no_headers
 from kaboost.service.events.decoders import make_decoder
 from kaboost.service.events.label_records import LabelDecoder, make_label_decoder
 from kaboost.service.http.reports import Accepted, WrittenRecord
@@ -25,6 +25,8 @@ ACCEPT_SECONDS = 10.0  # for the broker to confirm the records of one request
 JSON_ONLY = (
     "{} = {}: this route writes JSON; produce records in that format with a Kafka client instead"
 )
+OBJECTS = "send an object, or an array of them"
+NO_FEATURES = msgspec.Raw(b"{}")
 NO_LABELS = "labels.topic is not set: events bring their labels; send them to /events"
 
 Place = tuple[str, int, int]
@@ -43,6 +45,14 @@ class Sender(Protocol):
         """Send a record; return false if too many are on their way."""
 
 
+class Checked(NamedTuple):
+    """The records of a request, as they came, and what the learner would find in them."""
+
+    values: list[bytes]
+    faults: Faults
+    ids: list[str | None]  # of every record; None for one that is skipped, such as a delete
+
+
 class Ingest:
     """Check records as the learner would, and write them to the topic that it reads."""
 
@@ -54,10 +64,7 @@ class Ingest:
     async def events(self, body: bytes | bytearray, model: Model) -> Accepted:
         """Write one event, or an array of them."""
         self._require_json("events.format", self._settings.events.format)
-        records = _records(body)
-        decoder = make_decoder(model.encoder.schema, model.labels, self._settings)
-        values = [msgspec.json.encode(record) for record in records]
-        faults, ids = _check(decoder, values, model.labels)
+        values, faults, ids = await asyncio.to_thread(self._read_events, body, model)
         return await self._write(self._settings.kafka.topic, values, faults, ids)
 
     async def labels(self, body: bytes | bytearray, model: Model) -> Accepted:
@@ -67,24 +74,52 @@ class Ingest:
             raise HTTPException(404, NO_LABELS)
         section = self._settings.labels
         self._require_json("labels.format", section.format or self._settings.events.format)
-        values = [msgspec.json.encode(record) for record in _records(body)]
-        faults, ids = _check_labels(
-            make_label_decoder(self._settings, model.labels), values, model.labels
-        )
+        values, faults, ids = await asyncio.to_thread(self._read_labels, body, model)
         return await self._write(topic, values, faults, ids)
+
+    def _read_events(self, body: bytes | bytearray, model: Model) -> Checked:
+        """Check events, in a thread: building the decoder takes milliseconds."""
+        values = self._records(body)
+        decoder = make_decoder(model.encoder.schema, model.labels, self._settings)
+        needs_id = self._settings.labels.topic is not None
+        faults, ids = _check(decoder, values, model.labels, needs_id=needs_id)
+        return Checked(values, faults, ids)
+
+    def _read_labels(self, body: bytes | bytearray, model: Model) -> Checked:
+        """Check labels."""
+        values = self._records(body)
+        decoder = make_label_decoder(self._settings, model.labels)
+        faults, ids = _check_labels(decoder, values, model.labels)
+        return Checked(values, faults, ids)
+
+    def _records(self, body: bytes | bytearray) -> list[bytes]:
+        """Return the bytes of every record, as they came."""
+        limit = self._settings.api.max_rows
+        try:
+            text = str(body, "utf-8").strip(" \t\r\n")
+            if not text.startswith("["):
+                return [text.encode()]
+            records = msgspec.json.decode(text, type=list[msgspec.Raw])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
+            raise HTTPException(400, f"not JSON: {err}; {OBJECTS}") from err
+        if not records:
+            raise HTTPException(422, f"the array is empty; {OBJECTS}")
+        if len(records) > limit:
+            detail = f"{len(records)} records, api.max_rows is {limit}: send them in parts"
+            raise HTTPException(413, detail)
+        return list(map(bytes, records))
 
     async def _write(
         self, topic: str, values: Sequence[bytes], faults: Faults, ids: Sequence[str | None]
     ) -> Accepted:
         """Send valid records and wait for the broker, or refuse all of them with their faults."""
         if faults:
-            single = len(values) == 1
-            raise RequestError(
-                [("#" if single else f"#/{k}", error.message) for k, error in faults]
-            )
-        # Records that are skipped, such as deletes, have no id.
-        known = ids if len(ids) == len(values) else [None] * len(values)
-        keys = [None if id_ is None else id_.encode() for id_ in known]
+            named = [("#" if len(values) == 1 else f"#/{k}", error) for k, error in faults]
+            broken = next((each for each in named if each[1].code == "json"), None)
+            if broken is not None:
+                raise HTTPException(400, f"{broken[0]}: {broken[1].message}")
+            raise RequestError([(pointer, error.message) for pointer, error in named])
+        keys = [None if id_ is None else id_.encode() for id_ in ids]
         loop = asyncio.get_running_loop()
         futures = []
         for key, value in zip(keys, values, strict=True):
@@ -118,14 +153,19 @@ class PredictionLog:
         self._sender = sender
         self._metrics = metrics
 
-    def write(self, ids: Sequence[str | None], features: Sequence[Any], response: bytes) -> None:
-        """Write the rows of one response that have an id; it never fails and never waits."""
+    def write(self, ids: Sequence[str | None], request: bytes | bytearray, response: bytes) -> None:
+        """Write the rows of one response that have an id; it never fails and never waits.
+
+        Features are written as they were sent: those that the model does not know yet it is to
+        learn from this topic.
+        """
         if self._topic is None or not any(id_ is not None for id_ in ids):
             return
-        answer = json.loads(response)
+        answer = msgspec.json.decode(response)
         predictions = answer.get("predictions") or [answer]
         model, now = answer["model"], datetime.now(UTC).isoformat()
-        for id_, row, prediction in zip(ids, features, predictions, strict=True):
+        rows = _sent_features(request)
+        for id_, row, prediction in zip(ids, rows, predictions, strict=True):
             if id_ is None:
                 continue
             kept = ("prediction", "probability", "score")
@@ -145,18 +185,21 @@ class PredictionLog:
 
 
 def _check(
-    decoder: Decoder, values: Sequence[bytes], labels: Labels
+    decoder: Decoder, values: Sequence[bytes], labels: Labels, *, needs_id: bool
 ) -> tuple[Faults, list[str | None]]:
-    """Return the faults of events, and the ids of the valid ones; new features and new classes are
-    no fault.
-    """
+    """Return the faults of events, and the ids of all; new features and classes are no fault."""
     faults: Faults = []
-    ids: list[str | None] = []
+    ids: list[str | None] = [None] * len(values)
     first = 0
     while first < len(values):
         decoded = decoder.decode(values[first:])
         faults += [(first + index, error) for index, error in decoded.faults]
-        ids += [None if meta.id is None else str(meta.id) for meta in decoded.meta]
+        gone = {index for index, _ in chain(decoded.faults, decoded.skipped)}
+        places = (first + index for index in range(decoded.consumed) if index not in gone)
+        for place, meta in zip(places, decoded.meta, strict=True):
+            ids[place] = None if meta.id is None else str(meta.id)
+            if needs_id and meta.id is None:
+                faults.append((place, EventError("schema", f"id: {NO_ID}")))
         if decoded.new_features:
             decoder.add_features(decoded.new_features)
         if decoded.new_class is not None:
@@ -169,14 +212,15 @@ def _check(
 def _check_labels(
     decoder: LabelDecoder, values: Sequence[bytes], labels: Labels
 ) -> tuple[Faults, list[str | None]]:
-    """Return the faults of labels, and the ids of the valid ones."""
+    """Return the faults of labels, and the ids of all."""
     faults: Faults = []
-    ids: list[str | None] = []
+    ids: list[str | None] = [None] * len(values)
     first = 0
     while first < len(values):
         decoded = decoder.decode(values[first:], no_headers)
         faults += [(first + index, error) for index, error in decoded.faults]
-        ids += [label.id for label in decoded.labels]
+        for label in decoded.labels:
+            ids[first + label.place] = label.id
         if decoded.new_class is not None:
             labels = labels.with_class(decoded.new_class)
             decoder.follow_labels(labels)
@@ -184,15 +228,14 @@ def _check_labels(
     return faults, ids
 
 
-def _records(body: bytes | bytearray) -> list[Any]:
-    try:
-        parsed = json.loads(body)
-    except (ValueError, RecursionError) as err:
-        raise HTTPException(400, f"not JSON: {err}; send an object, or an array of them") from err
-    records = parsed if isinstance(parsed, list) else [parsed]
-    if not records:
-        raise HTTPException(422, "the array is empty; send an object, or an array of them")
-    return records
+def _sent_features(body: bytes | bytearray) -> list[msgspec.Raw]:
+    """Return the features of every row of a request, as they were sent."""
+    request = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    if "features" in request:
+        return [request["features"]]
+    rows = msgspec.json.decode(request["instances"], type=list[dict[str, msgspec.Raw]])
+    # Rows without the key are bare features, and have no id.
+    return [row.get("features", NO_FEATURES) for row in rows]
 
 
 def _resolver(

@@ -47,6 +47,7 @@ REFUSALS = {
     422: "The body does not fit: every fault is listed with its JSON pointer.",
     503: "There is no snapshot to serve yet.",
 }
+RECORD = "A record as it is on the topic; the paths of `events` make it a row."
 EXPLAIN = "Request explanations; only with bank reboosted_trees."
 TEXT: dict[int | str, dict[str, Any]] = {
     200: {"description": "Prometheus' text format.", "content": {"text/plain": {}}}
@@ -62,6 +63,19 @@ def refusal(status: int) -> dict[str, Any]:
 
 
 NOT_READY: dict[int | str, dict[str, Any]] = {503: refusal(503)}
+INGEST = {status: refusal(status) for status in REFUSALS}
+RECORDS = {  # the body of a route that writes records
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]
+                }
+            }
+        },
+    }
+}
 NO_IMPORTANCE = NOT_READY | {422: refusal(422) | {"description": "The served bank has no trees."}}
 
 
@@ -109,7 +123,14 @@ def components(codec: PredictCodec, settings: Settings) -> dict[str, Any]:
     schemas["Features"]["properties"] = {names.get(k, k): v for k, v in properties.items()}
     for feature in properties.values():
         feature["default"] = None  # the decoder's default of a number is NaN, which JSON has not
-    rows = {"anyOf": [{"$ref": f"{REF}Row"}, {"$ref": f"{REF}Features"}]}
+    names_of_rows = ("Row", "RecordRow", "Features")
+    rows = {"anyOf": [{"$ref": f"{REF}{name}"} for name in names_of_rows]}
+    schemas["RecordRow"] = {
+        "title": "RecordRow",
+        "type": "object",
+        "properties": {"record": {"type": "object", "description": RECORD}},
+        "required": ["record"],
+    }
     instances = {"type": "array", "items": rows, "maxItems": settings.api.max_rows}
     explain = {"type": "boolean", "default": False, "description": EXPLAIN}
     schemas["BatchPredictRequest"] = {
@@ -122,24 +143,22 @@ def components(codec: PredictCodec, settings: Settings) -> dict[str, Any]:
     if settings.task.kind == "regression":
         options["interval"] = INTERVAL
         schemas["BatchPredictRequest"]["properties"]["interval"] = INTERVAL
-    row = {"$ref": f"{REF}Row"}
-    schemas["PredictRequest"] = {
-        "title": "PredictRequest",
-        "allOf": [row],
-        "properties": options,
-    }
+    for name, row in {"PredictRequest": "Row", "PredictRecordRequest": "RecordRow"}.items():
+        ref = {"$ref": f"{REF}{row}"}
+        schemas[name] = {"title": name, "allOf": [ref], "properties": options}
     return schemas
 
 
 def predict(settings: Settings, schema: Schema, classes: Labels) -> dict[str, Any]:
     """Describe `POST /predict`."""
-    body = _any_of("PredictRequest", "BatchPredictRequest")
+    body = _any_of("PredictRequest", "PredictRecordRequest", "BatchPredictRequest")
     response = _any_of("PredictResponse", "BatchPredictResponse")
     refusals = {str(status): refusal(status) for status in REFUSALS}
     return {
         "summary": "Predict",
         "operationId": "predict",
-        "description": "Predict one row (`features`) or many (`instances`) from one snapshot.",
+        "description": "Predict one row (`features`, or `record` as on the topic) or many "
+        "(`instances`) from one snapshot.",
         "requestBody": {"required": True, "content": _json(body, requests(settings, schema))},
         "responses": {
             "200": {
@@ -160,6 +179,8 @@ def requests(settings: Settings, schema: Schema) -> dict[str, Any]:
         "many rows": {"instances": [row, {}]},
         "many rows with ids": {"instances": [{"features": row, "id": "a1"}, {"features": missing}]},
     }
+    if not settings.events.is_mapped:
+        examples["a record as it is on the topic"] = {"record": {"features": row, "id": "a1"}}
     if settings.task.kind == "regression":
         examples["one row and its interval"] = {"features": row, "interval": 0.9}
     return examples

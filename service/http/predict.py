@@ -214,7 +214,7 @@ class PredictCodec:
             raise
         except (msgspec.DecodeError, UnicodeDecodeError) as err:
             if body.strip() and isinstance(err, msgspec.DecodeError):
-                _parse(body)  # has the better message for surrogates
+                parse(body)  # has the better message for surrogates
             raise HTTPException(400, f"not JSON: {err}" if body.strip() else EMPTY_BODY) from err
         except RecursionError as err:
             raise HTTPException(400, TOO_DEEP) from err
@@ -375,7 +375,7 @@ class PredictCodec:
         self, body: bytes | bytearray, err: msgspec.ValidationError | None = None
     ) -> NoReturn:
         """Parse again, slowly, and raise every fault with its JSON pointer."""
-        request = _parse(body)
+        request = parse(body)
         # In features every value of a repeated key is checked, as msgspec does; elsewhere the last.
         faults = list(self._faults(request)) or [("#", f"{REPEATED_KEY} ({err})")]
         first = next((k for k, (_, detail) in enumerate(faults) if detail == UNKNOWN), None)
@@ -480,8 +480,14 @@ def _either(request: dict[str, object]) -> str:
     return f"{ONE_OF_BOTH}; received {sent}" if sent else ONE_OF_BOTH
 
 
-def _parse(body: bytes | bytearray) -> object:
-    """Parse JSON to plain values; numbers beyond a float become infinite and are faults later."""
+def parse(body: bytes | bytearray) -> object:
+    """Parse JSON to plain values; numbers beyond a float become infinite and are faults later.
+
+    Raises
+    ------
+    HTTPException
+        With status 400, if it is not JSON.
+    """
     text = str(body, "utf-8")
     try:
         keep_to_grammar(text)

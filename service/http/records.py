@@ -3,7 +3,6 @@
 So training and serving cannot differ.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +12,9 @@ import msgspec
 from kaboost.service.config.records import Events
 from kaboost.service.errors import EventError, RequestError
 from kaboost.service.events.diagnosis import MAX_INT_DIGITS
-from kaboost.service.events.mapping import MISSING, RecordMapping, find
+from kaboost.service.events.mapping import RecordMapping, find
+from kaboost.service.events.metadata import read_id
+from kaboost.service.http.predict import parse
 
 KEY = b'"record"'  # bodies without it are not looked into
 BOTH = "send either record, as it is on the topic, or features"
@@ -32,12 +33,14 @@ class RecordRequests:
         ------
         RequestError
             Where a record has no features, or comes together with features.
+        HTTPException
+            Where the body is not JSON.
         """
         if KEY not in body:
             return body
         try:
-            request = json.loads(body)
-        except (ValueError, RecursionError):
+            request: Any = parse(body)
+        except UnicodeDecodeError:
             return body  # is diagnosed with the request
         if not isinstance(request, dict):
             return body
@@ -68,8 +71,8 @@ class RecordRequests:
                 detail = f"{name}: is beyond 1e308; send null"
                 raise RequestError([(f"{pointer}/record", detail)])
         path = self._mapping.paths.id
-        id_ = MISSING if path is None else find(record, path)
-        if "id" not in row and isinstance(id_, str | int) and not isinstance(id_, bool):
+        id_ = None if path is None else read_id(find(record, path))
+        if "id" not in row and id_ is not None:
             row["id"] = str(id_)
         return row
 

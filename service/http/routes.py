@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse, RedirectResponse
@@ -53,6 +53,13 @@ class Parts(NamedTuple):
     learner_metrics: str | None = None  # URL of the learner's metrics, to merge them
 
 
+class PredictRequest(NamedTuple):
+    """The body of a request, with features in the place of records, and its rows."""
+
+    sent: bytes | bytearray
+    rows: Rows
+
+
 class Predict:
     """`POST /predict` as plain ASGI: a route of the framework would double its time."""
 
@@ -72,9 +79,10 @@ class Predict:
             if len(body) > LARGE_BODY_BYTES:
                 response = await asyncio.to_thread(self._read_and_respond, served, body)
             else:
-                rows = self._read(served, body)
-                respond = partial(self._respond, served, rows)
-                response = await asyncio.to_thread(respond) if rows.explain else respond()
+                request = self._read(served, body)
+                respond = partial(self._respond, served, request)
+                explain = request.rows.explain
+                response = await asyncio.to_thread(respond) if explain else respond()
         except (HTTPException, RequestError, NotReady) as error:
             response = problems.problem(error, scope["path"])
         except ClientDisconnect:
@@ -85,15 +93,16 @@ class Predict:
     def _read_and_respond(self, served: Served, body: bytearray) -> Response:
         return self._respond(served, self._read(served, body))
 
-    def _read(self, served: Served, body: bytearray) -> Rows:
-        schema = served.snapshot.model.encoder.kinds
-        return served.codec.read(self._records.to_rows(body, schema))
+    def _read(self, served: Served, body: bytearray) -> PredictRequest:
+        sent = self._records.to_rows(body, served.snapshot.model.encoder.kinds)
+        return PredictRequest(sent, served.codec.read(sent))
 
-    def _respond(self, served: Served, rows: Rows) -> Response:
+    def _respond(self, served: Served, request: PredictRequest) -> Response:
+        rows = request.rows
         body = served.codec.respond(rows, served.snapshot.model, served.stamp)
         self._metrics.predictions.inc(len(rows.features))
         self._metrics.features_ignored.inc(len(rows.ignored))
-        self._log.write(rows.ids, rows.features, body)
+        self._log.write(rows.ids, request.sent, body)
         return Response(body, media_type="application/json")
 
 
@@ -150,13 +159,15 @@ def add_ingest_routes(app: FastAPI, parts: Parts) -> None:
     ingest = Ingest(parts.settings, parts.sender, parts.metrics)
     limits = parts.settings.api
 
-    @app.post("/events", status_code=202, responses=openapi.NOT_READY)
+    described: Any = {"responses": openapi.INGEST, "openapi_extra": openapi.RECORDS}
+
+    @app.post("/events", status_code=202, **described)
     async def events(request: Request) -> Accepted:
         """Write one event or an array of them to the topic, once they are valid."""
         body = await read_body(request.scope, request.receive, limits)
         return await ingest.events(body, (await current(parts.follower)).snapshot.model)
 
-    @app.post("/labels", status_code=202, responses=openapi.NOT_READY)
+    @app.post("/labels", status_code=202, **described)
     async def labels(request: Request) -> Accepted:
         """Write one label or an array of them to the topic of labels, once they are valid."""
         body = await read_body(request.scope, request.receive, limits)

@@ -10,15 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from confluent_kafka import Message
 
-from kaboost.models.evaluation.baselines import correct, record
+from kaboost.models.evaluation.baselines import correct
+from kaboost.models.evaluation.late_baselines import capture_baselines, record_captured
 from kaboost.models.features.labels import Label, Labels
 from kaboost.service.errors import EventError
-from kaboost.service.events.decoder import DUPLICATE, Decoded
-from kaboost.service.events.label_records import (
-    DecodedLabels,
-    LabelRecord,
-    make_label_decoder,
-)
+from kaboost.service.events.decoder import DUPLICATE, NO_ID, Decoded
+from kaboost.service.events.label_records import DecodedLabels, LabelRecord, make_label_decoder
 from kaboost.service.kafka import stored_record
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.learner.captured_rows import pack, unpack
@@ -31,6 +28,7 @@ from kaboost.service.storage.late_figures import LateFigures
 from kaboost.service.storage.state import State
 from kaboost.service.storage.waiting import (
     EXPIRED,
+    HELD,
     JOINED,
     WAITING,
     EarlyLabel,
@@ -39,8 +37,8 @@ from kaboost.service.storage.waiting import (
     WaitingStore,
 )
 
+MAX_LEARNED_SHARE = 0.1  # of joined labels, while those of one class alone are held
 MAX_ROUNDS = 5  # of expired features in one call, so that heartbeats come between
-NO_ID = "is missing; features wait for their label by it: send one, or set events.id to its path"
 UNMATCHED = (
     "{}: no features with this id came within labels.early of the label; send them before, or set "
     "labels.early higher"
@@ -57,6 +55,7 @@ class Pair(NamedTuple):
     label: float
     weight: float
     delay: float = 0.0  # seconds from the features to the label
+    state: int = JOINED  # of the entry, once the pair is handled
 
 
 class Learned(NamedTuple):
@@ -64,6 +63,7 @@ class Learned(NamedTuple):
 
     label: float
     weight: float  # that its loss counts with
+    state: int = JOINED  # of its entry; HELD where it is learned later
 
 
 class LateTrainer(Trainer):
@@ -122,8 +122,9 @@ class LateTrainer(Trainer):
         """Compile the kernels before the first event waits for them."""
         decoded = self._decoder.decode([])
         model = self.state.model
-        outcome = model.learn_captured(model.capture(decoded.table), np.empty(0), np.empty(0))
-        record(self.state.validation, outcome, np.empty(0), np.empty(0))
+        none, seen = np.empty(0), self.state.validation
+        outcome = model.learn_captured(model.capture(decoded.table), none, none)
+        record_captured(seen, outcome, np.empty((0, len(capture_baselines(seen)))), none, none)
 
     def prepare(self, messages: Sequence[Message]) -> None:
         """Fetch what decoding some records takes; raise RegistryAway if it is not there now."""
@@ -199,8 +200,10 @@ class LateTrainer(Trainer):
     def _wait(self, messages: Sequence[Message], decoded: Decoded) -> list[Rejected]:
         """Store captured features; learn those whose label came before them."""
         model = self.state.model
+        may_grow = len(model.classes_) < model.labels.max_classes
+        baselines = capture_baselines(self.state.validation, may_grow=may_grow)
         parts = model.parts(decoded.table, decoded.w)  # kinds may be corrected between two
-        rows = [row for part, _ in parts for row in pack(model.capture(part))]
+        rows = [row for part, _ in parts for row in pack(model.capture(part), baselines)]
         entries: list[NewEntry] = []
         rejected: list[Rejected] = []
         columns = zip(messages, decoded.meta, rows, decoded.w.tolist(), strict=True)
@@ -282,10 +285,13 @@ class LateTrainer(Trainer):
                 unmatched.append(label)
             elif entry.state == WAITING and label.id not in known:
                 weight = entry.weight if label.weight is None else label.weight
-                known[label.id] = Learned(label.label, weight)
-                pairs.append(Pair(entry, label.label, weight, time - entry.time))
+                held = HELD if self._holds(label.label, pairs) else JOINED
+                known[label.id] = Learned(label.label, weight, held)
+                pairs.append(Pair(entry, label.label, weight, time - entry.time, held))
             else:
-                before = known.get(label.id) or Learned(entry.label, entry.label_weight)
+                before = known.get(label.id) or Learned(
+                    entry.label, entry.label_weight, entry.state
+                )
                 if before.label == label.label:
                     repeated += 1
                 else:
@@ -296,23 +302,40 @@ class LateTrainer(Trainer):
         self._late.unmatched(len(unmatched))
         return early, unmatched
 
+    def _holds(self, label: float, pairs: Sequence[Pair]) -> bool:
+        """Return whether a label is learned only when its features would have expired.
+
+        Until the first features expire, only labels other than that of expired ones are known: a
+        model of these alone would be sure of them for weeks. Where the others come as labels too,
+        nothing is held.
+        """
+        expired, counts = self._expired_label, self._late.counts
+        if expired is None or label == expired or counts.expired > 0:
+            return False
+        learned = self.events_learned + sum(pair.state != HELD for pair in pairs)
+        return learned <= MAX_LEARNED_SHARE * (counts.joined + len(pairs))
+
     def _learn_joined(self, pairs: list[Pair]) -> None:
         """Learn features with the labels that they waited for, and empty the list."""
-        self._learn_pairs(pairs, JOINED)
+        self._learn_pairs(pairs)
         self._late.joined([pair.delay for pair in pairs])
         pairs.clear()
 
-    def _learn_pairs(self, pairs: Sequence[Pair], state: int) -> None:
-        """Learn features with their labels, and mark them."""
+    def _learn_pairs(self, pairs: Sequence[Pair]) -> None:
+        """Mark features with their labels, and learn those that are not held."""
+        for state in sorted({pair.state for pair in pairs}):
+            part = [pair for pair in pairs if pair.state == state]
+            numbers, values = [p.entry.number for p in part], [p.label for p in part]
+            self._store.mark(numbers, state, values, [p.weight for p in part])
+        pairs = [pair for pair in pairs if pair.state != HELD]
         if not pairs:
             return
         y, w = np.array([pair.label for pair in pairs]), np.array([pair.weight for pair in pairs])
-        self._store.mark([pair.entry.number for pair in pairs], state, y.tolist(), w.tolist())
         begin = perf_counter()
-        for places, captured in unpack([pair.entry.row for pair in pairs]):
-            labels, weights = y[places], w[places]
-            outcome = self.state.model.learn_captured(captured, labels, weights)
-            record(self.state.validation, outcome, labels, weights)
+        for group in unpack([pair.entry.row for pair in pairs]):
+            labels, weights = y[group.places], w[group.places]
+            outcome = self.state.model.learn_captured(group.captured, labels, weights)
+            record_captured(self.state.validation, outcome, group.baselines, labels, weights)
         self._recorder.learning(len(pairs), perf_counter() - begin)
         if self._oldest is None:
             self._oldest = pairs[0].entry.time
@@ -321,9 +344,15 @@ class LateTrainer(Trainer):
         """Learn another label of an event, and replace the loss of the one before.
 
         The loss counts as before; what is learned counts what the label says. An event that did not
-        count, with importance 0, is recorded now.
+        count, with importance 0, is recorded now. A label that is held is replaced.
         """
-        ((_, captured),) = unpack([entry.row])
+        if before.state == HELD:
+            weight = before.weight if label.weight is None else label.weight
+            self._store.mark([entry.number], HELD, [label.label], [weight])
+            self._late.corrected()
+            return Learned(label.label, weight, HELD)
+        (group,) = unpack([entry.row])
+        captured = group.captured
         model, validation = self.state.model, self.state.validation
         weight = before.weight if label.weight is None else label.weight
         y, w = np.array([label.label]), np.array([weight])
@@ -332,7 +361,7 @@ class LateTrainer(Trainer):
         if before.weight > 0.0:
             correct(validation, wrong, right, before.weight)
         else:
-            record(validation, right, y, w)
+            record_captured(validation, right, group.baselines, y, w)
         learned = Learned(label.label, before.weight or weight)
         self._store.mark([entry.number], JOINED, [learned.label], [learned.weight])
         self._late.corrected()
@@ -344,10 +373,14 @@ class LateTrainer(Trainer):
         if now == -math.inf:
             return []
         for _ in range(MAX_ROUNDS):
-            old = self._store.oldest_waiting(now - labels.wait, self.batch_events)
-            if not old:
+            before, limit = now - labels.wait, self.batch_events
+            old = self._store.oldest_waiting(before, limit)
+            if len(old) == limit:
+                before = old[-1].time
+            held = self._store.oldest_held(before, limit)
+            if not old and not held:
                 break
-            self._give_up(old)
+            self._give_up(old, held)
         excess = self._store.waiting - labels.max_waiting
         if excess > 0:
             self._give_up(self._store.oldest_waiting(math.inf, min(excess, self.batch_events)))
@@ -357,17 +390,22 @@ class LateTrainer(Trainer):
         self._checkpoints.events += len(unmatched)
         return [(stored_record.restore(each.record), _unmatched(each)) for each in unmatched]
 
-    def _give_up(self, entries: Sequence[Entry]) -> None:
-        """Learn features without a label as `labels.expired` says, or drop them."""
+    def _give_up(self, entries: Sequence[Entry], held: Sequence[Entry] = ()) -> None:
+        """Learn features without a label as `labels.expired` says, or drop them; learn held ones
+        with their label.
+        """
         self._late.expired(len(entries))
-        self._snapshots.events += len(entries)  # they may expire without a new record
-        self._checkpoints.events += len(entries)
+        events = len(entries) + len(held)
+        self._snapshots.events += events  # they may expire without a new record
+        self._checkpoints.events += events
         if self._expired_label is None:
             numbers = [entry.number for entry in entries]
             self._store.mark(numbers, EXPIRED, [math.nan] * len(numbers))
             return
         label = self._expired_label
-        self._learn_pairs([Pair(each, label, each.weight) for each in entries], EXPIRED)
+        pairs = [Pair(each, label, each.weight, state=EXPIRED) for each in entries]
+        pairs += [Pair(each, each.label, each.label_weight) for each in held]
+        self._learn_pairs(sorted(pairs, key=lambda pair: (pair.entry.time, pair.entry.number)))
 
     @property
     def late_figures(self) -> LateFigures:
@@ -377,7 +415,7 @@ class LateTrainer(Trainer):
     @property
     def has_due(self) -> bool:
         """Whether there may be something to expire without a new record."""
-        return self._store.waiting > 0 or self._store.early > 0
+        return self._store.waiting > 0 or self._store.early > 0 or self._store.held > 0
 
     def _header(self) -> dict[str, object]:
         waiting = {"waiting": self._store.waiting, "early": self._store.early}

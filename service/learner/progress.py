@@ -22,11 +22,15 @@ from kaboost.service.errors import EventError
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.stalls import Stalls
 from kaboost.service.metrics import LearnerMetrics
+from kaboost.service.storage.late_figures import LateFigures
 from kaboost.service.storage.snapshots import RECENT_RECORDS, Condition
 from kaboost.service.storage.state import State
 
 MIN_RECORDS = 10  # below which a share of rejected records is no problem yet
 PROBLEM_SECONDS = 60.0  # between two log lines about one problem
+UNMATCHED = (
+    "set labels.id and events.id to paths of the same id, or labels.wait and labels.early higher"
+)
 COMPILING_SECONDS = 5.0  # between two log lines while kernels compile
 
 log = logging.getLogger(__name__)
@@ -86,6 +90,29 @@ class RecentRecords:
         return code, next(error.message for error in reversed(errors) if error.code == code)
 
 
+class UnmatchedLabels:
+    """Labels without features, where not one label has found any since the start."""
+
+    def __init__(self) -> None:
+        self._first: LateFigures | None = None
+        self._last: LateFigures | None = None
+
+    def note(self, figures: LateFigures | None) -> None:
+        """Take the figures of now; None where labels are in the events."""
+        self._first, self._last = self._first or figures, figures
+
+    @property
+    def count(self) -> int:
+        """How many they are; 0 as soon as one label has found its features."""
+        if self._first is None or self._last is None or self._last.joined > self._first.joined:
+            return 0
+        return self._last.unmatched - self._first.unmatched
+
+    def describe(self) -> str:
+        """Describe that no label has features."""
+        return f"none of {self.count:,} labels has found its features: {UNMATCHED}"
+
+
 class Progress:
     """Report the progress of one learner."""
 
@@ -100,6 +127,7 @@ class Progress:
         self._metrics = metrics
         self._clock = clock
         self._recent = RecentRecords()
+        self._unmatched = UnmatchedLabels()
         self.stalls = Stalls(metrics, clock)
         self._compilation: CompileProgress | None = None
         self._rejected = self._learned = 0  # records rejected, events learned until the last line
@@ -109,10 +137,16 @@ class Progress:
     @property
     def condition(self) -> Condition:
         """What other processes should know."""
-        recent = self._recent
-        problem = recent.describe() if self._is_failing else ""
+        recent, unmatched = self._recent, self._unmatched
+        problems = [recent.describe()] if self._is_failing else []
+        problems += [unmatched.describe()] if self._matches_nothing else []
         return Condition(
-            recent.records, recent.ratio, problem, self._compiling, self.stalls.description
+            recent.records,
+            recent.ratio,
+            "; ".join(problems),
+            self._compiling,
+            self.stalls.description,
+            unmatched_labels=unmatched.count,
         )
 
     @contextmanager
@@ -134,12 +168,20 @@ class Progress:
         self._rejected += len(rejected)
         self._metrics.rejected_ratio.set(self._recent.ratio)
 
+    def note_labels(self, figures: LateFigures | None) -> None:
+        """Take what became of labels that come later."""
+        self._unmatched.note(figures)
+
     def report(self, state: State) -> None:
         """Write the log lines that are due."""
         now = self._clock()
-        if self._is_failing and now - self._problem_at >= PROBLEM_SECONDS:
+        is_failing, matches_nothing = self._is_failing, self._matches_nothing
+        if (is_failing or matches_nothing) and now - self._problem_at >= PROBLEM_SECONDS:
             self._problem_at = now
-            log.error("nearly all records are rejected", extra=self._recent.fields())
+            if is_failing:
+                log.error("nearly all records are rejected", extra=self._recent.fields())
+            if matches_nothing:
+                log.error("no label has features", extra={"reason": self._unmatched.describe()})
         seconds = now - self._reported_at
         if seconds >= self._every:
             log.info("progress", extra=self._fields(state, seconds))
@@ -156,6 +198,10 @@ class Progress:
     @property
     def _is_failing(self) -> bool:
         return self._recent.records >= MIN_RECORDS and self._recent.ratio >= self._limit
+
+    @property
+    def _matches_nothing(self) -> bool:
+        return self._unmatched.count >= MIN_RECORDS
 
     @property
     def _compiling(self) -> str:

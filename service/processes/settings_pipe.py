@@ -30,8 +30,11 @@ def to_plain(settings: Settings) -> dict[str, object]:
     tree = settings.model_dump(mode="json", by_alias=True)
     tree["kafka"]["extra"] = settings.kafka.client()
     del tree["kafka"]["extra"]["bootstrap.servers"]
-    # Only what is set: paths that are set, if only to their defaults, map the records.
-    tree["events"] = settings.events.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    # Only what is set: paths that are set, if only to their defaults, map the records, and settings
+    # of late labels need their topic.
+    for name in ("events", "labels"):
+        section = getattr(settings, name)
+        tree[name] = section.model_dump(mode="json", by_alias=True, exclude_unset=True)
     if settings.events.schema_registry:
         tree["events"]["schema_registry"] = reveal_secrets(settings.events.schema_registry)
     return tree

@@ -47,10 +47,14 @@ class Condition(NamedTuple):
     compiling: str = ""  # step, steps and seconds left
     stalled: str = ""  # why nothing is read though it runs, and for how long
     late_labels: LateFigures | None = None  # where labels come later
+    unmatched_labels: int = 0  # without features, where none has found any
 
     def is_failing(self, max_rejected_ratio: float) -> bool:
-        """Whether so many of the last RECENT_RECORDS records were rejected."""
-        return self.records >= RECENT_RECORDS and self.rejected_ratio >= max_rejected_ratio
+        """Whether so many of the last RECENT_RECORDS records were rejected, or as many labels came
+        and none has found its features.
+        """
+        rejected = self.records >= RECENT_RECORDS and self.rejected_ratio >= max_rejected_ratio
+        return rejected or self.unmatched_labels >= RECENT_RECORDS
 
 
 class FolderSnapshotStore:

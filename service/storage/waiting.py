@@ -19,7 +19,7 @@ from kaboost.service.storage.early import EarlyLabel, EarlyLabels
 from kaboost.service.storage.waiting_database import Database, decode_id, encode_id, id_hashes
 from kaboost.service.storage.waiting_pending import Mark, Pending
 
-WAITING, JOINED, EXPIRED = 0, 1, 2
+WAITING, JOINED, EXPIRED, HELD = range(4)
 FILE = "waiting.sqlite"
 FORGOTTEN_ROWS = 20_000  # at most in one call
 SKIPPED_ROWS = 10_000  # marked ones among those that wait in the table
@@ -31,7 +31,16 @@ BY_NUMBER = f"SELECT {COLUMNS} FROM entry e {STATE} WHERE e.number IN ({{}})"
 PACK = struct.Struct("<qdd").pack
 State = tuple[float, int, float | None, float | None]  # time, state, label, its weight
 
-__all__ = ["EXPIRED", "JOINED", "WAITING", "EarlyLabel", "Entry", "NewEntry", "WaitingStore"]
+__all__ = [
+    "EXPIRED",
+    "HELD",
+    "JOINED",
+    "WAITING",
+    "EarlyLabel",
+    "Entry",
+    "NewEntry",
+    "WaitingStore",
+]
 
 
 class NewEntry(NamedTuple):
@@ -51,7 +60,7 @@ class Entry(NamedTuple):
     time: float  # of the event, seconds since 1970
     weight: float
     row: bytes
-    state: int  # WAITING, JOINED or EXPIRED
+    state: int  # WAITING, JOINED, EXPIRED, or HELD: joined, but not learned yet
     label: float  # nan while it waits
     label_weight: float  # what the label counts; nan while it waits
 
@@ -63,6 +72,8 @@ class WaitingStore(EarlyLabels):
         super().__init__(Database(directory / FILE, max_memory))
         self._pending = Pending(self._database)
         self._seen: dict[int, State] = {}  # the entries that were found last, by number
+        self.held = 0  # entries whose label is known and not learned
+        self._first_held = math.inf  # none of them has an earlier time
 
     def begin(self, generation: int) -> None:
         """Be exactly as at `commit(generation)`; generation 0 is empty and removes what is there.
@@ -76,6 +87,10 @@ class WaitingStore(EarlyLabels):
         self._committed(generation)
         self._pending.clear()
         self._seen = {}
+        with self._database.operation():
+            sql = "SELECT count(*), min(time) FROM queue WHERE done = 1 AND state = ?"
+            self.held, first = self._database.execute(sql, (HELD,)).fetchone()
+        self._first_held = math.inf if first is None else first
 
     def commit(self, generation: int, keep_from: int) -> None:
         """Make everything durable as `generation`; those before `keep_from` are given up.
@@ -190,11 +205,16 @@ class WaitingStore(EarlyLabels):
             old = self._states(new)
             assert len(old) == len(new), "an entry that is not there was marked"
             self._journal([(number, *before[1:]) for number, before in old], forgotten=0)
+            if state == HELD:
+                self._first_held = min([self._first_held, *(before[0] for _, before in old)])
             for number, (time, was, *_) in old:
                 stored = marks[number].stored if number in marks else int(was != WAITING)
                 marks[number] = Mark(time, stored, state, *new[number])
                 self._seen[number] = (time, state, *new[number])
             waited = sum(was == WAITING for _, (_, was, *_) in old)
+            self.held += (len(old) if state == HELD else 0) - sum(
+                was == HELD for _, (_, was, *_) in old
+            )
             self._counters.waiting += (0 if done else len(old)) - waited
             self._pending.flush_much()
             if not done:
@@ -233,6 +253,20 @@ class WaitingStore(EarlyLabels):
                 self._pending.flush_marks()
             entries = self._entries(numbers)
         return sorted(entries, key=lambda entry: (entry.time, entry.number))
+
+    def oldest_held(self, before: float, limit: int) -> list[Entry]:
+        """Return held entries with a time below `before`, by time and number."""
+        if before <= self._first_held:
+            return []
+        sql = """SELECT number FROM queue WHERE done = 1 AND time >= ? AND time < ? AND state = ?
+            ORDER BY time, number LIMIT ?"""
+        with self._database.operation():
+            self._pending.flush_marks()
+            rows = self._database.execute(sql, (self._first_held, before, HELD, limit)).fetchall()
+            entries = self._entries([number for (number,) in rows])
+        entries.sort(key=lambda entry: (entry.time, entry.number))
+        self._first_held = entries[0].time if entries else before if self.held else math.inf
+        return entries
 
     def oldest_by_arrival(self, limit: int) -> list[Entry]:
         """Return the waiting entries that arrived first."""

@@ -21,7 +21,7 @@ import numpy as np
 from kaboost.service.errors import CheckpointError, Incompatible
 from kaboost.service.storage.waiting_database import Database, id_hashes
 
-FORMAT = 2
+FORMAT = 3
 STEP = 10_000  # rows in memory at a time
 PRUNED_CHANGES = 200  # at most in one commit; a change is a call of `mark` or `forget`
 STATES = np.dtype([("number", "<i8"), ("state", "i1"), ("label", "<f8"), ("weight", "<f8")])

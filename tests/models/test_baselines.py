@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 
 from kaboost import ModelError
 from kaboost.models.evaluation import baselines as module
+from kaboost.models.evaluation import late_baselines
 from kaboost.models.evaluation.baselines import (
     PREDICTORS,
     progressive_validation,
     record,
+    with_classes,
 )
+from kaboost.models.evaluation.late_baselines import capture_baselines, record_captured
 from kaboost.models.features.labels import labels
 from kaboost.models.state import tree
 from tests.models import streams
@@ -76,6 +79,55 @@ def compared(task, y, w, cuts=()):
     return seen
 
 
+def naive_late(C, y, w, delay):
+    """Return losses and errors of baselines that know the labels up to `delay` events before."""
+    sums = np.zeros((2, 2))
+    known_at, joined = [], []  # how many labels had come by each event; (last one then, label, w)
+    for k in range(len(y) + delay):
+        if k < len(y):
+            known_at.append(len(joined))
+        if k >= delay:
+            event = k - delay
+            value, weight, known = y[event], w[event], joined[: known_at[event]]
+            if weight > 0:
+                last = known[-1][1] if known else (None if C else 0.0)
+                for p, predicted in enumerate(late_predictions(C, known, last)):
+                    loss, error = assessed(predicted, value)
+                    sums[:, p] += weight * loss, weight * error
+                joined.append((last, value, weight))
+    return sums
+
+
+def late_predictions(C, known, last):
+    """Return what prior and last label predict: probabilities of C classes, or a number."""
+    if not C:
+        return weighted_mean([(value, weight) for _, value, weight in known]), last
+    after = [each for each in known if each[0] == last and last is not None]
+    counts = [[sum(n for _, k, n in of if k == c) for c in range(C)] for of in (known, after)]
+    return tuple(np.array([(n + 1) / (sum(of) + C) for n in of]) for of in counts)
+
+
+def assessed(predicted, value):
+    """Return loss and error of probabilities, or of a number."""
+    if isinstance(predicted, float):
+        return (value - predicted) ** 2 / 2, abs(value - predicted)
+    return -math.log(predicted[int(value)]), float(np.argmax(predicted) != value)
+
+
+def late(task, y, w, delay):
+    """Return baselines of events whose labels came so many events later."""
+    seen = progressive_validation(TASKS[task])
+    captured = []
+    for k in range(len(y) + delay):
+        captured.append(capture_baselines(seen))
+        if k >= delay:
+            part = slice(k - delay, k - delay + 1)
+            predicted = (0.1 + 0.7 * y[part]) if task == "binary" else None
+            result = outcome(0.25 * y[part], 0.5 * y[part], predicted)
+            record_captured(seen, result, np.array(captured[part]), y[part], w[part])
+    return seen
+
+
 def arrays_of(seen):
     """Return the arrays as they lie in a file."""
     return tree.to_arrays(seen, "validation")
@@ -99,6 +151,38 @@ def test_baselines_equal_their_naive_twin(task):
     np.testing.assert_allclose(seen.loss_sum[0], 0.25 * (w * y).sum(), rtol=1e-12)
     np.testing.assert_allclose(seen.mean_error[0], 0.5 * (w * y).sum() / w.sum(), rtol=1e-12)
     assert len(PREDICTORS) == len(seen.mean_loss)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("delay", [0, 1, 30, 400])
+def test_late_baselines_know_only_labels_that_had_come(task, delay):
+    """What they predict is of the moment of the event, not of its label."""
+    y, w = streams.targets(task, 200), streams.weights(200)
+    expected = naive_late(len(TASKS[task].classes), y, w, delay)
+    seen = late(task, y, w, delay)
+
+    np.testing.assert_allclose(seen.loss_sum[1:], expected[0], rtol=1e-10)
+    np.testing.assert_allclose(seen.error_sum[1:], expected[1], rtol=1e-10)
+    np.testing.assert_allclose(seen.loss_sum[0], 0.25 * (w * y).sum(), rtol=1e-12)
+
+
+def test_a_late_outlier_spoils_no_sum():
+    """Means that were captured while it was among the labels are bounded when those come."""
+    y = streams.targets("regression", 200)
+    y[5] = 1e12
+    seen = late("regression", y, np.ones(200), delay=10)
+
+    assert (seen.mean_error[1:] < 10.0).all(), seen.mean_error
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_labels_at_once_are_no_late_ones(task):
+    """Without delay all figures are those of labels in the events."""
+    y, w = streams.targets(task, 200), streams.weights(200)
+    others = arrays_of(compared(task, y, w))
+
+    for name, array in arrays_of(late(task, y, w, 0)).items():
+        np.testing.assert_allclose(array, others[name], rtol=1e-10, err_msg=name)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -249,3 +333,23 @@ def test_before_any_event_nothing_is_claimed():
 def test_examples_run():
     """The examples in the docstrings give what they show."""
     assert doctest.testmod(module).failed == 0
+    assert doctest.testmod(late_baselines).failed == 0
+
+
+def test_late_labels_of_classes_that_came_meanwhile():
+    """Each such class has the share that was captured for a class still to come."""
+    open_labels = labels("multiclass", "auto").with_class("a").with_class("b")
+    seen, y = progressive_validation(open_labels), np.array([0.0, 1.0, 0.0])
+    record(seen, outcome(np.zeros(3), np.zeros(3)), y, np.ones(3))
+    captured = capture_baselines(seen, may_grow=True)
+    seen = with_classes(seen, 4)
+    before = seen.loss_sum.copy()
+    record_captured(
+        seen, outcome(np.zeros(2), np.zeros(2)), captured[None].repeat(2, 0), np.array([3.0, 0.0]),
+        np.ones(2),
+    )  # fmt: skip
+
+    np.testing.assert_allclose([-math.log(1 / 6 * 3 / 6), -math.log(1 / 4 * 1 / 4)],
+                               (seen.loss_sum - before)[1:])  # fmt: skip
+    assert [2.0, 1.0, 0.0, 1.0] == (seen.counts - [1.0, 0.0, 0.0, 0.0]).tolist()
+    assert 1.0 == seen.transitions[0, 3]

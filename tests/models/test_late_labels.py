@@ -55,7 +55,7 @@ def test_an_encoder_learns_the_same_in_two_steps(kind: type[Encoder]) -> None:
     for k in range(60):
         expected = at_once.learn_many(part(whole, k), one, y[k : k + 1])
         X, codes = late.capture(part(whole, k))
-        late.learn_labels(X, codes, one, y[k : k + 1])
+        late.learn_labels(X, codes, one, y[k : k + 1], np.full(1, float(k)))
         if kind is Columns:  # a one-hot column of a new value is set from the next event on
             np.testing.assert_array_equal(X, expected)
 
@@ -206,6 +206,27 @@ def test_a_late_row_is_encoded_as_of_now() -> None:
     now = encoder.encode_many(part(whole, 0))
     assert not np.array_equal(X, now)
 
-    encoder.learn_labels(X, codes, one, y[:1])
+    encoder.learn_labels(X, codes, one, y[:1], 59.0 * one)
 
     np.testing.assert_array_equal(X, now)
+
+
+def test_a_category_of_no_effect_says_nothing_of_the_class_that_is_learned() -> None:
+    """Where labels come late, what a category shows is how frequent it is in each class."""
+    draw, encoder = np.random.default_rng(6), Columns({"all": "category", "some": "category"})
+    shown = []
+    for _ in range(60):  # blocks of one class, each 500 labels late
+        for label, n in ((1.0, 20), (0.0, 80)):
+            some = ["a" if draw.random() < (0.8 if label else 0.4) else "b" for _ in range(n)]
+            captured, codes = encoder.capture(
+                Table(np.empty((n, 0)), np.empty((n, 0)), [["x"] * n, some])
+            )
+            times = np.full(n, encoder.state.lateness[0] - 500.0)
+            encoder.learn_labels(captured, codes, np.ones(n), np.full(n, label), times)
+            shown.append(captured)
+    rows = np.concatenate(shown[60:])
+
+    np.testing.assert_allclose(rows[:, 0], 0.5, atol=1e-12)
+    a = rows[rows[:, 3] == encoder.encode_many(
+        Table(np.empty((1, 0)), np.empty((1, 0)), [["x"], ["a"]]))[0, 3]]  # fmt: skip
+    np.testing.assert_allclose(a[:, 2], 0.8 / (0.8 + 0.4), atol=0.05)

@@ -467,6 +467,18 @@ def test_example_file() -> None:
             {"labels": {"topic": "b"}, "model": {"river": "linear_model.LogisticRegression"}},
             "a River model cannot wait for labels.topic",
         ),
+        ({"labels": {"wait": "3d"}}, "topic is not set, so labels come with their events"),
+        ({"predictions": {"topic": "a"}}, "predictions have no label: set labels.topic"),
+        ({"predictions": {"topic": "a.dlq"}}, "also that of labels or dead letters"),
+        ({"predictions": {"topic": "b"}, "labels": {"topic": "b"}}, "also that of labels"),
+        (
+            {
+                "predictions": {"topic": "a"},
+                "labels": {"topic": "b"},
+                "events": {"id": "order_id"},
+            },
+            "predictions are JSON with id and features",
+        ),
     ],
 )
 def test_late_labels_that_cannot_work_are_refused(

@@ -83,6 +83,29 @@ def test_predict_now_label_later(
     assert {"prediction", "score", "version", "timestamp"} <= records[0].keys()
 
 
+def test_a_new_model_learns_from_predictions(
+    make_topic: Callable[..., str], make_settings: Make, serve: Callable[[Settings], httpx.Client]
+) -> None:
+    """Features that no model knows are learned from the topic of predictions."""
+    topic = make_topic()
+    settings = make_settings(
+        topic,
+        features={"schema": {"*": "auto"}},
+        model={},
+        predictions={"topic": topic},
+        labels={"topic": make_topic()},
+        api={"port": free_port()},
+    )
+    client, stream = serve(settings), rows(30)
+    for k, (features, _) in enumerate(stream):
+        answer = ok(client.post("/predict", json={"features": features, "id": k}))
+        assert sorted(features)[0] in answer["warnings"][0]
+    ok(client.post("/labels", json=[{"id": k, "label": y} for k, (_, y) in enumerate(stream)]), 202)
+    until(lambda: client.get("/model").json()["events_learned"] == 30)
+
+    assert stream[0][0].keys() == client.get("/model").json()["features"].keys()
+
+
 def test_events_by_http_are_learned(
     make_topic: Callable[..., str], make_settings: Make, serve: Callable[[Settings], httpx.Client]
 ) -> None:

@@ -36,9 +36,8 @@ def trainer(folder: Path, **sections: Any) -> Iterator[LateTrainer]:
     """Make a trainer of late labels without a broker."""
     folder.mkdir(exist_ok=True)
     sections.setdefault("events", {"id": "id"})
-    settings = settings_for(
-        "127.0.0.1:9", folder, "events", labels={"topic": "labels", "weight": "weight"}, **sections
-    )
+    labels = {"topic": "labels", "weight": "weight", **sections.pop("labels", {})}
+    settings = settings_for("127.0.0.1:9", folder, "events", labels=labels, **sections)
     parts = make_parts(settings, learner_metrics(CollectorRegistry()))
     made = LateTrainer(parts, new_state(settings), restored=False)
     yield made

@@ -177,6 +177,20 @@ def test_a_label_without_features_is_a_dead_letter(
     assert "labels.early" in letter.texts["__connect.errors.exception.message"]
 
 
+def test_labels_of_another_id_are_a_problem(late: Callable[..., Settings], send: Send) -> None:
+    """Where not one of them finds its features, the learner reports it."""
+    settings = late(early="1m")
+    assert settings.labels.topic
+    send(settings.labels.topic, [label_record(f"other {k}", 1, T0) for k in range(12)])
+    send(settings.kafka.topic, [feature_record(1, rows(1)[0][0], T0 + 61.0)])
+    store = FolderSnapshotStore(settings.snapshots.directory)
+
+    with learning(settings):
+        problem = until(lambda: store.read_condition().problem)
+
+    assert "none of 12 labels has found its features" in problem
+
+
 def test_a_second_label_corrects_the_first(late: Callable[..., Settings], send: Send) -> None:
     """The same label again is a duplicate; another one replaces the loss and is learned."""
     settings = late()

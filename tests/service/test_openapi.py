@@ -22,6 +22,7 @@ TASKS: dict[str, dict[str, Any]] = {
 DOCUMENTED = {200, 400, 408, 413, 415, 422, 503}
 SCHEMAS = {
     *("PredictRequest", "BatchPredictRequest", "Row", "Features"),
+    *("PredictRecordRequest", "RecordRow"),
     *("PredictResponse", "BatchPredictResponse", "Problem", "ModelReport"),
 }
 

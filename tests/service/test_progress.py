@@ -12,6 +12,7 @@ from kaboost.models.model import Model
 from kaboost.service.errors import EventError
 from kaboost.service.learner.progress import Progress, RecentRecords
 from kaboost.service.metrics import LearnerMetrics, learner_metrics
+from kaboost.service.storage.late_figures import LateFigures
 from kaboost.service.storage.state import State
 from tests.service.learning import SCHEMA, rows, settings_for
 from tests.specs import LINEAR
@@ -167,3 +168,37 @@ def test_what_compiles_is_part_of_the_condition(
     assert during.startswith("compiling, step 1 of ")
     assert "" == progress.condition.compiling
     assert ["compiling", "compiling", "compiled"] == [m.partition(",")[0] for m in caplog.messages]
+
+
+def figures(joined: int, unmatched: int) -> LateFigures:
+    return LateFigures(0, 0, joined, 0, unmatched, 0, 0.0, 0.0)
+
+
+def test_labels_that_match_nothing_are_a_problem(
+    progress: Progress, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not one of them has found its features since the start; what was before does not count."""
+    caplog.set_level(logging.INFO)
+    progress.note_labels(figures(70, 400))
+    progress.note_labels(figures(70, 409))
+    assert "" == progress.condition.problem
+
+    progress.note_labels(figures(70, 1_400))
+    state = State.initial(Model("binary", LINEAR, SCHEMA), {0: 0})
+    progress.report(state)
+    progress.report(state)
+
+    assert "none of 1,000 labels" in progress.condition.problem
+    assert progress.condition.is_failing(0.99)
+    (line,) = lines(caplog, "no label has features")
+    assert "labels.id" in line["reason"]
+    progress.note_labels(figures(71, 9_000))
+    assert "" == progress.condition.problem
+    assert not progress.condition.is_failing(0.99)
+
+
+def test_labels_in_the_events_match_no_others(progress: Progress) -> None:
+    """Without a topic of labels there are no figures."""
+    progress.note_labels(None)
+
+    assert 0 == progress.condition.unmatched_labels
