@@ -16,7 +16,7 @@ from kaboost.models.banks.copies import Copies
 from kaboost.models.banks.linear.averaged import averaged
 from kaboost.models.booster import Booster, quiesce
 from kaboost.models.evaluation.progress import progress
-from kaboost.models.one_vs_rest import OneVsRest, one_vs_rest
+from kaboost.models.one_vs_rest import OneVsRest, one_vs_rest, open_one_vs_rest
 from kaboost.models.parts import BANKS, PARTS, RULES
 from kaboost.models.reboosted import explain as explain  # registers explanations of its trees
 from kaboost.models.reboosted.booster import ReboostedTrees, reboosted_trees
@@ -64,6 +64,50 @@ def build(
         full["classes"] = m
         return one_vs_rest([_build(full, d, 1) for _ in range(m)], d)
     return _build(full, d, m)
+
+
+def build_open(spec: Mapping[str, Any], d: int, shares: int) -> OneVsRest:
+    """Return boosters without a class, which learn classes as they come.
+
+    Parameters
+    ----------
+    spec
+        A filled-in specification of several classes.
+    d, shares
+        Number of features, and of boosters that share the memory.
+
+    Raises
+    ------
+    ModelError
+        For a specification without a booster for every class, and as for `build`.
+
+    Examples
+    --------
+    >>> spec = {"rule": "sgb", "bank": "linear", "loss": "logistic", "multiclass": "one_vs_rest"}
+    >>> build_open(spec, d=3, shares=4).outputs
+    0
+    """
+    return _build_open(spec, (d, 0, shares), full=False)
+
+
+def _build_open(spec: Mapping[str, Any], shape: tuple[int, int, int], *, full: bool) -> OneVsRest:
+    d, C, shares = shape
+    given = normalise_spec(spec)
+    check_open(given)
+    del given["multiclass"]
+    given["classes"] = shares
+    boosters = [_build(given, d, 1) for _ in range(C + (not full))]
+    return open_one_vs_rest(boosters, d, shares, full=full)
+
+
+def check_open(spec: Mapping[str, Any]) -> None:
+    """Raise ModelError for a filled-in specification that cannot learn classes as they come."""
+    if spec.get("multiclass") is None:
+        raise ModelError(
+            "task.labels: auto needs a model with a booster for every class, which this one has "
+            "not; write multiclass: one_vs_rest in it with a binary loss, leave model out, or list "
+            "the labels"
+        )
 
 
 def check(spec: Mapping[str, Any] | None, d: int, m: int = 1, *, task: str | None = None) -> None:
@@ -153,18 +197,21 @@ def from_arrays(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
     ModelError
         An array is missing, or has another type or shape than the specification requires.
     """
-    if "shape" not in arrays or arrays["shape"].shape != (2,):
+    if "shape" not in arrays or arrays["shape"].shape not in ((2,), (3,)):
         raise ModelError("arrays: 'shape' is missing; these are not a booster's arrays")
-    d, m = (int(n) for n in arrays["shape"])
+    shape = tuple(map(int, arrays["shape"]))
     text = json.dumps(normalise_spec(spec), sort_keys=True, default=to_python)
-    return tree.from_arrays(_template(text, d, m), arrays)
+    full = not any(name.startswith("unseen.") for name in arrays)
+    return tree.from_arrays(_template(text, shape, full), arrays)
 
 
 @lru_cache(maxsize=8)
-def _template(spec: str, d: int, m: int) -> AnyBooster:
+def _template(spec: str, shape: tuple[int, ...], full: bool) -> AnyBooster:
     """Return a booster whose arrays have types and shapes but no memory.
 
     Otherwise a reader would allocate a whole window of events with every snapshot.
     """
-    template: AnyBooster = tree.without_memory(build(json.loads(spec), d, m))
+    given, (d, m, *shares) = json.loads(spec), shape
+    made = _build_open(given, (d, m, shares[0]), full=full) if shares else build(given, d, m)
+    template: AnyBooster = tree.without_memory(made)
     return template

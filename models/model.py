@@ -18,7 +18,13 @@ from kaboost.models.capacity import reserve_width
 from kaboost.models.explain.reasons import Reason
 from kaboost.models.features.checks import check_frame, check_rows, check_weights
 from kaboost.models.features.columns import Columns
-from kaboost.models.features.labels import Label, class_array, encode_many
+from kaboost.models.features.labels import (
+    Label,
+    Labels,
+    class_array,
+    encode_growing,
+    encode_many,
+)
 from kaboost.models.features.new_features import Additions, find_new_features, split_rows
 from kaboost.models.features.onehot import Encoder, Table, slice_table
 from kaboost.models.features.predicted_rows import PredictedRow, PredictedRows, check_delay, room
@@ -46,7 +52,10 @@ class Model(TableModel):
         infers the kinds of the features that it does not name.
     labels
         Classes, the negative one first for binary. None means 0 and 1 (or false and true) for
-        binary, and is refused for multiclass.
+        binary, and is refused for multiclass. `auto`, for multiclass: classes are learned as they
+        come, in order of first sight (docs/events.md); before the first one the prediction is None.
+    max_classes
+        How many of them at most, 2 to 1,000; 50 by default.
 
     Raises
     ------
@@ -94,7 +103,7 @@ class Model(TableModel):
         Returns
         -------
         Mat
-            Numbers (B,), or probabilities (B, C) in the order of `classes_`.
+            Numbers (B,), or probabilities (B, C) in the order of `classes_`; 0 before a class came.
 
         Raises
         ------
@@ -102,8 +111,8 @@ class Model(TableModel):
             For an invalid feature, label or importance; then nothing was learned.
         """
         check_rows(rows)
-        encoded = encode_many(self.labels, y)
         weights = check_weights(np.ones(len(rows)) if w is None else w)
+        encoded, labels = encode_growing(self.labels, y, weights)
         if not len(rows) == len(encoded) == len(weights):
             importances = "" if w is None else f", {len(weights)} importances in w"
             raise ModelError(
@@ -114,19 +123,53 @@ class Model(TableModel):
         table = None if additions else self._tabulate(rows)  # raises before anything is learned
         if table is None or table.odd:
             self._check_kinds(rows, weights, additions)
+        self.check_classes(labels)
         if delay:
             return self._learn_delayed(rows, np.asarray(y), weights, check_delay(delay))
         predicted = []
         for part, place, new in split_rows(rows, additions):
             span = slice(place.first, place.first + len(part))
             part_table = self._tabulate(part, place) if table is None else table
-            predicted += self._learn_table(part_table, encoded[span], weights[span])
+            predicted += self.learn_classes(part_table, encoded[span], weights[span], labels)
             if new:
                 self.add_features(new)
         self._predicted_rows.labels += 1
         if self.identifiers:
             self._warn_of_identifiers()
+        return self._joined(predicted)
+
+    def _joined(self, predicted: list[Mat]) -> Mat:
+        """Return predictions one after the other, those of classes added meanwhile 0 before."""
+        if self.labels.is_open:
+            predicted = [padded(part, len(self.classes_), 0.0) for part in predicted]
         return np.concatenate(predicted)
+
+    def learn_classes(self, table: Table, y: Vec, w: Vec, labels: Labels) -> list[Mat]:
+        """Learn events, and add each class before its first one; `labels` has all of them."""
+        predicted: list[Mat] = []
+        first, B = 0, len(y)
+        while (C := len(self.classes_)) < len(labels.classes):
+            new = np.flatnonzero(y[first:] >= C)  # the first one has a weight above 0
+            if not len(new):
+                break
+            if new[0]:
+                span = slice(first, first + int(new[0]))
+                part = slice_table(table, span.start, span.stop)
+                predicted += self._learn_table(part, y[span], w[span])
+                first = span.stop
+            self.add_class(labels.classes[C])
+        if first == 0:
+            return predicted + self._learn_table(table, y, w)
+        return predicted + self._learn_table(slice_table(table, first, B), y[first:], w[first:])
+
+    def check_classes(self, labels: Labels) -> None:
+        """Raise for more classes than memory suffices for, before any event is learned."""
+        count = len(labels.classes)
+        if count > len(self.classes_) and not self.affords_classes(count):
+            raise ModelError(
+                f"y: brings {count} classes, and bank.max_memory does not suffice for them; begin "
+                "a new model with more"
+            )
 
     def _learn_table(self, table: Table, y: Vec, w: Vec) -> list[Mat]:
         """Learn events, and correct inferred kinds between them; return the predictions."""
@@ -158,7 +201,7 @@ class Model(TableModel):
             due = slice(max(0, first - delay), max(0, first + step - delay))
             if len(y[due]):
                 predicted.append(self.learn_many(rows[due], y[due], w[due]))
-        return np.concatenate(predicted)
+        return self._joined(predicted)
 
     def _learn_as_predicted(self, table: Table, y: Vec, w: Vec) -> list[Mat]:
         """Learn events, those with late labels as they were predicted; return the predictions."""
@@ -196,6 +239,8 @@ class Model(TableModel):
         predicted = self.predictions(self._predict_and_remember(self._tabulate_known(rows)))
         if self.task == "regression":
             return predicted
+        if not self.classes_:
+            return np.full(len(predicted), None)
         labels: NDArray[Any] = class_array(self.classes_)[self.classify(predicted)]
         return labels
 
@@ -260,6 +305,8 @@ class Model(TableModel):
         ModelError
             For a bank whose scores cannot be explained, and for an unknown label.
         """
+        if self.task == "multiclass" and not self.classes_:
+            raise ModelError("labels: no class is known yet; learn an event first")
         explained = self.explain(self._tabulate_known(rows))
         if label is not None:
             if self.task == "regression":
@@ -309,7 +356,9 @@ class Model(TableModel):
             X = self.encoder.encode_many(part)
             predicted, parts = capture_many(self.booster, X)
             self._predicted_rows.add(part, X[:, : len(self.encoder.columns)], parts, predicted)
-            scores.append(predicted)
+            # Of classes to come there is a score, but no prediction.
+            known = len(self.classes_) if self.labels.is_open else predicted.shape[1]
+            scores.append(predicted[:, :known])
         return np.concatenate(scores)
 
     def _tabulate_known(self, rows: Any) -> Table:
@@ -333,7 +382,7 @@ class Model(TableModel):
             if new:
                 assert isinstance(encoder, Columns)
                 encoder = encoder.extended(new)
-        m = self.labels.m
+        m = self._memory_shares
         check(self.spec, reserve_width(self.spec, len(encoder.columns), m), m)
 
 

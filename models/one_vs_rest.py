@@ -1,10 +1,13 @@
 """One versus rest: a binary booster for every class, over the same features, so that binary rules
 and losses serve several classes (specification, section 0, Prefixes and probabilities).
+
+Where classes are learned as they come, one more booster learns every event as one of the rest: it
+is that of each class without a label so far. A new class begins with its copy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +29,7 @@ from kaboost.models.booster import (
 from kaboost.models.evaluation.progress import Progress
 from kaboost.models.explain.interface import Explanation, explain_many, gains
 from kaboost.models.losses import Softmax, has_probability
+from kaboost.models.state import tree
 from kaboost.models.types import Ints, Mat, Mat3, ModelError, Vec, as_float64
 from kaboost.models.verbs import encode_labels
 
@@ -42,7 +46,8 @@ class OneVsRest(NamedTuple):
 
     classes: tuple[Any, ...]  # Booster or ReboostedTrees
     loss: Any  # of every booster
-    shape: Ints  # (2,) d and C
+    shape: Ints  # (2,) d and C; where classes are learned, (3,) with how many share the memory
+    unseen: tuple[Any, ...] = ()  # the booster of every class that is still to come
 
     @property
     def outputs(self) -> int:
@@ -57,17 +62,27 @@ class OneVsRest(NamedTuple):
     @property
     def learners(self) -> int:
         """The number of weak learners of a class, N."""
-        return int(self.classes[0].learners)
+        return int(self.boosters[0].learners)
+
+    @property
+    def boosters(self) -> tuple[Any, ...]:
+        """Those of the classes, and that of classes to come."""
+        return self.classes + self.unseen
+
+    @property
+    def shares(self) -> int:
+        """How many boosters share the memory."""
+        return int(self.shape[-1])
 
     @property
     def progress(self) -> Progress:
         """Progress summed over classes: losses are sums of the binary losses, edges are pooled."""
-        first = self.classes[0].progress
+        first, counted = self.boosters[0].progress, self.classes or self.unseen
         return Progress(
             *(
                 getattr(first, field)
                 if field in SHARED_FIELDS
-                else np.sum([getattr(binary.progress, field) for binary in self.classes], axis=0)
+                else np.sum([getattr(binary.progress, field) for binary in counted], axis=0)
                 for field in Progress._fields
             )
         )
@@ -88,6 +103,70 @@ def one_vs_rest(boosters: Sequence[Any], d: int) -> OneVsRest:
     return OneVsRest(tuple(boosters), boosters[0].loss, np.array([d, len(boosters)], np.int64))
 
 
+def open_one_vs_rest(boosters: Sequence[Any], d: int, shares: int, *, full: bool) -> OneVsRest:
+    """Return the wrapper of boosters over d features where classes are learned as they come.
+
+    Parameters
+    ----------
+    boosters
+        Those of the classes so far and, unless there are as many as there may be (`full`), one for
+        every class to come.
+    d, shares
+        Features, and how many boosters share the memory.
+    full
+        Whether no class can come.
+    """
+    count = len(boosters) - (not full)
+    shape = np.array([d, count, shares], np.int64)
+    return OneVsRest(tuple(boosters[:count]), boosters[0].loss, shape, tuple(boosters[count:]))
+
+
+def with_class(booster: OneVsRest, max_classes: int) -> OneVsRest:
+    """Return the boosters with one of a class more, which has learned that no event so far was of
+    it; the old ones must not be used any more.
+    """
+    (template,) = booster.unseen
+    if len(booster.classes) + 1 == max_classes:
+        classes, unseen = (*booster.classes, template), ()
+    else:
+        quiesce(template)
+        classes, unseen = (*booster.classes, tree.copied(template)), booster.unseen
+    shape = np.array([booster.shape[0], len(classes), booster.shares], np.int64)
+    return booster._replace(classes=classes, unseen=unseen, shape=shape)
+
+
+def with_shares(booster: OneVsRest, full: Mapping[str, Any], shares: int) -> OneVsRest:
+    """Return the boosters with windows that `shares` of them have memory for.
+
+    Raises
+    ------
+    ModelError
+        When memory does not suffice; then nothing changed.
+    """
+    d, shared = int(booster.shape[0]), {**full, "classes": shares}
+    shape = np.array([*booster.shape[:-1], shares], np.int64)
+    if add_features.dispatch(type(booster.boosters[0])) is add_features.dispatch(object):
+        return booster._replace(shape=shape)  # no window
+    return _replaced(booster, lambda binary: add_features(binary, shared, d), shape)
+
+
+def _replaced(booster: OneVsRest, change: Callable[[Any], Any], shape: Ints) -> OneVsRest:
+    return booster._replace(
+        classes=tuple(map(change, booster.classes)),
+        unseen=tuple(map(change, booster.unseen)),
+        shape=shape,
+    )
+
+
+def known_scores(booster: OneVsRest, scores: Mat) -> Mat:
+    """Return scores (B, C) of the classes now from those that `capture_many` returned.
+
+    A class that was still to come then has the score of all such classes.
+    """
+    places = np.minimum(np.arange(booster.outputs), scores.shape[1] - 1)
+    return np.ascontiguousarray(scores[:, places])
+
+
 def binary_task(word: Any, task: str | None) -> str:
     """Return the task of the boosters of `multiclass: word`.
 
@@ -105,70 +184,80 @@ def binary_task(word: Any, task: str | None) -> str:
 
 @features.register
 def _(booster: OneVsRest, X: ArrayLike) -> Mat:
-    return features(booster.classes[0], X)
+    return features(booster.boosters[0], X)
 
 
 @learn_many.register
 def _(booster: OneVsRest, X: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> Mat:
     rows = features(booster, X)
     labels = _labels(booster, y)
-    return np.concatenate(
-        [
-            learn_many(binary, rows, (labels == k).astype(np.float64), w)
-            for k, binary in enumerate(booster.classes)
-        ],
-        axis=1,
-    )
+    scores = [
+        learn_many(binary, rows, (labels == k).astype(np.float64), w)
+        for k, binary in enumerate(booster.boosters)
+    ]
+    return np.concatenate(scores, axis=1)[:, : booster.outputs]
 
 
 @score_many.register
 def _(booster: OneVsRest, X: Mat) -> Mat:
-    return np.concatenate([score_many(binary, X) for binary in booster.classes], axis=1)
+    scored = booster.classes or booster.unseen
+    return np.concatenate([score_many(binary, X) for binary in scored], axis=1)[
+        :, : booster.outputs
+    ]
 
 
+# Scores are (B, C+1) where a class may come: its score is the last one.
 @capture_many.register
 def _(booster: OneVsRest, X: Mat) -> tuple[Mat, Mat]:
-    parts = [capture_many(binary, X) for binary in booster.classes]
+    parts = [capture_many(binary, X) for binary in booster.boosters]
     scores, captured = zip(*parts, strict=True)
     return np.concatenate(scores, axis=1), np.concatenate(captured, axis=1)
 
 
 @learn_captured.register
 def _(booster: OneVsRest, X: ArrayLike, captured: Mat, y: ArrayLike, w: ArrayLike) -> Mat:
-    rows, labels, C = features(booster, X), _labels(booster, y), booster.outputs
-    parts = np.split(captured, C, axis=1)  # as wide for every class
-    return np.concatenate(
-        [
-            learn_captured(
-                binary, rows, np.ascontiguousarray(parts[k]), (labels == k).astype(np.float64), w
-            )
-            for k, binary in enumerate(booster.classes)
-        ],
-        axis=1,
-    )
+    rows, labels = features(booster, X), _labels(booster, y)
+    scores = [
+        learn_captured(binary, rows, part, (labels == k).astype(np.float64), w)
+        for k, (binary, part) in enumerate(
+            zip(booster.boosters, _parts(booster, captured), strict=True)
+        )
+    ]
+    return np.concatenate(scores, axis=1)[:, : booster.outputs]
+
+
+def _parts(booster: OneVsRest, captured: Mat) -> list[Mat]:
+    """Return the part (B, S) of every booster of captured parts, as wide for every one; the last
+    one stands for all classes that were still to come.
+    """
+    _, one = capture_many(booster.boosters[0], np.empty((0, int(booster.shape[0]))))
+    S, last = one.shape[1], captured.shape[1] // max(one.shape[1], 1) - 1
+    firsts = [S * min(k, last) for k in range(len(booster.boosters))]
+    return [np.ascontiguousarray(captured[:, first : first + S]) for first in firsts]
 
 
 @prefixes_many.register
 def _(booster: OneVsRest, X: ArrayLike) -> Mat3:
-    return np.concatenate([prefixes_many(binary, X) for binary in booster.classes], axis=2)
+    sums = [prefixes_many(binary, X) for binary in booster.classes or booster.unseen]
+    return np.concatenate(sums, axis=2)[:, :, : booster.outputs]
 
 
 @add_features.register
 def _(booster: OneVsRest, full: Mapping[str, Any], d: int) -> OneVsRest:
-    shared = {**full, "classes": booster.outputs}
-    classes = tuple(add_features(binary, shared, d) for binary in booster.classes)
-    return booster._replace(classes=classes, shape=np.array([d, len(classes)], np.int64))
+    shared = {**full, "classes": booster.shares}
+    shape = np.array([d, *booster.shape[1:]], np.int64)
+    return _replaced(booster, lambda binary: add_features(binary, shared, d), shape)
 
 
 @quiesce.register
 def _(booster: OneVsRest) -> None:
-    for binary in booster.classes:
+    for binary in booster.boosters:
         quiesce(binary)
 
 
 @mark_categorical.register
 def _(booster: OneVsRest, columns: Ints) -> None:
-    for binary in booster.classes:
+    for binary in booster.boosters:
         mark_categorical(binary, columns)
 
 
@@ -176,6 +265,8 @@ def _(booster: OneVsRest, columns: Ints) -> None:
 def _(booster: OneVsRest, scores: Mat) -> Mat:
     # The probabilities of all classes, normalised; uniform where all are 0. A loss without
     # probabilities gives 1 to the class of the largest score.
+    if not booster.classes:
+        return np.empty((len(scores), 0))
     if not has_probability(booster.loss):
         return np.asarray(np.eye(booster.outputs)[scores.argmax(axis=1)])
     linked = np.concatenate(
@@ -195,6 +286,8 @@ def _(booster: OneVsRest, scores: Mat) -> Mat:
 def _(booster: OneVsRest, scores: Mat, y: ArrayLike) -> Vec:
     # The log-loss of the normalised probabilities, which compares across models; without
     # probabilities the sum of the binary losses.
+    if not booster.classes:
+        return np.zeros(len(scores))
     labels = _labels(booster, y)
     if has_probability(booster.loss):
         of_label = predictions(booster, scores)[np.arange(len(scores)), labels.astype(np.int64)]
@@ -207,16 +300,19 @@ def _(booster: OneVsRest, scores: Mat, y: ArrayLike) -> Vec:
 
 @explain_many.register
 def _(booster: OneVsRest, X: ArrayLike) -> Explanation:
-    by_class = [explain_many(binary, X) for binary in booster.classes]
+    by_class = [explain_many(binary, X) for binary in booster.classes or booster.unseen]
     fields = zip(*by_class, strict=True)
-    return Explanation(*(np.concatenate(values, axis=1) for values in fields))
+    C = booster.outputs
+    return Explanation(*(np.concatenate(values, axis=1)[:, :C] for values in fields))
 
 
 @gains.register
 def _(booster: OneVsRest) -> Vec:
-    return np.asarray(np.sum([gains(binary) for binary in booster.classes], axis=0))
+    counted = booster.classes or booster.unseen
+    return np.asarray(np.sum([gains(binary) for binary in counted], axis=0))
 
 
 def _labels(booster: OneVsRest, y: ArrayLike) -> Vec:
     """Return the class indices (B,) of labels y (B,)."""
-    return encode_labels(Softmax(0.0), as_float64("y", y), booster.outputs)[:, 0]
+    C = max(booster.outputs, 1)  # before the first class only events of weight 0 are learned
+    return encode_labels(Softmax(0.0), as_float64("y", y), C)[:, 0]

@@ -23,8 +23,16 @@ from kaboost.models.booster import (
     predictions,
     score_many,
 )
-from kaboost.models.build import build, from_arrays, serving_arrays, to_arrays
-from kaboost.models.capacity import affordable_features, reserve_width
+from kaboost.models.build import (
+    AnyBooster,
+    build,
+    build_open,
+    check,
+    from_arrays,
+    serving_arrays,
+    to_arrays,
+)
+from kaboost.models.capacity import affordable_features, fits_memory, reserve_width
 from kaboost.models.evaluation.intervals import Intervals, bounds, intervals, update_many
 from kaboost.models.evaluation.outcome import Outcome, join
 from kaboost.models.explain.interface import REFUSAL, explain_many, gains
@@ -33,11 +41,12 @@ from kaboost.models.features import labels as task_labels
 from kaboost.models.features.columns import Columns
 from kaboost.models.features.evidence import Change
 from kaboost.models.features.label_outliers import OUTLIER_SPREADS
-from kaboost.models.features.labels import Label
+from kaboost.models.features.labels import Label, Labels
 from kaboost.models.features.onehot import Encoder, Table, slice_table
 from kaboost.models.features.rows import BatchSlice, recast
 from kaboost.models.features.schema import AUTO, Schema, describe_schema, from_description
 from kaboost.models.losses import LOSSES, has_probability
+from kaboost.models.one_vs_rest import OneVsRest, known_scores, with_class, with_shares
 from kaboost.models.parts import BANKS
 from kaboost.models.reboosted.component import rates
 from kaboost.models.spec import normalise_spec
@@ -85,12 +94,19 @@ class TableModel:
         task: str = "binary",
         spec: Mapping[str, Any] | None = None,
         features: Mapping[str, str] | Schema | str = AUTO,
-        labels: Sequence[Label] | None = None,
+        labels: Sequence[Label] | str | None = None,
+        max_classes: int = task_labels.MAX_CLASSES,
     ) -> None:
-        self._describe(task, spec, features, labels)
+        self._describe(task, spec, features, task_labels.labels(task, labels, max_classes))
         if self.encoder.schema.auto:
-            self.encoder.reserved = self._reserve_width(len(self.encoder.columns))
-        self.booster = build(self.spec, self.encoder.width, self.labels.m, task=task)
+            columns = len(self.encoder.columns)
+            self.encoder.reserved = reserve_width(self.spec, columns, self.labels.m)
+        width, m = self.encoder.width, self.labels.m
+        if self.labels.is_open:
+            check(self.spec, width, m, task=task)
+            self.booster: AnyBooster = build_open(self.spec, width, m)
+        else:
+            self.booster = build(self.spec, width, m, task=task)
         mark_categorical(self.booster, self.encoder.categorical_columns)
 
     def _describe(
@@ -98,11 +114,11 @@ class TableModel:
         task: str,
         spec: Mapping[str, Any] | None,
         features: Mapping[str, str] | Schema | str,
-        labels: Sequence[Label] | None,
+        labels: Labels,
     ) -> None:
         """Set everything but the booster."""
         self.task = task
-        self.labels = task_labels.labels(task, labels)
+        self.labels = labels
         self.spec = normalise_spec(spec, task)
         lowest = LOSSES[self.spec["loss"]["kind"]].traits.lowest_label
         self.labels = self.labels._replace(least=max(self.labels.least, lowest))
@@ -122,6 +138,8 @@ class TableModel:
 
     def learn(self, table: Table, y: Vec, w: Vec) -> Outcome:
         """Learn B events in order and return the predictions made before each was learned.
+
+        Classes that are learned as they come are to be added before; see `add_class`.
 
         Parameters
         ----------
@@ -216,7 +234,13 @@ class TableModel:
         times = parts[:, -1].copy() if parts.shape[1] else np.zeros(len(y))
         self.encoder.learn_labels(X, codes, w, y, times, self._far)
         learn_captured(self.booster, X, parts, y, w)
-        return self._assess(np.array(captured.scores, order="C"), y, w)
+        return self._assess(self.captured_scores(captured), y, w)
+
+    def captured_scores(self, captured: Captured) -> Mat:
+        """Return the scores (B, m) that were predicted, with those of classes added since."""
+        if isinstance(self.booster, OneVsRest):
+            return known_scores(self.booster, captured.scores)
+        return np.array(captured.scores, order="C")
 
     def _assess(self, scores: Mat, y: Vec, w: Vec) -> Outcome:
         """Return the outcome of scores that were made before the labels, and learn intervals."""
@@ -270,8 +294,12 @@ class TableModel:
         Of equal probabilities the first class is returned; of two classes the positive one, from
         1/2 on, as sign(0) = +1 everywhere (specification, section 0).
         """
-        positive: Ints = (probabilities[:, 1] >= 0.5).astype(np.int64)
-        return positive if self.task == "binary" else probabilities.argmax(axis=1)
+        if self.task == "binary":
+            return (probabilities[:, 1] >= 0.5).astype(np.int64)
+        if not self.classes_:  # where they are learned
+            return np.zeros(len(probabilities), np.int64)
+        classes: Ints = probabilities.argmax(axis=1)
+        return classes
 
     def intervals_around(self, predicted: Vec, level: float) -> Mat:
         """Return low and high (B, 2) around predictions (B,), so that a part `level` of all labels
@@ -321,6 +349,8 @@ class TableModel:
         if log_loss or not self.has_probabilities or self._scores_are_votes():
             bare = self.booster._replace(loss=self.booster.loss._replace(l2=0.0))
             return losses(bare, scores, y), errors
+        if not self.classes_:
+            return np.zeros(len(y)), errors
         of_label = predicted[np.arange(len(y)), y.astype(np.int64)]
         return -np.log(np.clip(of_label, SMALLEST_PROBABILITY, 1.0)), errors
 
@@ -348,10 +378,59 @@ class TableModel:
     def affordable_features(self, new: Mapping[str, str]) -> dict[str, str]:
         """Return the first of the new features, as many as memory suffices for."""
         used, allocated = len(self.encoder.columns), int(self.booster.shape[0])
-        return affordable_features(self.spec, self.labels.m, used, allocated, new)
+        return affordable_features(self.spec, self._memory_shares, used, allocated, new)
 
     def _reserve_width(self, columns: int) -> int:
-        return reserve_width(self.spec, columns, self.labels.m)
+        return reserve_width(self.spec, columns, self._memory_shares)
+
+    @property
+    def _memory_shares(self) -> int:
+        """How many outputs share the memory."""
+        if self.labels.is_open and isinstance(self.booster, OneVsRest):
+            return self.booster.shares
+        return self.labels.m
+
+    def affords_classes(self, classes: int) -> bool:
+        """Return whether memory suffices for so many classes, at most `labels.max_classes`."""
+        return self._needed_shares(classes) is not None
+
+    def add_class(self, label: Label) -> None:
+        """Add a class that is learned from now on, what `labels.new_class` returned.
+
+        So far it was one of the classes to come, which one booster stands for.
+
+        Raises
+        ------
+        ModelError
+            When memory does not suffice; then nothing changed.
+        """
+        self._require_learning()
+        assert isinstance(self.booster, OneVsRest)
+        after = self.labels.with_class(label)
+        shares = self._needed_shares(len(after.classes))
+        if shares is None:
+            raise ModelError(
+                f"label: {label!r} is class number {len(after.classes)}, and bank.max_memory "
+                f"{self.spec['bank']['max_memory']:g} MB hold no more; begin a new model with more"
+            )
+        if shares > self.booster.shares:
+            self.booster = with_shares(self.booster, self.spec, shares)
+        self.booster = with_class(self.booster, after.max_classes)
+        self.labels = after
+
+    def _needed_shares(self, classes: int) -> int | None:
+        """Return how many boosters are to share the memory, for so many classes and those to come;
+        None where it does not suffice. They double, as each time all windows are copied.
+        """
+        shares, most = self._memory_shares, self.labels.max_classes
+        needed = min(classes + 1, most)
+        if needed <= shares:
+            return shares
+        while shares < needed:
+            shares *= 2
+        width = int(self.booster.shape[0])
+        affordable = (n for n in (min(shares, most), needed) if fits_memory(self.spec, width, n))
+        return next(affordable, None)
 
     @property
     def explicable(self) -> bool:
@@ -408,6 +487,7 @@ class TableModel:
             "spec": self.spec,
             **describe_schema(self.encoder.schema),
             "labels": list(self.classes_),
+            **({"max_classes": self.labels.max_classes} if self.labels.is_open else {}),
         }
 
     @classmethod
@@ -416,7 +496,8 @@ class TableModel:
         task: str = "binary",
         spec: Mapping[str, Any] | None = None,
         features: Mapping[str, str] | Schema | str = AUTO,
-        labels: Sequence[Label] | None = None,
+        labels: Sequence[Label] | str | None = None,
+        max_classes: int = task_labels.MAX_CLASSES,
     ) -> dict[str, Any]:
         """Return what `describe` returns of a new model, without building its booster.
 
@@ -426,7 +507,7 @@ class TableModel:
         [['x', 'number']]
         """
         model = cls.__new__(cls)
-        model._describe(task, spec, features, labels)
+        model._describe(task, spec, features, task_labels.labels(task, labels, max_classes))
         return model.describe()
 
     @classmethod
@@ -450,7 +531,8 @@ class TableModel:
         schema = from_description(description)
         task, spec, labels = (description[key] for key in ("task", "spec", "labels"))
         model = cls.__new__(cls)
-        model._describe(task, spec, schema, labels or None)
+        most = description.get("max_classes", 0)
+        model._describe(task, spec, schema, task_labels.restored(task, labels, most))
         state = tree.from_arrays(model.encoder.state, arrays, "encoder")
         template, model.encoder = model.encoder, type(model.encoder)(schema, state)
         if isinstance(template, Columns) and isinstance(model.encoder, Columns) and schema.auto:

@@ -90,13 +90,18 @@ class RiverModel(Model):
         task: str = "binary",
         spec: Mapping[str, Any] | None = None,
         features: Mapping[str, str] | None = None,
-        labels: Sequence[Label] | None = None,
+        labels: Sequence[Label] | str | None = None,
     ) -> None:
         if not isinstance(features, Mapping) or not river_spec.is_river(spec):
             raise ModelError("spec, features: give {river: name} and a schema")
         assert spec is not None
         self.task = task
         self.labels = task_labels.labels(task, labels)
+        if self.labels.is_open:
+            raise ModelError(
+                "task.labels: auto is not for River models; list the labels, or take a Kaboost "
+                "model"
+            )
         self.spec = river_spec.normalise_spec(spec, task)
         self.encoder = Encoder(features)  # for the schema only: River encodes
         self.estimator = river_spec.build_estimator(self.spec)

@@ -19,6 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from kaboost.models.adapters.class_weights import ClassWeight, ClassWeights
 from kaboost.models.adapters.sklearn_columns import Kinds, Rows, has_texts, kinds_of, read_rows
 from kaboost.models.build import check
+from kaboost.models.features.labels import AUTO, class_array, encode_growing
 from kaboost.models.features.onehot import Table
 from kaboost.models.model import Model
 from kaboost.models.one_vs_rest import ONE_VS_REST, binary_task
@@ -121,10 +122,10 @@ class _Online(BaseEstimator):  # type: ignore[misc]
         weights = _check_sample_weight(sample_weight, rows.numbers, ensure_non_negative=True)
         return rows, labels, weights
 
-    def _new_model(self, task: str, classes: int | None = None) -> Model:
+    def _new_model(self, task: str, classes: int | str | None = None) -> Model:
         kinds = self.kinds_ or ("number",) * self.n_features_in_
         schema = {f"f{j}": kind for j, kind in enumerate(kinds)}
-        labels = None if classes is None else list(range(classes))
+        labels = list(range(classes)) if isinstance(classes, int) else classes
         return Model(task, self._spec(task), schema, labels)
 
     def _rows(self, X: ArrayLike) -> Table:
@@ -256,6 +257,9 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
     """
 
     _numeric_labels: ClassVar[bool] = False
+    model_: Model | None  # None where there is only one class
+    classes_: NDArray[Any]
+    class_weights_: ClassWeights
 
     def __init__(
         self,
@@ -276,7 +280,7 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         self,
         X: ArrayLike,
         y: ArrayLike,
-        classes: ArrayLike | None = None,
+        classes: ArrayLike | str | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn the rows in order, continuing the last call; see `fit`.
@@ -286,7 +290,9 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         X, y, sample_weight
             As in `fit`.
         classes
-            All classes; needed in the first call unless its labels contain them all.
+            All classes; needed in the first call unless its labels contain them all. Or `auto` in
+            the first call: at most 50 classes are learned as they come, and `classes_` has them in
+            order of first sight.
 
         Raises
         ------
@@ -295,6 +301,14 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         """
         fresh = not hasattr(self, "model_")
         rows, labels, weights = self._read(X, y, sample_weight, reset=fresh)
+        grows = isinstance(classes, str) and classes == AUTO
+        if fresh and grows:
+            self.model_ = self._new_model("multiclass", AUTO)
+            self.class_weights_ = ClassWeights(self.class_weight)
+        if not fresh and classes is None:
+            grows = self.model_ is not None and self.model_.labels.is_open
+        if grows:
+            return self._learn_growing(rows, labels, weights)
         if fresh:
             self._begin(labels if classes is None else np.asarray(classes))
         elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
@@ -302,6 +316,19 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         self._check_known(labels)
         codes = np.searchsorted(self.classes_, labels)
         self._learn(rows, labels, weights * self.class_weights_.learn(self._labels, codes))
+        return self
+
+    def _learn_growing(self, rows: Rows, y: NDArray[Any], w: Vec) -> Self:
+        """Learn rows whose labels may begin classes."""
+        check_classification_targets(y)
+        model = self.model_
+        if model is None or not model.labels.is_open:
+            raise ValueError("classes: 'auto' is for the first call; leave it out")
+        codes, known = encode_growing(model.labels, y, w)
+        model.check_classes(known)
+        factors = self.class_weights_.learn(list(known.classes), codes.astype(np.int64))
+        model.learn_classes(rows.table(), codes, w * factors, known)
+        self.classes_ = class_array(model.classes_)
         return self
 
     @property

@@ -37,7 +37,7 @@ class ProgressiveValidation(NamedTuple):
     """Progressive loss and error of model, prior and last label; sums are weighted by importance.
 
     `counts`, `transitions`, `last` and `mean` are the state of the baselines. C is 0 for
-    regression, which alone uses what follows `last`.
+    regression, which alone uses what follows `last`, and before the first class that is learned.
     """
 
     loss_sum: Vec  # (3,) of log-losses in nats, or half squared differences
@@ -54,6 +54,11 @@ class ProgressiveValidation(NamedTuple):
     events: Vec  # () of positive weight
     first: Mat  # (20, 4) of the first: number, weight, the model's loss and error; then 0
     reliability: Reliability  # of the model's probabilities, where there are two classes
+
+    @property
+    def of_numbers(self) -> bool:
+        """Whether the task is a regression."""
+        return self.first.size > 0
 
     @property
     def mean_loss(self) -> Vec:
@@ -78,7 +83,7 @@ class ProgressiveValidation(NamedTuple):
 
 def progressive_validation(labels: Labels) -> ProgressiveValidation:
     """Return the progressive validation of a task with these labels before any event."""
-    C = len(labels.classes)
+    C, of_classes = len(labels.classes), labels.kind != "regression"
     return ProgressiveValidation(
         loss_sum=np.zeros(len(PREDICTORS)),
         error_sum=np.zeros(len(PREDICTORS)),
@@ -88,13 +93,20 @@ def progressive_validation(labels: Labels) -> ProgressiveValidation:
         weight_sum=np.zeros(()),
         counts=np.zeros(C),
         transitions=np.zeros((C, C)),
-        last=np.array(-1.0 if C else 0.0),
+        last=np.array(-1.0 if of_classes else 0.0),
         mean=np.zeros(()),
         spread=np.zeros(()),
         events=np.zeros(()),
-        first=np.zeros((0 if C else FIRST_LABELS, 4)),
+        first=np.zeros((0 if of_classes else FIRST_LABELS, 4)),
         reliability=reliability(),
     )
+
+
+def with_classes(seen: ProgressiveValidation, C: int) -> ProgressiveValidation:
+    """Return the progressive validation of C classes, no fewer than before."""
+    more = C - len(seen.counts)
+    transitions = np.pad(seen.transitions, ((0, more), (0, more)))
+    return seen._replace(counts=np.pad(seen.counts, (0, more)), transitions=transitions)
 
 
 def record(seen: ProgressiveValidation, outcome: Outcome, y: Vec, w: Vec) -> None:
@@ -129,7 +141,7 @@ def record(seen: ProgressiveValidation, outcome: Outcome, y: Vec, w: Vec) -> Non
     w = np.minimum(w, WEIGHT_LIMIT)
     if outcome.probabilities is not None:
         record_many(seen.reliability, outcome.probabilities, y, w)
-    if seen.counts.size:
+    if not seen.of_numbers:
         _compare_classes(seen, outcome.losses, outcome.errors, y, w)
         return
     record_numbers(seen, outcome, OWN, y, w)
@@ -153,7 +165,7 @@ def correct(seen: ProgressiveValidation, before: Outcome, after: Outcome, w: flo
     Its importance is w. The baselines and the decayed figures stay: they follow the labels as they
     came.
     """
-    most = LOSS_LIMIT if seen.counts.size else 2.0 * _limit(seen)
+    most = 2.0 * _limit(seen) if seen.of_numbers else LOSS_LIMIT
     most_loss = min(0.5 * most * most, LOSS_LIMIT)
     seen.loss_sum[0] += w * (
         _bounded(after.losses[0], most_loss) - _bounded(before.losses[0], most_loss)

@@ -18,17 +18,19 @@ from kaboost.models.kernels.jit import kernel
 from kaboost.models.types import WEIGHT_LIMIT, Mat, Vec
 
 
-def capture_baselines(seen: ProgressiveValidation) -> Vec:
+def capture_baselines(seen: ProgressiveValidation, *, may_grow: bool = False) -> Vec:
     """Return what the baselines predict now, for `record_captured`.
 
     For C classes (2 C + 1,): the probabilities of the prior, those of the last label, and the class
-    of the last label, -1 before any. For numbers (2,): the mean, and the last one.
+    of the last label, -1 before any. Where classes may come, C is one more: the last one stands for
+    each of them. For numbers (2,): the mean, and the last one.
     """
-    if not seen.counts.size:
+    if seen.of_numbers:
         return np.array([seen.mean[()], seen.last[()]])
-    last = int(seen.last[()])
+    last, to_come = int(seen.last[()]), np.zeros(int(may_grow))
     after_last = seen.transitions[last] if last >= 0 else seen.counts
-    return np.concatenate([_laplace(seen.counts), _laplace(after_last), [float(last)]])
+    counts, after_last = (np.append(each, to_come) for each in (seen.counts, after_last))
+    return np.concatenate([_laplace(counts), _laplace(after_last), [float(last)]])
 
 
 def record_captured(
@@ -65,11 +67,19 @@ def record_captured(
     w = np.minimum(w, WEIGHT_LIMIT)
     if outcome.probabilities is not None:
         record_many(seen.reliability, outcome.probabilities, y, w)
-    expected = np.ascontiguousarray(expected)
-    if seen.counts.size:
-        _compare_classes(seen, outcome.losses, outcome.errors, expected, y, w)
-    else:
-        record_numbers(seen, outcome, expected, y, w)
+    if seen.of_numbers:
+        record_numbers(seen, outcome, np.ascontiguousarray(expected), y, w)
+        return
+    expected = _of_classes(expected, len(seen.counts))
+    _compare_classes(seen, outcome.losses, outcome.errors, expected, y, w)
+
+
+def _of_classes(expected: Mat, C: int) -> Mat:
+    """Return captured predictions (B, 2 C + 1) for the classes of now, from those of then."""
+    before = expected.shape[1] // 2
+    places = np.minimum(np.arange(C), before - 1)
+    columns = np.concatenate([places, before + places, [2 * before]])
+    return np.ascontiguousarray(expected[:, columns])
 
 
 @kernel

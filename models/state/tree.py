@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -60,13 +60,25 @@ def from_arrays(template: Tree, arrays: Mapping[str, NDArray[Any]], prefix: str 
     return filled
 
 
+def copied(part: Tree) -> Tree:
+    """Return the tree with copies of its arrays."""
+    copy: Any = _mapped(part, lambda array: array.copy())
+    return copy  # type: ignore[no-any-return]
+
+
 def without_memory(part: Any) -> Any:
     """Return the tree with arrays of the same types and shapes but no memory, as a template."""
+    return _mapped(part, lambda array: np.broadcast_to(np.zeros((), array.dtype), array.shape))
+
+
+def _mapped(part: Any, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Any:
+    """Return the tree with every array changed."""
     if isinstance(part, np.ndarray):
-        return np.broadcast_to(np.zeros((), part.dtype), part.shape)
+        return change(part)
     if hasattr(part, "_asdict"):
-        return part._replace(**{k: without_memory(v) for k, v in part._asdict().items()})
-    return tuple(map(without_memory, part)) if isinstance(part, tuple) else part
+        fields = {name: _mapped(value, change) for name, value in part._asdict().items()}
+        return part._replace(**fields)
+    return tuple(_mapped(one, change) for one in part) if isinstance(part, tuple) else part
 
 
 def _join(prefix: str, field: str) -> str:

@@ -18,9 +18,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from kaboost.models.adapters import river_spec
 from kaboost.models.adapters.from_river import RiverModel
-from kaboost.models.build import check
+from kaboost.models.build import check, check_open
 from kaboost.models.features.columns import reserved_width
-from kaboost.models.features.labels import labels
 from kaboost.models.features.schema import AUTO
 from kaboost.models.spec import normalise_spec
 from kaboost.models.table_model import encoder_of
@@ -35,6 +34,7 @@ from kaboost.service.config.records import (
 )
 from kaboost.service.config.section import Folder, Seconds, Section, TopicName, is_secret
 from kaboost.service.config.sources import PREFIX, Leaf, flatten, read
+from kaboost.service.config.task import Task
 from kaboost.service.errors import ConfigError
 
 # Keys that the learner sets itself, so that each event counts exactly once.
@@ -170,25 +170,6 @@ class Kafka(Section):
             raise ValueError(
                 "is kafka.topic itself, so dead letters would be read again: name another topic"
             )
-        return value
-
-
-class Task(Section):
-    """What is predicted."""
-
-    kind: Literal["regression", "binary", "multiclass"] = Field(description="What a label is.")
-    labels: list[bool | int | float | str] | None = Field(
-        default=None,
-        validate_default=True,
-        description="The classes; of a binary task the negative one first (0 and 1, or false and "
-        "true, if not set). Required for multiclass, not for regression.",
-    )
-
-    @field_validator("labels")
-    @classmethod
-    def _check_labels(cls, value: list[Any] | None, info: ValidationInfo) -> list[Any] | None:
-        if "kind" in info.data:
-            labels(info.data["kind"], value)
         return value
 
 
@@ -376,8 +357,10 @@ class Settings(BaseSettings):
             specify(value, task.kind)
             if features is not None:  # refuse here what the learner would refuse later
                 width = encoder_of(normalise_spec(value, task.kind))(features.columns).width
-                width, m = width or reserved_width(0), labels(task.kind, task.labels).m
-                check(value, width, m, task=task.kind)
+                width, known = width or reserved_width(0), task.known_labels
+                check(value, width, known.m, task=task.kind)
+                if known.is_open:
+                    check_open(normalise_spec(value, task.kind))
         return value
 
     @field_validator("labels")
@@ -387,8 +370,12 @@ class Settings(BaseSettings):
         kafka, task, events = (info.data.get(key) for key in ("kafka", "task", "events"))
         if value.topic is None or kafka is None or task is None or events is None:
             return value
-        known = labels(task.kind, task.labels)
-        check_late_labels(value, events, (kafka.topic, kafka.dlq), known.encode)
+        known = task.known_labels
+
+        def encode(label: Any) -> object:
+            return known.encode(label) if known.new_class(label) is None else None
+
+        check_late_labels(value, events, (kafka.topic, kafka.dlq), encode)
         return value
 
     @field_validator("predictions")

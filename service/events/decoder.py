@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
+from kaboost.models.features.labels import Label, Labels
 from kaboost.models.features.onehot import Table
 from kaboost.models.features.schema import Schema
 from kaboost.models.types import Vec
@@ -44,13 +45,14 @@ class Decoded(NamedTuple):
     meta: Sequence[Metadata]  # (B,)
     faults: Faults  # the index of every record that is no event, and why
     new_features: dict[str, str]  # features to add before the next record, with their kinds
-    consumed: int  # below the number of records before new features, and before a value that may
-    # correct an inferred kind, which is counted when all before it is learned
+    consumed: int  # below the number of records before new features or a new class, and before a
+    # value that may correct an inferred kind, which is counted when all before it is learned
     ignored: int  # values of unknown features that were skipped
     skipped: Sequence[
         tuple[int, str]
     ] = ()  # the index of every record that teaches nothing, and why
     repairs: Mapping[tuple[str, str], Repairs] = {}  # of ids and timestamps, see `metadata`
+    new_class: Label | None = None  # to add before the next record
 
 
 class Decoder(Protocol):
@@ -62,10 +64,11 @@ class Decoder(Protocol):
         headers: Callable[[int], Headers] = no_headers,
         is_new: Callable[[str], bool] | None = None,
     ) -> Decoded:
-        """Decode records in order, up to one that brings new features.
+        """Decode records in order, up to one that brings new features or a new class.
 
-        To continue, call `add_features` or `freeze` for new features, and `follow` with the schema
-        of a model that has learned the events; then pass the records from `consumed` on.
+        To continue, call `add_features` or `freeze` for new features, `follow_labels` for a new
+        class, and `follow` with the schema of a model that has learned the events; then pass the
+        records from `consumed` on.
 
         Parameters
         ----------
@@ -95,6 +98,9 @@ class Decoder(Protocol):
 
     def limit_names(self, names: NewNames) -> None:
         """Ask before names that nobody declared become features."""
+
+    def follow_labels(self, labels: Labels) -> None:
+        """Take the labels of the model, to which a class was added, or to which none can be."""
 
     def freeze(self) -> None:
         """Add no more features: ignore unknown ones from now on, and count them."""

@@ -144,11 +144,11 @@ def exact_label(labels: Labels) -> Any:
     types = set(map(type, classes))
     if labels.kind == "regression":
         return label_type(labels)
-    if types == {bool}:
+    if types == {bool} and len(classes) == len((False, True)):
         return bool
     if types == {str} or (types == {int} and max(map(abs, classes)) < MAX_LITERAL):
         exact = Literal[classes]  # type: ignore[valid-type] # made at run time
-        return bool | exact if classes == (0, 1) else exact
+        return bool | exact if classes == (0, 1) and not labels.is_open else exact
     return None
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from kaboost.models.features.labels import Labels
+from kaboost.models.features.labels import Label, Labels
 from kaboost.service.config.records import Events
 from kaboost.service.config.records import Labels as LabelSettings
 from kaboost.service.config.settings import Settings
@@ -30,11 +30,21 @@ class LabelRecord(NamedTuple):
 
 
 class DecodedLabels(NamedTuple):
-    """What the records of a batch hold."""
+    """What the first `consumed` records of a batch hold."""
 
     labels: list[LabelRecord]
     faults: Faults
     skipped: list[tuple[int, str]]
+    consumed: int
+    new_class: Label | None = None  # to add before the next record
+
+
+class _NewClass(Exception):
+    """Interrupt decoding before a label that begins a class."""
+
+    def __init__(self, label: Label) -> None:
+        super().__init__(label)
+        self.label = label
 
 
 class LabelDecoder:
@@ -57,8 +67,11 @@ class LabelDecoder:
     def decode(
         self, values: Sequence[bytes | None], headers: Callable[[int], Headers]
     ) -> DecodedLabels:
-        """Decode records in order."""
-        decoded = DecodedLabels([], [], [])
+        """Decode records in order, up to one whose label begins a class.
+
+        To continue, call `follow_labels`; then pass the records from `consumed` on.
+        """
+        decoded = DecodedLabels([], [], [], len(values))
         for index, value in enumerate(values):
             try:
                 record = self._reader.read(value, headers(index))
@@ -67,7 +80,13 @@ class LabelDecoder:
                 decoded.faults.append((index, error))
             except Skipped as skipped:
                 decoded.skipped.append((index, skipped.reason))
+            except _NewClass as found:
+                return decoded._replace(consumed=index, new_class=found.label)
         return decoded
+
+    def follow_labels(self, labels: Labels) -> None:
+        """Take the labels of the model, to which a class was added, or to which none can be."""
+        self._labels = labels
 
     def _read(self, index: int, record: object) -> LabelRecord:
         if not isinstance(record, Mapping):
@@ -76,9 +95,11 @@ class LabelDecoder:
         if isinstance(id_, bool) or not isinstance(id_, str | int):
             detail = f"{show(id_)} where an id belongs; send text or a whole number"
             raise EventError("schema", f"{self._names['id']}: {detail}")
-        return LabelRecord(
-            index, str(id_), self._encode(label), self._time(record), self._weight(record)
-        )
+        code = self._encode(label)
+        time, weight = self._time(record), self._weight(record)
+        if not isinstance(code, float):
+            raise code
+        return LabelRecord(index, str(id_), code, time, weight)
 
     def _find(self, record: Mapping[str, Any], key: str) -> Any:
         value = find(record, self._paths[key])
@@ -88,10 +109,13 @@ class LabelDecoder:
             raise EventError("schema", f"{name}: is missing; {listed(record)}: {remedy}")
         return scalar(value)
 
-    def _encode(self, label: Any) -> float:
-        """Return a label as the model learns it; text that is no label may be a number."""
+    def _encode(self, label: Any) -> float | _NewClass:
+        """Return a label as the model learns it, or the class that it begins; text that is no label
+        may be a number.
+        """
         reason = "is not finite; send a finite number"
-        for value in (label, coerce(label, "number"), coerce(label, "boolean")):
+        readings = (label, coerce(label, "number"), coerce(label, "boolean"))
+        for value in readings:
             try:
                 encoded = self._labels.encode(value)
             except (ValueError, TypeError) as error:
@@ -99,6 +123,10 @@ class LabelDecoder:
             else:
                 if math.isfinite(encoded):
                     return encoded
+        for value in readings:
+            begun = self._labels.new_class(value)
+            if begun is not None:
+                return _NewClass(begun)
         raise EventError("label", f"{self._names['label']}: {reason}")
 
     def _time(self, record: Mapping[str, Any]) -> float | None:

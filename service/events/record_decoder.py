@@ -113,11 +113,14 @@ class RecordDecoder(TypedDecoder):
         """Return a label in text as the number or boolean that the task knows."""
         if self._regression:
             return coerce(label, "number")
-        if label.__class__ is str and label not in self._rules.labels.classes:
-            for kind in ("number", "boolean"):
-                converted = coerce(label, kind)
-                if converted in self._rules.labels.classes:
-                    return converted
+        labels = self._rules.labels
+        if label.__class__ is str and label not in labels.classes:
+            converted = [coerce(label, kind) for kind in ("number", "boolean")]
+            for one in converted:
+                if one in labels.classes:
+                    return one
+            if labels.new_class(label) is None:  # a text among classes that are not
+                return next((one for one in converted if labels.new_class(one) is not None), label)
         return label
 
     def _decode_strictly(self, raw: dict[str, Any]) -> Any:

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from kaboost.models.features.datetimes import wall_seconds
-from kaboost.models.features.labels import Labels
+from kaboost.models.features.labels import Label, Labels
 from kaboost.models.features.onehot import EMPTY, Table
 from kaboost.models.features.readings import UNREADABLE, is_misfit, is_odd, name_of, reading
 from kaboost.models.features.schema import Schema, parse_schema
@@ -44,6 +44,14 @@ class _NewFeatures(Exception):
     def __init__(self, kinds: dict[str, str]) -> None:
         super().__init__(kinds)
         self.kinds = kinds
+
+
+class _NewClass(Exception):
+    """Interrupt decoding before an event whose label begins a class."""
+
+    def __init__(self, label: Label) -> None:
+        super().__init__(label)
+        self.label = label
 
 
 class _Undecided(Exception):
@@ -89,7 +97,7 @@ class TypedDecoder(ABC):
         )
         self._odd: list[tuple[int, str, Any]] = []  # of the events of this call of `decode`
         self._regression = labels.kind == "regression"
-        self._codes = {label: float(code) for code, label in enumerate(labels.classes)}
+        self._codes = _codes(labels)
         # 1, 1.0 and true are one key of a dict but three labels: known ones are kept by type.
         self._known_labels: set[tuple[type, object]] = set()
         self._build_types()
@@ -104,10 +112,11 @@ class TypedDecoder(ABC):
         headers: Callable[[int], Headers] = no_headers,
         is_new: Callable[[str], bool] | None = None,
     ) -> Decoded:
-        """Decode records in order, up to one that brings new features."""
+        """Decode records in order, up to one that brings new features or a new class."""
         events: Events = []
         faults: Faults = []
         new_features: dict[str, str] = {}
+        new_class: Label | None = None
         consumed, self._ignored, self._skipped, self._headers = len(values), 0, [], headers
         self._repairs, self._odd = {}, []
         try:
@@ -115,6 +124,8 @@ class TypedDecoder(ABC):
                 self._decode_chunk(values[first : first + CHUNK], first, events, faults)
         except _NewFeatures as found:
             new_features, consumed = found.kinds, len(events) + len(faults) + len(self._skipped)
+        except _NewClass as found:
+            new_class, consumed = found.label, len(events) + len(faults) + len(self._skipped)
         except _Undecided:
             consumed = len(events) + len(faults) + len(self._skipped)
         skipped = self._skipped
@@ -126,7 +137,7 @@ class TypedDecoder(ABC):
         if self._odd and events:
             table = table._replace(odd=self._odd)
         others = (events, faults, new_features, consumed, self._ignored, skipped, self._repairs)
-        return Decoded(table, y, w, *others)
+        return Decoded(table, y, w, *others, new_class=new_class)
 
     def _drop_duplicates(
         self, events: Events, faults: Faults, is_new: Callable[[str], bool]
@@ -193,6 +204,12 @@ class TypedDecoder(ABC):
     def limit_names(self, names: NewNames) -> None:
         """Ask before names that nobody declared become features."""
         self._names = names
+
+    def follow_labels(self, labels: Labels) -> None:
+        """Take the labels of the model, to which a class was added."""
+        self._rules = self._rules._replace(labels=labels)
+        self._codes = _codes(labels)
+        self._build_types()
 
     def freeze(self) -> None:
         """Add no more features: ignore unknown ones from now on, and count them."""
@@ -369,10 +386,15 @@ class TypedDecoder(ABC):
         return event
 
     def _check_label(self, event: Any, raw: Any) -> None:
-        """Raise for a label that is none of the classes."""
+        """Raise for a label that is none of the classes, and interrupt where it begins one."""
         if not self._rules.labelled or self._regression:
             return
         if (event.label.__class__, event.label) not in self._known_labels:
+            begun = self._rules.labels.new_class(event.label)
+            if begun is not None:
+                if event.weight == 0.0:
+                    return  # it teaches nothing
+                raise _NewClass(begun)
             try:
                 self._rules.labels.encode(event.label)
             except ValueError:
@@ -383,10 +405,13 @@ class TypedDecoder(ABC):
         """Return the labels (B,); zeros where they come in other records."""
         if not self._rules.labelled:
             return np.zeros(len(events))
-        labels: Any = map(attrgetter("label"), events)
+        labels: Any = tuple(map(attrgetter("label"), events))
         if not self._regression:
-            labels = map(self._codes.__getitem__, labels)
-        y: Vec = pack([tuple(labels)], len(events))[0]
+            try:
+                labels = tuple(map(self._codes.__getitem__, labels))
+            except KeyError:  # unknown, where classes are learned: its weight is 0
+                labels = tuple(self._codes.get(label, 0.0) for label in labels)
+        y: Vec = pack([labels], len(events))[0]
         return y
 
     def _tabulate(self, events: Events) -> tuple[Table, Vec, Vec]:
@@ -399,6 +424,10 @@ class TypedDecoder(ABC):
         w = np.array(weights, np.float64)
         w[np.isnan(w)] = 1.0
         return table, y, w
+
+
+def _codes(labels: Labels) -> dict[Label, float]:
+    return {label: float(code) for code, label in enumerate(labels.classes)}
 
 
 def names_of(column: tuple[Any, ...]) -> Sequence[str | None]:

@@ -11,13 +11,14 @@ from typing import NamedTuple, Protocol
 import msgspec
 from starlette.exceptions import HTTPException
 
+from kaboost.models.features.labels import Labels
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import RequestError
 from kaboost.service.events.decoder import Decoder, Faults, no_headers
 from kaboost.service.events.decoders import make_decoder
 from kaboost.service.events.diagnosis import explain_json
-from kaboost.service.events.label_records import make_label_decoder
+from kaboost.service.events.label_records import LabelDecoder, make_label_decoder
 from kaboost.service.http.reports import Accepted, WrittenRecord
 from kaboost.service.metrics import ApiMetrics
 
@@ -85,15 +86,15 @@ class Ingest:
         """Check events, in a thread: building the decoder takes milliseconds."""
         values = self._records(body)
         decoder = make_decoder(model.encoder.schema, model.labels, self._settings)
-        faults, ids = _check(decoder, values)
+        faults, ids = _check(decoder, values, model.labels)
         return Checked(values, faults, ids)
 
     def _read_labels(self, body: bytes | bytearray, model: Model) -> Checked:
         """Check labels."""
         values = self._records(body)
-        decoded = make_label_decoder(self._settings, model.labels).decode(values, no_headers)
-        ids = {label.place: label.id for label in decoded.labels}
-        return Checked(values, decoded.faults, [ids.get(k) for k in range(len(values))])
+        decoder = make_label_decoder(self._settings, model.labels)
+        faults, ids = _check_labels(decoder, values, model.labels)
+        return Checked(values, faults, ids)
 
     def _records(self, body: bytes | bytearray) -> list[bytes]:
         """Return the bytes of every record, as they came."""
@@ -189,8 +190,10 @@ class PredictionLog:
         self._metrics.predictions_logged.labels("failed" if place is None else "written").inc()
 
 
-def _check(decoder: Decoder, values: Sequence[bytes]) -> tuple[Faults, list[str | None]]:
-    """Return the faults of events, and the ids of all; new features are no fault."""
+def _check(
+    decoder: Decoder, values: Sequence[bytes], labels: Labels
+) -> tuple[Faults, list[str | None]]:
+    """Return the faults of events, and the ids of all; new features and classes are no fault."""
     faults: Faults = []
     ids: list[str | None] = [None] * len(values)
     first = 0
@@ -203,6 +206,28 @@ def _check(decoder: Decoder, values: Sequence[bytes]) -> tuple[Faults, list[str 
             ids[place] = None if meta.id is None else str(meta.id)
         if decoded.new_features:
             decoder.add_features(decoded.new_features)
+        if decoded.new_class is not None:
+            labels = labels.with_class(decoded.new_class)
+            decoder.follow_labels(labels)
+        first += decoded.consumed
+    return faults, ids
+
+
+def _check_labels(
+    decoder: LabelDecoder, values: Sequence[bytes], labels: Labels
+) -> tuple[Faults, list[str | None]]:
+    """Return the faults of labels, and the ids of all."""
+    faults: Faults = []
+    ids: list[str | None] = [None] * len(values)
+    first = 0
+    while first < len(values):
+        decoded = decoder.decode(values[first:], no_headers)
+        faults += [(first + index, error) for index, error in decoded.faults]
+        for label in decoded.labels:
+            ids[first + label.place] = label.id
+        if decoded.new_class is not None:
+            labels = labels.with_class(decoded.new_class)
+            decoder.follow_labels(labels)
         first += decoded.consumed
     return faults, ids
 

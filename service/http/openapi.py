@@ -7,7 +7,7 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from kaboost.models.features.labels import Labels, labels
+from kaboost.models.features.labels import Labels
 from kaboost.models.features.schema import Schema, parse_schema
 from kaboost.service.config.settings import Settings
 from kaboost.service.events.flat import feature_path
@@ -71,31 +71,32 @@ NO_IMPORTANCE = NOT_READY | {422: refusal(422) | {"description": "The served ban
 
 
 def install(app: FastAPI, settings: Settings, current: Callable[[], Served | None]) -> None:
-    """Replace the framework's document; its features are those of the served model, `current`,
-    some of which may have been inferred.
+    """Replace the framework's document; its features and labels are those of the served model,
+    `current`, some of which may have been inferred or learned.
     """
-    configured = parse_schema(settings.features.columns)
-    described: dict[str, Schema] = {}
+    configured = parse_schema(settings.features.columns), settings.task.known_labels
+    described: list[tuple[Schema, Labels]] = []
 
     def document() -> dict[str, Any]:
         served = current()
-        schema = served.snapshot.model.encoder.schema if served else configured
-        if app.openapi_schema is None or described["schema"] != schema:
-            described["schema"], app.openapi_schema = schema, describe(app, settings, schema)
+        model = served.snapshot.model if served else None
+        of_model = configured if model is None else (model.encoder.schema, model.labels)
+        if app.openapi_schema is None or described != [of_model]:
+            described[:] = [of_model]
+            app.openapi_schema = describe(app, settings, *of_model)
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]
 
 
-def describe(app: FastAPI, settings: Settings, schema: Schema) -> dict[str, Any]:
-    """Build the document for these features and the configured labels."""
+def describe(app: FastAPI, settings: Settings, schema: Schema, classes: Labels) -> dict[str, Any]:
+    """Build the document for these features and labels."""
     document = get_openapi(
         title=app.title,
         version=app.version,
         summary="Predictions from a boosted model that learns from Kafka while it serves",
         routes=app.routes,
     )
-    classes = labels(settings.task.kind, settings.task.labels)
     decoder = JsonDecoder(schema, classes, settings.features.unknown)
     schemas = components(PredictCodec(decoder, classes, settings.api.max_rows), settings)
     document["components"] = {"schemas": schemas | document["components"]["schemas"]}
@@ -235,14 +236,15 @@ def responses(classes: Labels) -> dict[str, Any]:
     """Make example responses of the task."""
     stamp = Stamp("kaboost", 412, 45_312, "2026-11-20T10:00:00Z", cold_start=False, stale=False)
     prediction: dict[str, Any] = {"prediction": 1.58, "score": 1.58}
-    if not classes.classes:
+    if classes.kind == "regression":
         prediction["interval"] = Interval(0.9, 0.71, 2.64)
     else:
-        rest = 0.17 / (len(classes.classes) - 1)
-        shares = dict.fromkeys(map(classes.text, classes.classes), rest)
-        shares[classes.text(classes.classes[-1])] = 0.83
+        known = classes.classes if len(classes.classes) > 1 else ("a", "b")  # of those to come
+        rest = 0.17 / (len(known) - 1)
+        shares = dict.fromkeys(map(classes.text, known), rest)
+        shares[classes.text(known[-1])] = 0.83
         prediction |= {
-            "prediction": classes.classes[-1],
+            "prediction": known[-1],
             "probability": 0.83,
             "probabilities": shares,
         }

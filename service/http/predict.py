@@ -75,7 +75,7 @@ class Interval(msgspec.Struct, frozen=True):
 class Explanation(msgspec.Struct, frozen=True):
     """A score as a sum: base, contributions, label lags and mixing add up to it."""
 
-    score: float
+    score: float | None
     base: float
     contributions: dict[str, float]
     label_lags: dict[str, float]
@@ -85,10 +85,11 @@ class Explanation(msgspec.Struct, frozen=True):
 
 class Prediction(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The prediction of one row: probabilities for a classification (null for a loss that has
-    none), explanations if requested (of every class of several).
+    none), explanations if requested (of every class of several). Prediction and score are null
+    before the first class, where classes are learned as they come.
     """
 
-    prediction: bool | int | float | str
+    prediction: bool | int | float | str | None
     probability: float | UnsetType | None = UNSET
     probabilities: dict[str, float] | UnsetType | None = UNSET
     score: float
@@ -175,6 +176,7 @@ class PredictCodec:
         self.aliases = decoder.aliases
         self._max_rows = max_rows
         self._classes = labels.classes
+        self._kind = labels.kind
         self._texts = [labels.text(label) for label in labels.classes]
         self._decode_body = msgspec.json.Decoder(body).decode
         self._decode_head = msgspec.json.Decoder(_Head).decode
@@ -203,7 +205,7 @@ class PredictCodec:
             if (request.features is UNSET) is (request.instances is UNSET):
                 self._refuse(body)
             level = request.interval
-            if level is not None and self._classes:
+            if level is not None and self._kind != "regression":
                 self._refuse(body)
             keys = self._unknown_keys(text, BODY_KEYS)
             if request.instances is UNSET:
@@ -251,11 +253,19 @@ class PredictCodec:
     def _predictions(
         self, model: Model, values: Mat, scores: Mat, *, cold: bool
     ) -> list[dict[str, Any]]:
-        if not self._classes:
+        if self._kind == "regression":
             return [
                 {"prediction": value, "score": score}
                 for value, (score,) in zip(values.tolist(), scores.tolist(), strict=True)
             ]
+        if not self._classes:  # none was learned yet
+            nothing: dict[str, Any] = {
+                "prediction": None,
+                "probability": None,
+                "probabilities": {},
+                "score": None,
+            }
+            return [nothing.copy() for _ in values]
         # Before any event nothing speaks for the positive class: the first one is the negative.
         chosen = [0] * len(values) if cold else model.classify(values).tolist()
         made = list(map(self._classify, values.tolist(), chosen, scores.tolist()))
@@ -269,7 +279,8 @@ class PredictCodec:
             raise RequestError([("#/explain", REFUSAL)])
         for prediction, scores in zip(predictions, model.explain(table), strict=True):
             explanations = [Explanation(**score._asdict()) for score in scores]
-            prediction["explanation"] = explanations[0]
+            if explanations:  # none before the first class
+                prediction["explanation"] = explanations[0]
             if len(explanations) > 1:
                 chosen = self._classes.index(prediction["prediction"])
                 prediction["explanation"] = explanations[chosen]
@@ -279,7 +290,7 @@ class PredictCodec:
         self, probabilities: list[float], chosen: int, scores: list[float]
     ) -> dict[str, Any]:
         """Describe one prediction; a binary one by the probability of the positive class."""
-        binary = len(scores) == 1
+        binary = self._kind == "binary"
         return {
             "prediction": self._classes[chosen],
             "probability": probabilities[1 if binary else chosen],
@@ -421,7 +432,7 @@ class PredictCodec:
         if level is None:
             return
         number = isinstance(level, int | float) and not isinstance(level, bool)
-        if self._classes:
+        if self._kind != "regression":
             yield "#/interval", NO_INTERVALS
         elif not (number and MIN_LEVEL <= level <= MAX_LEVEL):  # type: ignore[operator] # a number
             yield "#/interval", f"{show(level)} {LEVEL_RANGE}"

@@ -12,9 +12,10 @@ from confluent_kafka import Message
 
 from kaboost.models.evaluation.baselines import correct
 from kaboost.models.evaluation.late_baselines import capture_baselines, record_captured
+from kaboost.models.features.labels import Label, Labels
 from kaboost.service.errors import EventError
 from kaboost.service.events.decoder import DUPLICATE, NO_ID, Decoded
-from kaboost.service.events.label_records import LabelRecord, make_label_decoder
+from kaboost.service.events.label_records import DecodedLabels, LabelRecord, make_label_decoder
 from kaboost.service.kafka import stored_record
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark
@@ -98,14 +99,24 @@ class LateTrainer(Trainer):
         self._store = WaitingStore(self._labels.directory / self._run, self._labels.max_memory)
         self._store.begin(late.generation)
         expired = self._labels.expired
-        self._expired_label = (
-            None if expired == "drop" else state.model.labels.encode(expired["label"])
-        )
+        self._expired_label = None if expired == "drop" else self._code_of(expired["label"])
         self._late.store(self._store)
 
     def reached(self, topic: int, partition: int) -> float:
         """Return the latest event time of a partition of the features (0) or of the labels (1)."""
         return self._watermark.reached("labels" if topic else "features", partition)
+
+    def _code_of(self, label: Label) -> float:
+        """Return the code of a label of the settings, which begins a class if it is unknown."""
+        begun = self.state.model.labels.new_class(label)
+        if begun is not None:
+            self._add_class(begun)
+        return self.state.model.labels.encode(label)
+
+    def _follow_labels(self, labels: Labels) -> None:
+        """Decode by these labels; those of events come in other records."""
+        super()._follow_labels(labels)
+        self._label_decoder.follow_labels(labels)
 
     def note_ends(self, ends: Ends) -> None:
         """Note which partitions are read to their ends."""
@@ -204,7 +215,9 @@ class LateTrainer(Trainer):
 
     def _wait(self, messages: Sequence[Message], decoded: Decoded) -> list[Rejected]:
         """Store captured features; learn those whose label came before them."""
-        model, baselines = self.state.model, capture_baselines(self.state.validation)
+        model = self.state.model
+        may_grow = len(model.classes_) < model.labels.max_classes
+        baselines = capture_baselines(self.state.validation, may_grow=may_grow)
         parts = model.parts(decoded.table, decoded.w)  # kinds may be corrected between two
         rows = [row for part, _ in parts for row in pack(model.capture(part), baselines)]
         entries: list[NewEntry] = []
@@ -236,7 +249,18 @@ class LateTrainer(Trainer):
         """Join the labels of some records with the features that wait for them."""
         assert self.state.late is not None
         unread = self._unread(messages, self.state.late.offsets, self.marks[1])
-        decoded = self._label_decoder.decode(list(map(_VALUE, unread)), partial(headers_of, unread))
+        rejected: list[Rejected] = []
+        while unread:
+            values, headers = list(map(_VALUE, unread)), partial(headers_of, unread)
+            decoded = self._label_decoder.decode(values, headers)
+            rejected += self._learn_labels(unread, decoded)
+            if decoded.new_class is not None:
+                self._add_class(decoded.new_class)
+            unread = unread[decoded.consumed :]
+        return rejected
+
+    def _learn_labels(self, unread: Sequence[Message], decoded: DecodedLabels) -> list[Rejected]:
+        """Join decoded labels; keep those that came before their features."""
         self._recorder.skipped(reason for _, reason in decoded.skipped)
         times = []
         for label in decoded.labels:
@@ -348,7 +372,7 @@ class LateTrainer(Trainer):
         model, validation = self.state.model, self.state.validation
         weight = before.weight if label.weight is None else label.weight
         y, w = np.array([label.label]), np.array([weight])
-        wrong = model.outcome(np.ascontiguousarray(captured.scores), np.array([before.label]))
+        wrong = model.outcome(model.captured_scores(captured), np.array([before.label]))
         right = model.learn_captured(captured, y, w)
         if before.weight > 0.0:
             correct(validation, wrong, right, before.weight)

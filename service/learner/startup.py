@@ -51,7 +51,11 @@ class RestoreFromCheckpoint:
         task = settings.task
         with _configuring():  # described only: the restored model is built once
             model = Model.describe_new(
-                task.kind, settings.model, settings.features.columns, task.labels
+                task.kind,
+                settings.model,
+                settings.features.columns,
+                task.labels,
+                task.max_classes,
             )
         if self._cold_start:
             with require_cold_start(self._cold_start):
@@ -116,7 +120,8 @@ class RestoreFromCheckpoint:
         settings = self._parts.settings
         task = settings.task
         with _configuring():
-            model = Model(task.kind, settings.model, settings.features.columns, task.labels)
+            columns = settings.features.columns
+            model = Model(task.kind, settings.model, columns, task.labels, task.max_classes)
         return State.initial(model, consumer.start_offsets(partitions))
 
     def _refuse_lost_state(self, consumer: KafkaConsumer, partitions: list[int]) -> None:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Message
 
-from kaboost.models.evaluation.baselines import record
+from kaboost.models.evaluation.baselines import record, with_classes
+from kaboost.models.features.labels import Label, Labels
 from kaboost.service.errors import EventError, NotWritten
 from kaboost.service.events.decoder import Decoded, Decoder, Headers, Metadata
 from kaboost.service.events.new_names import Known, NewNames, hours
@@ -200,6 +201,8 @@ class Trainer:
             self._follow_kinds()
             if decoded.new_features:
                 added |= self._add_features(decoded.new_features, unread[decoded.consumed])
+            if decoded.new_class is not None:
+                self._add_class(decoded.new_class)
             unread = unread[decoded.consumed :]
         if added:
             log.info("features inferred", extra={"kinds": added})
@@ -334,6 +337,33 @@ class Trainer:
             }
             log.warning("no room for more features, they are ignored", extra=fields)
         return affordable
+
+    def _add_class(self, label: Label) -> None:
+        """Add a new class to the model and to what is recorded, if memory suffices."""
+        model = self.state.model
+        count = len(model.classes_) + 1
+        if model.affords_classes(count):
+            model.add_class(label)
+            validation = with_classes(self.state.validation, count)
+            self.state = self.state._replace(validation=validation)
+            self._follow_labels(model.labels)
+            number = self.events_learned + 1
+            fields = {"label": label, "event_number": number, "classes": count}
+            log.info("a new class is learned", extra=fields)
+            self._recorder.memory(self.state)
+            return
+        self._follow_labels(model.labels._replace(max_classes=count - 1))
+        fields = {
+            "label": label,
+            "classes": count - 1,
+            "max_memory": model.spec["bank"]["max_memory"],
+            "remedy": "begin a new model with more model.bank.max_memory, and --cold-start",
+        }
+        log.warning("no memory for more classes, their events are rejected", extra=fields)
+
+    def _follow_labels(self, labels: Labels) -> None:
+        """Decode by these labels."""
+        self._decoder.follow_labels(labels)
 
     def _track_oldest(self, messages: Sequence[Message], decoded: Decoded) -> None:
         """Note the time of the first learned event that waits for a snapshot."""

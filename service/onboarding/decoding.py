@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from kaboost.models.features.labels import labels
 from kaboost.models.features.schema import parse_schema
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import EventError
@@ -42,7 +41,7 @@ def try_events(settings: Settings, raws: Sequence[RawRecord]) -> Trial:
     RegistryAway
         If the schema registry does not answer.
     """
-    known = labels(settings.task.kind, settings.task.labels)
+    known = settings.task.known_labels
     decoder = make_decoder(parse_schema(settings.features.columns), known, settings)
     values = [raw.value for raw in raws]
     decoder.prepare(values)
@@ -62,6 +61,9 @@ def try_events(settings: Settings, raws: Sequence[RawRecord]) -> Trial:
         _add(repairs, decoded.repairs)
         if decoded.new_features:
             decoder.add_features(decoded.new_features)
+        if decoded.new_class is not None:
+            known = known.with_class(decoded.new_class)
+            decoder.follow_labels(known)
         start += decoded.consumed
     if settings.labels.topic is not None:
         found = []
@@ -71,16 +73,27 @@ def try_events(settings: Settings, raws: Sequence[RawRecord]) -> Trial:
 
 def try_labels(settings: Settings, raws: Sequence[RawRecord]) -> Trial:
     """Decode records of the topic of labels that come later."""
-    known = labels(settings.task.kind, settings.task.labels)
+    known = settings.task.known_labels
     decoder = make_label_decoder(settings, known)
     values = [raw.value for raw in raws]
     decoder.prepare(values)
-    decoded = decoder.decode(values, _headers(raws, 0))
-    counts = Counter(str(known.decode(one.label)) for one in decoded.labels)
-    reasons = Counter(reason for _, reason in decoded.skipped)
-    faults = _grouped([error for _, error in decoded.faults])
-    ids = frozenset(one.id for one in decoded.labels)
-    return Trial(len(decoded.labels), faults, reasons, counts, ids)
+    faults: list[EventError] = []
+    skipped: Counter[str] = Counter()
+    found: list[float] = []
+    ids: set[str] = set()
+    start = 0
+    while start < len(values):
+        decoded = decoder.decode(values[start:], _headers(raws, start))
+        found += [one.label for one in decoded.labels]
+        ids |= {one.id for one in decoded.labels}
+        faults += [error for _, error in decoded.faults]
+        skipped.update(reason for _, reason in decoded.skipped)
+        if decoded.new_class is not None:
+            known = known.with_class(decoded.new_class)
+            decoder.follow_labels(known)
+        start += decoded.consumed
+    counts = Counter(str(known.decode(y)) for y in found)
+    return Trial(len(found), _grouped(faults), skipped, counts, frozenset(ids))
 
 
 def _add(total: RepairCounts, found: Mapping[tuple[str, str], Repairs]) -> None:

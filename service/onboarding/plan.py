@@ -333,7 +333,10 @@ def _warnings(plan: Plan) -> list[str]:
             if reveals(f.column, plan.label)
         ]
     if plan.classes and plan.task == "multiclass":
-        found.append(f"{len(plan.classes)} classes are in the sample: add others to task.labels")
+        found.append(
+            f"{len(plan.classes)} classes are in the sample: add others to task.labels, or set it "
+            "to auto, which learns classes as they come"
+        )
     return found
 
 

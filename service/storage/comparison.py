@@ -11,7 +11,7 @@ from kaboost.service.errors import Incompatible
 def require_equal(path: Path, header: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Refuse a checkpoint of another model than the configured one."""
     wanted = json.loads(json.dumps(expected))
-    stored = {key: _without_inferred(header.get(key), wanted[key]) for key in expected}
+    stored = {key: _without_learned(header.get(key), wanted[key]) for key in expected}
     differences = "; ".join(_differences(stored, wanted, ""))
     if differences:
         raise Incompatible(
@@ -33,6 +33,16 @@ def _differences(stored: Any, wanted: Any, name: str) -> Iterator[str]:
         yield f"{name}: {before} of its features were declared there, {now} are now"
     elif stored != wanted:
         yield f"{name} is {stored!r} there, {wanted!r} configured"
+
+
+def _without_learned(stored: Any, wanted: Any) -> Any:
+    """Drop what was inferred and learned from a stored description: features, and classes where
+    they are learned as they come.
+    """
+    stored = _without_inferred(stored, wanted)
+    if isinstance(stored, dict) and isinstance(wanted, dict) and "max_classes" in wanted:
+        return {**stored, "labels": []} if "max_classes" in stored else stored
+    return stored
 
 
 def _without_inferred(stored: Any, wanted: Any) -> Any:

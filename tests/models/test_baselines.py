@@ -19,6 +19,7 @@ from kaboost.models.evaluation.baselines import (
     PREDICTORS,
     progressive_validation,
     record,
+    with_classes,
 )
 from kaboost.models.evaluation.late_baselines import capture_baselines, record_captured
 from kaboost.models.features.labels import labels
@@ -333,3 +334,22 @@ def test_examples_run():
     """The examples in the docstrings give what they show."""
     assert doctest.testmod(module).failed == 0
     assert doctest.testmod(late_baselines).failed == 0
+
+
+def test_late_labels_of_classes_that_came_meanwhile():
+    """Each such class has the share that was captured for a class still to come."""
+    open_labels = labels("multiclass", "auto").with_class("a").with_class("b")
+    seen, y = progressive_validation(open_labels), np.array([0.0, 1.0, 0.0])
+    record(seen, outcome(np.zeros(3), np.zeros(3)), y, np.ones(3))
+    captured = capture_baselines(seen, may_grow=True)
+    seen = with_classes(seen, 4)
+    before = seen.loss_sum.copy()
+    record_captured(
+        seen, outcome(np.zeros(2), np.zeros(2)), captured[None].repeat(2, 0), np.array([3.0, 0.0]),
+        np.ones(2),
+    )  # fmt: skip
+
+    np.testing.assert_allclose([-math.log(1 / 6 * 3 / 6), -math.log(1 / 4 * 1 / 4)],
+                               (seen.loss_sum - before)[1:])  # fmt: skip
+    assert [2.0, 1.0, 0.0, 1.0] == (seen.counts - [1.0, 0.0, 0.0, 0.0]).tolist()
+    assert 1.0 == seen.transitions[0, 3]
