@@ -13,7 +13,7 @@ from kaboost.service.demo.checks import Check, headline, in_time, run_checks
 from kaboost.service.demo.display import Display, print_checks
 from kaboost.service.demo.processes import TOPIC, DemoProcesses
 from kaboost.service.demo.reference import uninterrupted
-from kaboost.service.demo.sabotage import rewind
+from kaboost.service.demo.sabotage import skip
 from kaboost.service.demo.scenario import Scenario
 from kaboost.service.errors import Exit, KaboostError
 
@@ -50,7 +50,7 @@ def perform(console: Console, processes: DemoProcesses, sabotage: bool) -> tuple
     begin = time.monotonic()
     events = list(producer.rows())
     print_request(console, processes.port, events[0][0])
-    tamper = rewind if sabotage else lambda _: None
+    tamper = skip if sabotage else lambda _: None
     with Display(console) as display:
         observed, final = Scenario(processes, display, events).run(tamper)
     checks = run_checks(observed, final, uninterrupted(events))

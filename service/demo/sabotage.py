@@ -5,15 +5,19 @@ from pathlib import Path
 from kaboost.service.storage import files
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
 
-REWOUND_EVENTS = 250
+SKIPPED_EVENTS = 250
 
 
-def rewind(directory: Path) -> None:
-    """Move the offsets of the newest checkpoint back, so that some events are learned twice."""
+def skip(directory: Path) -> None:
+    """Move the offsets of the newest checkpoint on, so that some events are never learned.
+
+    The marks of the last records, by which the learner would refuse such offsets, are removed.
+    Offsets that are moved back would show nothing: an id is learned once.
+    """
     newest = next(FolderCheckpointStore(directory).paths())
     header, arrays = files.read(newest)
     header["offsets"] = {
-        partition: max(0, offset - REWOUND_EVENTS)
-        for partition, offset in header["offsets"].items()
+        partition: offset + SKIPPED_EVENTS for partition, offset in header["offsets"].items()
     }
+    header["last_records"] = {}
     files.write(newest, arrays, header)

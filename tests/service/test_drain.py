@@ -74,7 +74,7 @@ def test_no_request_is_lost_at_the_end(
     connections are refused though the learner is still there.
     """
     kafka = {"bootstrap_servers": broker.bootstrap, "topic": topic, "group_id": topic}
-    api = {"workers": workers, "drain_seconds": 1.0}
+    api = {"workers": workers, "drain_seconds": 3.0}  # longer than a busy client rests
     with running("serve", settings(tmp_path, kafka=kafka, api=api)) as program:
         program.ready()
         until(lambda: len(program.events("snapshot served")) == workers)
