@@ -27,6 +27,7 @@ from kaboost.models.types import (
     SQUARE,
     TARGET_LIMIT,
     WEIGHT_LIMIT,
+    Loss,
     Mat,
     ModelError,
     SingleScratch,
@@ -223,7 +224,7 @@ def _predict_learner(bank: Any, i: int, X: Mat, h: Mat, single: Any) -> None:
 
 
 @kernel
-def _gradients(loss: Any, P: Mat, Y: Mat, G: Mat) -> None:
+def _gradients(loss: Loss, P: Mat, Y: Mat, G: Mat) -> None:
     """Fill G (B, m) with the gradients at scores P (B, m)."""
     for k in range(P.shape[0]):
         gradient(loss, P[k], Y[k], G[k])
@@ -244,7 +245,7 @@ def _move_scores(P: Mat, h: Mat, params: Any) -> None:
 
 
 @kernel
-def _init_scores(loss: Any, sample: Sample, y0: Vec) -> None:
+def _init_scores(loss: Loss, sample: Sample, y0: Vec) -> None:
     """Fill y0 (m,) with the initial score for these labels (specification, 2.1)."""
     counts, total = np.zeros(y0.shape[0]), 0.0
     for k in range(sample.Y.shape[0]):

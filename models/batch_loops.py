@@ -12,7 +12,7 @@ import numpy as np
 from kaboost.models.evaluation.progress import Progress, measure, observe
 from kaboost.models.kernels.jit import inlined, kernel
 from kaboost.models.kernels.numeric import fill
-from kaboost.models.types import TARGET_LIMIT, Mat, Mat3, SingleScratch, Vec
+from kaboost.models.types import TARGET_LIMIT, Loss, Mat, Mat3, SingleScratch, Vec
 from kaboost.models.verbs import (
     bank_scratch_rows,
     combine,
@@ -69,7 +69,7 @@ def allocate(bank: Any, rule: Any, m: int, N: int) -> Scratch:
 
 @kernel
 def learn_events(
-    bank: Any, rule: Any, loss: Any, seen: Progress, events: Any, a: Scratch, scores: Mat
+    bank: Any, rule: Any, loss: Loss, seen: Progress, events: Any, a: Scratch, scores: Mat
 ) -> None:
     """Fill scores (B, m) for events (X, Y, W), and learn each event of positive weight."""
     X, Y, weights = events
@@ -93,7 +93,7 @@ def learn_events(
 
 
 @inlined
-def _loss_of_served(rule: Any, loss: Any, s: Vec, y: Vec, a: Scratch) -> float:
+def _loss_of_served(rule: Any, loss: Loss, s: Vec, y: Vec, a: Scratch) -> float:
     """Return the loss of the served score s (m,): that of the last prefix where they are equal."""
     last = a.L.shape[0] - 1
     equal = True
@@ -104,7 +104,7 @@ def _loss_of_served(rule: Any, loss: Any, s: Vec, y: Vec, a: Scratch) -> float:
 
 @kernel
 def learn_events_sequentially(
-    bank: Any, rule: Any, loss: Any, seen: Progress, events: Any, a: Scratch, scores: Mat
+    bank: Any, rule: Any, loss: Loss, seen: Progress, events: Any, a: Scratch, scores: Mat
 ) -> None:
     """Do what `learn_events` does for rules that look at a learner's prediction after it learned
     (docs/adr/0010).
@@ -159,21 +159,21 @@ def fill_prefixes(bank: Any, rule: Any, X: Mat, a: Scratch, sums: Mat3) -> None:
 
 
 @kernel
-def link_many(loss: Any, scores: Mat, linked: Mat) -> None:
+def link_many(loss: Loss, scores: Mat, linked: Mat) -> None:
     """Fill linked (B, m) with the inverse link of scores (B, m)."""
     for k in range(scores.shape[0]):
         inverse_link(loss, scores[k], linked[k])
 
 
 @kernel
-def predict_scores(rule: Any, loss: Any, scores: Mat, linked: Mat) -> None:
+def predict_scores(rule: Any, loss: Loss, scores: Mat, linked: Mat) -> None:
     """Fill linked (B, m) with the predictions of scores (B, m) under rule and loss."""
     for k in range(scores.shape[0]):
         to_prediction(rule, loss, scores[k], linked[k])
 
 
 @kernel
-def fill_losses(rule: Any, loss: Any, scores: Mat, Y: Mat, losses: Vec) -> None:
+def fill_losses(rule: Any, loss: Loss, scores: Mat, Y: Mat, losses: Vec) -> None:
     """Fill losses (B,) of scores (B, m) for encoded labels Y (B, k)."""
     for k in range(scores.shape[0]):
         losses[k] = served_loss(rule, loss, scores[k], Y[k])

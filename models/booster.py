@@ -22,7 +22,7 @@ from kaboost.models.batch_loops import (
 )
 from kaboost.models.evaluation.progress import Progress
 from kaboost.models.kernels.numeric import finite
-from kaboost.models.types import WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, as_float64
+from kaboost.models.types import WEIGHT_LIMIT, Ints, Loss, Mat, Mat3, ModelError, Vec, as_float64
 from kaboost.models.verbs import (
     bank_scratch_rows,
     encode_labels,
@@ -39,7 +39,7 @@ class Booster(NamedTuple):
 
     bank: Any
     rule: Any
-    loss: Any
+    loss: Loss
     progress: Progress
     shape: Ints  # (2,) d and m
 

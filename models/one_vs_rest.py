@@ -30,7 +30,7 @@ from kaboost.models.evaluation.progress import Progress
 from kaboost.models.explain.interface import Explanation, explain_many, gains
 from kaboost.models.losses import Softmax, has_probability
 from kaboost.models.state import tree
-from kaboost.models.types import Ints, Mat, Mat3, ModelError, Vec, as_float64
+from kaboost.models.types import Ints, Loss, Mat, Mat3, ModelError, Vec, as_float64
 from kaboost.models.verbs import encode_labels
 
 ONE_VS_REST = "one_vs_rest"
@@ -45,7 +45,7 @@ class OneVsRest(NamedTuple):
     """
 
     classes: tuple[Any, ...]  # Booster or ReboostedTrees
-    loss: Any  # of every booster
+    loss: Loss  # of every booster
     shape: Ints  # (2,) d and C; where classes are learned, (3,) with how many share the memory
     unseen: tuple[Any, ...] = ()  # the booster of every class that is still to come
 

@@ -347,7 +347,8 @@ class TableModel:
         errors = (self.classify(predicted) != y).astype(np.float64)
         log_loss = LOSSES[self.spec["loss"]["kind"]].traits.log_loss
         if log_loss or not self.has_probabilities or self._scores_are_votes():
-            bare = self.booster._replace(loss=self.booster.loss._replace(l2=0.0))
+            loss: Any = self.booster.loss  # a NamedTuple, whatever its fields
+            bare = self.booster._replace(loss=loss._replace(l2=0.0))
             return losses(bare, scores, y), errors
         if not self.classes_:
             return np.zeros(len(y)), errors

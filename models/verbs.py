@@ -11,17 +11,17 @@ from functools import partial, singledispatch
 from typing import Any, NamedTuple
 
 from kaboost.models.kernels.jit import kernel, unregistered, verb
-from kaboost.models.types import Mat, Vec
+from kaboost.models.types import Loss, Mat, Vec
 
 
 @partial(verb, inline="never")
-def value_gradient_hessian(loss: Any, s: float, z: float) -> tuple[float, float, float]:
+def value_gradient_hessian(loss: Loss, s: float, z: float) -> tuple[float, float, float]:
     """Return value, gradient and second derivative at one score s for one label z, without l2."""
     raise unregistered("value_gradient_hessian", loss)
 
 
 @partial(verb, inline="never")
-def newton_curvature(loss: Any, s: float, z: float, unit: float) -> float:
+def newton_curvature(loss: Loss, s: float, z: float, unit: float) -> float:
     """Return h >= 1e-3, the curvature that Newton's step divides the gradient by.
 
     `unit` > 0 is the typical |s - z|, for losses that have no curvature of their own.
@@ -108,7 +108,7 @@ def observe_features(rule: Any, x: Vec, rule_scratch: Vec) -> None:
 
 @verb
 def targets(
-    rule: Any, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
+    rule: Any, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
 ) -> None:
     """Fill T (m, N) and W (N,): target and weight of each learner; G (m, N+1) is the gradient at
     every prefix.
@@ -120,7 +120,7 @@ def targets(
 
 @verb
 def update_rule(
-    rule: Any, loss: Any, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec
+    rule: Any, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec
 ) -> None:
     """Update the rule's own state after the bank has learned, from the quantities before it did."""
     raise unregistered("update_rule", rule)
@@ -140,7 +140,7 @@ def learn_sequentially(
 
 
 @verb
-def prefix_losses(rule: Any, loss: Any, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
+def prefix_losses(rule: Any, loss: Loss, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
     """Fill value L (N+1,) and gradient G (m, N+1) of every prefix F (m, N+1): the loss's, unless
     the rule's scores are votes.
     """
@@ -148,7 +148,7 @@ def prefix_losses(rule: Any, loss: Any, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
 
 
 @verb
-def served_loss(rule: Any, loss: Any, s: Vec, y: Vec) -> float:
+def served_loss(rule: Any, loss: Loss, s: Vec, y: Vec) -> float:
     """Return the loss of the served score s (m,) for label y: the loss's own, unless scores are
     votes.
     """
@@ -156,7 +156,7 @@ def served_loss(rule: Any, loss: Any, s: Vec, y: Vec) -> float:
 
 
 @verb
-def to_prediction(rule: Any, loss: Any, s: Vec, p: Vec) -> None:
+def to_prediction(rule: Any, loss: Loss, s: Vec, p: Vec) -> None:
     """Fill p (m,) with the prediction of score s (m,): the loss's inverse link, unless scores are
     votes.
     """
@@ -165,7 +165,7 @@ def to_prediction(rule: Any, loss: Any, s: Vec, p: Vec) -> None:
 
 @verb
 def observe_average(
-    bank: Any, rule: Any, loss: Any, x: Vec, y: Vec, w: float, seen: Any, a: Any, s: Vec
+    bank: Any, rule: Any, loss: Loss, x: Vec, y: Vec, w: float, seen: Any, a: Any, s: Vec
 ) -> None:
     """Record the loss of what `predict_served` gives where that differs from `predict` (averaged
     banks).
@@ -181,25 +181,25 @@ def prediction_bound(rule: Any) -> float:
 
 
 @verb
-def value(loss: Any, s: Vec, y: Vec) -> float:
+def value(loss: Loss, s: Vec, y: Vec) -> float:
     """Return the loss of score s (m,) for label y."""
     raise unregistered("value", loss)
 
 
 @verb
-def gradient(loss: Any, s: Vec, y: Vec, g: Vec) -> None:
+def gradient(loss: Loss, s: Vec, y: Vec, g: Vec) -> None:
     """Fill g (m,) with the (sub)gradient of the loss in the score s (m,)."""
     raise unregistered("gradient", loss)
 
 
 @verb
-def curvature(loss: Any, s: Vec, y: Vec) -> float:
+def curvature(loss: Loss, s: Vec, y: Vec) -> float:
     """Return the second derivative of the loss in a score s (1,); for tests and constants."""
     raise unregistered("curvature", loss)
 
 
 @verb
-def value_gradient_prefixes(loss: Any, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
+def value_gradient_prefixes(loss: Loss, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
     """Fill gradient G (m, N+1) and value L (N+1,) at every prefix F (m, N+1), sharing their
     exponentials.
     """
@@ -207,19 +207,19 @@ def value_gradient_prefixes(loss: Any, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
 
 
 @verb
-def inverse_link(loss: Any, s: Vec, p: Vec) -> None:
+def inverse_link(loss: Loss, s: Vec, p: Vec) -> None:
     """Fill p (m,) with the prediction of score s (m,): a value, or probabilities."""
     raise unregistered("inverse_link", loss)
 
 
 @verb
-def update_init(loss: Any, y: Vec, w: float, total: float, counts: Vec) -> None:
+def update_init(loss: Loss, y: Vec, w: float, total: float, counts: Vec) -> None:
     """Add label y of weight w to the statistic that `init_score` uses; `total` includes w."""
     raise unregistered("update_init", loss)
 
 
 @verb
-def init_score(loss: Any, total: float, counts: Vec, y0: Vec) -> None:
+def init_score(loss: Loss, total: float, counts: Vec, y0: Vec) -> None:
     """Fill y0 (m,) with the best constant score for the labels so far, of total weight `total`."""
     raise unregistered("init_score", loss)
 
@@ -263,7 +263,7 @@ def bank_scratch_rows(bank: Any) -> int:
 
 
 @singledispatch
-def encode_labels(loss: Any, y: Vec, m: int) -> Mat:
+def encode_labels(loss: Loss, y: Vec, m: int) -> Mat:
     """Return labels as kernels need them, (B, k) float64; raise ModelError for labels that this
     loss cannot learn.
     """
@@ -299,25 +299,25 @@ class Constants(NamedTuple):
 
 
 @singledispatch
-def smoothness(loss: Any) -> float | None:
+def smoothness(loss: Loss) -> float | None:
     """Return beta, the smoothness of the loss in its score, or None where it has none."""
     raise unregistered("smoothness", loss)
 
 
 @singledispatch
-def convexity(loss: Any) -> float:
+def convexity(loss: Loss) -> float:
     """Return lambda, the strong convexity of the loss in its score, 0 where it has none."""
     raise unregistered("convexity", loss)
 
 
 @singledispatch
-def gradient_bound(loss: Any) -> float | None:
+def gradient_bound(loss: Loss) -> float | None:
     """Return the bound of the gradient without l2; None where a rule has to measure it."""
     return None
 
 
 @singledispatch
-def constants(loss: Any, b: float, Z: float = 1.0) -> Constants:
+def constants(loss: Loss, b: float, Z: float = 1.0) -> Constants:
     """Return the constants on scores up to b >= 1 for labels up to Z; ModelError where OGB has
     none.
     """
@@ -325,6 +325,6 @@ def constants(loss: Any, b: float, Z: float = 1.0) -> Constants:
 
 
 @singledispatch
-def radius(loss: Any, eta: float, N: int, D: float, Z: float = 1.0) -> float:
+def radius(loss: Loss, eta: float, N: int, D: float, Z: float = 1.0) -> float:
     """Return B of equation (3.1), the bound of the partial sums of OGB (specification, 1, 3.1)."""
     raise unregistered("radius", loss)

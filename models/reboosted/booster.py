@@ -73,7 +73,7 @@ from kaboost.models.reboosted.trees.commit import commit_tree
 from kaboost.models.reboosted.trees.cost import SLICE_NS
 from kaboost.models.reboosted.trees.rebinning import update_bins
 from kaboost.models.reboosted.trees.rebuild import rebuild_tree
-from kaboost.models.types import WEIGHT_LIMIT, Ints, Mat, Mat3, ModelError, Vec, as_float64
+from kaboost.models.types import WEIGHT_LIMIT, Ints, Loss, Mat, Mat3, ModelError, Vec, as_float64
 from kaboost.models.verbs import encode_labels, value
 
 MAX_LABEL = 1e30  # a larger label, times the labels' factor, counts as this
@@ -313,13 +313,13 @@ def _(booster: ReboostedTrees, scores: Mat, y: ArrayLike) -> Vec:
 
 
 @kernel
-def _losses(loss: Any, scores: Mat, Y: Mat, values: Vec) -> None:
+def _losses(loss: Loss, scores: Mat, Y: Mat, values: Vec) -> None:
     for k in range(scores.shape[0]):
         values[k] = value(loss, scores[k], Y[k])
 
 
 @kernel
-def _finish_builds(bank: Reboosted, builds: tuple[TreeBuild, ...], loss: Any) -> None:
+def _finish_builds(bank: Reboosted, builds: tuple[TreeBuild, ...], loss: Loss) -> None:
     """Finish all trees and bins that are being made."""
     schedule, bins, t = bank.schedule, bank.bins, int(bank.schedule.time[()])
     for k in range(schedule.status.shape[0]):

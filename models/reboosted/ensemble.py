@@ -18,7 +18,7 @@ from kaboost.models.reboosted.late_mixture import LateMixture, late_mixture
 from kaboost.models.reboosted.linear import LINEAR_LEARNERS, LinearFilters, linear_filters
 from kaboost.models.reboosted.stacking import Stack, stack
 from kaboost.models.reboosted.state import Reboosted, TreeBuild, Trees
-from kaboost.models.types import Ints, Vec
+from kaboost.models.types import Ints, Loss, Vec
 
 LINEAR_SCORES = LINEAR_LEARNERS + 1  # scores of no trees: the linear learners', the last label
 # Their initial stacking weights, tuned as the variances in linear.py.
@@ -34,7 +34,7 @@ class ReboostedTrees(NamedTuple):
     stack: Stack  # over n scores: of K structures' leaf learners, then LINEAR_SCORES
     calibration: Calibration
     labels: LabelScale
-    loss: Any
+    loss: Loss
     progress: Progress  # (K, N+1) prefixes and (K, N) edges; N trees of the longest structure
     shape: Ints  # (2,) d and 1
     calibrated: Ints  # () 1 where log-odds are calibrated
@@ -101,7 +101,7 @@ def served_model(booster: ReboostedTrees) -> ServedModel:
     )
 
 
-def reboosted_trees(full: Mapping[str, Any], loss: Any, d: int) -> ReboostedTrees:
+def reboosted_trees(full: Mapping[str, Any], loss: Loss, d: int) -> ReboostedTrees:
     """Return reboosted trees before any event, from a filled-in specification."""
     sizes = sizes_of(full)
     trees = bank(sizes, d, full["seed"])

@@ -8,7 +8,6 @@ again; the window keeps the events with corrected labels.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from kaboost.models.reboosted.label_guard import label_offset
 from kaboost.models.reboosted.label_scale import LabelScale
 from kaboost.models.reboosted.linear import linear_filters
 from kaboost.models.reboosted.state import NUMBERS, Reboosted
-from kaboost.models.types import Mat, Vec
+from kaboost.models.types import Loss, Mat, Vec
 from kaboost.models.verbs import newton_curvature, value_gradient_hessian
 
 MIN_SIZE, MAX_SIZE = 1e-6, 1e20  # median of the first labels that keep factor 1
@@ -109,7 +108,7 @@ def _reset_learners(booster: ReboostedTrees) -> None:
         reset_structure(structure)
 
 
-def _fill_scale(scale: LabelScale, loss: Any, labels: Vec, offset: float) -> None:
+def _fill_scale(scale: LabelScale, loss: Loss, labels: Vec, offset: float) -> None:
     """Set the running means to those of the labels (n,), predicted by their mean."""
     mean = float(labels.mean())
     deviation = abs(labels - mean).mean()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.random import reseed
 from kaboost.models.reboosted.config import ALL_FEATURES_EVERY, FIRST_BINS_EVENTS
@@ -37,13 +35,14 @@ from kaboost.models.reboosted.trees.cost import (
 )
 from kaboost.models.reboosted.trees.rebuild import best_constant, rebuild_tree
 from kaboost.models.reboosted.trees.screening import choose_columns
+from kaboost.models.types import Loss
 
 Builds = tuple[TreeBuild, ...]
 
 
 @kernel
 def grow_trees(
-    bank: Reboosted, builds: Builds, loss: Any, scale: LabelScale, with_worker: bool
+    bank: Reboosted, builds: Builds, loss: Loss, scale: LabelScale, with_worker: bool
 ) -> bool:
     """Do this event's part of growing trees, the structures in turn; before there are bins, set
     every base score instead. Return whether a tree was started in the background.
@@ -86,7 +85,7 @@ def _set_base_scores(bank: Reboosted, t: int, mean: float) -> None:
 
 
 @kernel
-def _use_slice(bank: Reboosted, builds: Builds, loss: Any, t: int) -> float:
+def _use_slice(bank: Reboosted, builds: Builds, loss: Loss, t: int) -> float:
     """Work on trees of the background for one slice, where there is no worker; return the ns it
     took.
     """
@@ -152,7 +151,7 @@ def _assign(
 
 @kernel
 def _work_on_tree(
-    bank: Reboosted, build: TreeBuild, loss: Any, k: int, t: int, budget_ns: float
+    bank: Reboosted, build: TreeBuild, loss: Loss, k: int, t: int, budget_ns: float
 ) -> float:
     """Do what event t needs of the tree of structure k, in about so many ns; return those used."""
     schedule, left_ns = bank.schedule, float(budget_ns)
@@ -169,7 +168,7 @@ def _work_on_tree(
 
 @kernel
 def work_in_background(
-    bank: Reboosted, build: TreeBuild, loss: Any, k: int, budget_ns: float
+    bank: Reboosted, build: TreeBuild, loss: Loss, k: int, budget_ns: float
 ) -> float:
     """Work on a tree of the background for about so many ns; return those it took.
 

@@ -8,8 +8,6 @@ and several kinds of noise (docs/adr/0021).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from kaboost.models.features.label_outliers import FIRST_LABELS, OUTLIER_SPREADS
@@ -18,7 +16,7 @@ from kaboost.models.reboosted.label_scale import LabelScale
 from kaboost.models.reboosted.linear import LinearFilters
 from kaboost.models.reboosted.linear_inputs import InputRow, has_news
 from kaboost.models.reboosted.state import NUMBERS
-from kaboost.models.types import Vec
+from kaboost.models.types import Loss, Vec
 from kaboost.models.verbs import value_gradient_hessian
 
 ROUNDING = 1e-9  # share of the mean within which labels may differ by rounding alone
@@ -41,7 +39,7 @@ MIN_SPREAD = 1e-12  # in units of the label
 
 
 @kernel
-def has_bounded_gradient(loss: Any) -> bool:
+def has_bounded_gradient(loss: Loss) -> bool:
     """Return whether a far label is of no more weight in the loss than a near one."""
     _, g, _ = value_gradient_hessian(loss, FAR_LABEL, 0.0)
     return bool(g < FAR_LABEL / 1e6)
@@ -49,7 +47,7 @@ def has_bounded_gradient(loss: Any) -> bool:
 
 @kernel
 def label_to_learn(
-    scale: LabelScale, loss: Any, y: float, event: tuple[int, int], score: float,
+    scale: LabelScale, loss: Loss, y: float, event: tuple[int, int], score: float,
     filters: LinearFilters, row: InputRow,
 ) -> float:  # fmt: skip
     """Return what `guard_label` does where scores are numbers, else y; `event` is the event's

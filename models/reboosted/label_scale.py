@@ -11,7 +11,7 @@ from kaboost.models.features.lateness import MAX_LATENESS, next_lateness
 from kaboost.models.kernels.jit import inlined
 from kaboost.models.reboosted.stacking import MAX_LOG_ODDS
 from kaboost.models.reboosted.state import LOG_ODDS, LOGARITHMS, NUMBERS, Records
-from kaboost.models.types import Mat, Vec
+from kaboost.models.types import Loss, Mat, Vec
 from kaboost.models.verbs import newton_curvature, value_gradient_hessian
 
 SLOW_RATE = 1e-3  # lowest rate an event of running means: a memory of 1,000 events
@@ -94,7 +94,7 @@ def relative_weight(mean_weight: Vec, w: float, n: float) -> float:
 
 @inlined
 def update_label_scale(
-    scale: LabelScale, loss: Any, y: float, link: int, t: int, first: float
+    scale: LabelScale, loss: Loss, y: float, link: int, t: int, first: float
 ) -> None:
     """Move the running means towards label y of event t; `first` is the first filter's score."""
     slow, fast = max(1.0 / (t + 1.0), SLOW_RATE), max(1.0 / (t + 1.0), FAST_RATE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +86,7 @@ from kaboost.models.reboosted.trees.cost import WORKER_SLICE_NS
 from kaboost.models.reboosted.trees.leaves import learn_leaves, update_adagrad
 from kaboost.models.reboosted.trees.rebuild import rebuild_tree
 from kaboost.models.reboosted.trees.sample import observe_row, thin_sample
-from kaboost.models.types import Ints, Mat, Vec
+from kaboost.models.types import Ints, Loss, Mat, Vec
 from kaboost.models.verbs import newton_curvature
 
 ADAGRAD_EVERY = 4  # events between two updates of AdaGrad's sums
@@ -220,7 +220,7 @@ def _target(scale: LabelScale, link: int, y: float, w: float) -> Target:
 
 @inlined
 def learn_label(
-    stack: Stack, loss: Any, scale: LabelScale, label: tuple[float, float], link: int,
+    stack: Stack, loss: Loss, scale: LabelScale, label: tuple[float, float], link: int,
     a: LearnScratch,
 ) -> None:  # fmt: skip
     """Let the stack learn a label, which is y and its importance."""
@@ -239,7 +239,7 @@ def learn_calibration(
 
 
 @inlined
-def learn_stack(stack: Stack, loss: Any, target: Target, factor: float, a: LearnScratch) -> None:
+def learn_stack(stack: Stack, loss: Loss, target: Target, factor: float, a: LearnScratch) -> None:
     """Update the filters' weights, and the decayed losses behind average and mixture by this
     event's, a.score_losses (n,) and a.expert_losses (S+1,), times `factor`.
     """
@@ -307,7 +307,7 @@ def _add_gradient_square(schedule: Schedule, k: int, g: float, w: float, link: i
 
 @inlined
 def learn_lines(
-    filters: LinearFilters, loss: Any, y: float, w: float, link: int, scale: LabelScale,
+    filters: LinearFilters, loss: Loss, y: float, w: float, link: int, scale: LabelScale,
     a: LearnScratch,
 ) -> None:  # fmt: skip
     """Let the linear learners take Newton's step from their scores, and update their columns."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kaboost.models.evaluation.progress import Progress
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.simd import Lane, NewLane, Number, over_learners
 from kaboost.models.reboosted.scratch import LearnScratch
-from kaboost.models.types import LOSS_LIMIT, Ints, Mat, Vec
+from kaboost.models.types import LOSS_LIMIT, Ints, Loss, Mat, Vec
 from kaboost.models.verbs import value, value_gradient_hessian
 
 METRICS_EVERY = 4  # events between two samples
@@ -17,7 +15,7 @@ MIN_HESSIAN = 1e-3  # of a loss, where an edge divides by it
 
 # A kernel of its own: where a verb is put into a loop, numba takes writes after it for dead code.
 @kernel
-def observe_served(seen: Progress, loss: Any, w: float, score: Vec, label: Vec) -> None:
+def observe_served(seen: Progress, loss: Loss, w: float, score: Vec, label: Vec) -> None:
     """Add the loss of the served score (1,) for an event of weight w > 0."""
     seen.events[()] += 1
     seen.weight_sum[()] += w
@@ -34,7 +32,7 @@ def store_prefixes(prefix: Mat, t: int, F: Mat, cursor: Ints) -> None:
 
 @kernel
 def observe_structures(
-    eta: Vec, loss: Any, y: float, event: tuple[int, float], seen: Progress, a: LearnScratch
+    eta: Vec, loss: Loss, y: float, event: tuple[int, float], seen: Progress, a: LearnScratch
 ) -> None:
     """Record the loss of every prefix a.F (K, N+1) and every tree's edge at every `METRICS_EVERY`th
     event, with the weight of so many; `event` is its number and its importance.
@@ -57,7 +55,7 @@ def observe_structures(
 
 
 @kernel
-def _prefix_gradients(loss: Any, y: float, count: int, F: Vec, a: LearnScratch) -> None:
+def _prefix_gradients(loss: Loss, y: float, count: int, F: Vec, a: LearnScratch) -> None:
     outputs, losses = a.tree_outputs, a.prefix_losses
     gradients, hessians = a.prefix_gradients, a.prefix_hessians
     for i in range(count - 1):

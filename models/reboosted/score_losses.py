@@ -7,12 +7,11 @@ for more than `MAX_LOSS`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from kaboost.models.kernels.jit import inlined
 from kaboost.models.reboosted.label_scale import TINY, LabelScale, least_loss, residual_unit
 from kaboost.models.reboosted.scratch import LearnScratch
 from kaboost.models.reboosted.state import LOG_ODDS, LOGARITHMS, NUMBERS
+from kaboost.models.types import Loss
 from kaboost.models.verbs import value_gradient_hessian
 
 # Unit of losses of numbers, as a share of the loss of the mean label; largest loss in that unit.
@@ -22,7 +21,7 @@ SHARPNESS_UNITS = 3.0
 
 
 @inlined
-def assess_scores(loss: Any, y: float, scale: LabelScale, link: int, a: LearnScratch) -> None:
+def assess_scores(loss: Loss, y: float, scale: LabelScale, link: int, a: LearnScratch) -> None:
     """Fill a.score_losses and a.score_gradients (n,) at the scores, and a.expert_losses (S+1,) at
     the experts' scores.
     """
@@ -37,7 +36,7 @@ def assess_scores(loss: Any, y: float, scale: LabelScale, link: int, a: LearnScr
 
 
 @inlined
-def scaled_loss(loss: Any, score: float, y: float, scale: LabelScale, link: int) -> float:
+def scaled_loss(loss: Loss, score: float, y: float, scale: LabelScale, link: int) -> float:
     """Return the capped loss of the served score in the unit of `assess_scores`."""
     v, _, _ = value_gradient_hessian(loss, score, y)
     return float(min((v - least_loss(y, link)) * _unit_factor(scale, link), MAX_LOSS))
@@ -53,7 +52,7 @@ def _unit_factor(scale: LabelScale, link: int) -> float:
 
 
 @inlined
-def sharpness(loss: Any, scale: LabelScale, link: int) -> float:
+def sharpness(loss: Loss, scale: LabelScale, link: int) -> float:
     """Return the factor on losses before they weigh scores, 1 or more.
 
     Where labels are easy to predict, usual losses are far below the loss of the mean label, and

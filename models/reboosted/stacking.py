@@ -16,7 +16,7 @@ prediction problems, 1960; specification of reboosted trees, 2.3a-c, which has t
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from kaboost.models.kernels.simd import (
     Sum,
     over_learners,
 )
-from kaboost.models.types import Mat, Mat3, Vec
+from kaboost.models.types import Loss, Mat, Mat3, Vec
 from kaboost.models.verbs import learning_only, newton_curvature, value_gradient_hessian
 
 VARIANCE_DRIFTS = (1e-6, 1e-5, 1e-7)  # added to a weight's variance an event, for each filter
@@ -153,7 +153,7 @@ def decay_losses(decayed: Vec, decay: float, losses: Vec, n: int) -> None:
 
 
 @kernel
-def learn_filters(s: Stack, loss: Any, target: Target, z: Vec, x: Vec, gain: Vec) -> None:
+def learn_filters(s: Stack, loss: Loss, target: Target, z: Vec, x: Vec, gain: Vec) -> None:
     """Let every filter learn a label; z (S + 1,) are the experts' scores of inputs x (R,), gain
     (R,) is scratch.
     """

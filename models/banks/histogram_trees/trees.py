@@ -26,7 +26,7 @@ from kaboost.models.banks.histogram_trees.trees_leaves import event_statistics, 
 from kaboost.models.banks.histogram_trees.trees_split import HOEFFDING, NORMAL
 from kaboost.models.banks.histogram_trees.trees_state import LEAF, OUTPUTS, TreeParams, Trees
 from kaboost.models.banks.state_size import too_large
-from kaboost.models.types import Component, Mat, Param, Vec
+from kaboost.models.types import Component, Loss, Mat, Param, Vec
 from kaboost.models.verbs import learn, predict, update_shared
 
 TESTS = {"normal": NORMAL, "hoeffding": HOEFFDING}
@@ -80,7 +80,7 @@ def _reject_reason(context: Mapping[str, Any]) -> str | None:
     )
 
 
-def _fill_defaults(bank: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
+def _fill_defaults(bank: dict[str, Any], loss: Loss, full: dict[str, Any]) -> None:
     alone = bank["split"] == "hoeffding" and bank["n"] == 1
     bank["grace"] = (200.0 if alone else 50.0) if bank["grace"] is None else bank["grace"]
     bank["delta"] = (1e-7 if alone else 0.05) if bank["delta"] is None else bank["delta"]

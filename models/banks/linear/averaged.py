@@ -11,7 +11,7 @@ import numpy as np
 from kaboost.models.banks.linear.bank import Linear
 from kaboost.models.banks.linear.sgd import Sgd
 from kaboost.models.kernels.numeric import clear_learner
-from kaboost.models.types import LOSS_LIMIT, Mat, Mat3, Vec
+from kaboost.models.types import LOSS_LIMIT, Loss, Mat, Mat3, Vec
 from kaboost.models.verbs import (
     bank_scratch_rows,
     combine,
@@ -92,7 +92,7 @@ def _(bank: Averaged, i: int, state: Any) -> None:
 
 @observe_average.register
 def _(
-    bank: Averaged, rule: Any, loss: Any, x: Vec, y: Vec, w: float, seen: Any, a: Any, s: Vec
+    bank: Averaged, rule: Any, loss: Loss, x: Vec, y: Vec, w: float, seen: Any, a: Any, s: Vec
 ) -> None:
     predict_served(bank, x, a.h, a.bank_scratch)
     combine(rule, a.h, a.F, s, a.rule_scratch)

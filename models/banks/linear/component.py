@@ -17,7 +17,7 @@ from kaboost.models.banks.linear.ng import NG
 from kaboost.models.banks.linear.ogd import OGD
 from kaboost.models.banks.linear.sgd import SGD
 from kaboost.models.kernels.simd import aligned
-from kaboost.models.types import Component, Param
+from kaboost.models.types import Component, Loss, Param
 
 STEPS: dict[str, Step] = {
     step.kind: step for step in (NAG, NG, SGD, OGD, ADAGRAD, ADAM, FTRL, INVARIANT)
@@ -51,7 +51,7 @@ def _defaults(name: str) -> str:
 OPTIONS = _merged_options()
 
 
-def _fill_defaults(bank: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
+def _fill_defaults(bank: dict[str, Any], loss: Loss, full: dict[str, Any]) -> None:
     """Fill in the options of the step; leave out those of others, so that specifications of equal
     models are equal.
     """

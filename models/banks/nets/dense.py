@@ -26,7 +26,7 @@ from kaboost.models.kernels.simd import (
     aligned,
     over_learners,
 )
-from kaboost.models.types import Component, Mat, Mat3, Param, Vec
+from kaboost.models.types import Component, Loss, Mat, Mat3, Param, Vec
 from kaboost.models.verbs import (
     bank_scratch_rows,
     learn,
@@ -227,7 +227,7 @@ def _(bank: AdamNets, i: int, state: Any) -> None:
 RATES = {"adam": 0.001, "sgd": 0.3}
 
 
-def _fill_defaults(net: dict[str, Any], loss: Any, full: dict[str, Any]) -> None:
+def _fill_defaults(net: dict[str, Any], loss: Loss, full: dict[str, Any]) -> None:
     net["lr"] = RATES[net["optimiser"]] if net["lr"] is None else net["lr"]
 
 

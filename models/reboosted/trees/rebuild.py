@@ -8,7 +8,6 @@ goes on bit for bit. Specification of reboosted trees, 2.6.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.reboosted.state import (
@@ -39,11 +38,11 @@ from kaboost.models.reboosted.trees.nodes import store_tree
 from kaboost.models.reboosted.trees.rows import draw_rows
 from kaboost.models.reboosted.trees.split import split_limits
 from kaboost.models.reboosted.trees.traverse import add_to_prefix
-from kaboost.models.types import Vec
+from kaboost.models.types import Loss, Vec
 
 
 @kernel
-def rebuild_tree(bank: Reboosted, build: TreeBuild, loss: Any, k: int, budget_ns: float) -> float:
+def rebuild_tree(bank: Reboosted, build: TreeBuild, loss: Loss, k: int, budget_ns: float) -> float:
     """Go on with the tree of structure k for about so many ns, on the window as it was when the
     tree was started; return the ns it took.
 

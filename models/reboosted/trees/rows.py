@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.random import uniform
 from kaboost.models.reboosted.state import CODES, NUMBERS, Codes, TreeBuild, Window
 from kaboost.models.reboosted.trees.cost import COPY_CODE_NS, COPY_ROW_NS
-from kaboost.models.types import INT, Vec
+from kaboost.models.types import INT, Loss, Vec
 from kaboost.models.verbs import newton_curvature, value_gradient_hessian
 
 
 @kernel
 def draw_rows(
-    window: Window, prefix: Vec, build: TreeBuild, loss: Any, link: int, left_ns: float
+    window: Window, prefix: Vec, build: TreeBuild, loss: Loss, link: int, left_ns: float
 ) -> float:
     """Copy one event from each of n equal stretches of the window, for about so many ns: the codes
     of the chosen columns, with gradient and hessian of the loss at the prefix (R,). Return the ns
@@ -39,7 +37,7 @@ def draw_rows(
 
 
 @kernel
-def _gradients_hessians(loss: Any, link: int, build: TreeBuild, first: int, last: int) -> None:
+def _gradients_hessians(loss: Loss, link: int, build: TreeBuild, first: int, last: int) -> None:
     """Put gradient and hessian in the place of prefix and label, and update the largest of each.
 
     Where scores are numbers, both are relative to the hessian of a typical residual: the smallest
