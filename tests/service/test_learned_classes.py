@@ -298,7 +298,7 @@ def test_posted_records_may_bring_classes(make_settings: Make) -> None:
     known = settings.task.known_labels
     values = [encode({"x": 1.0}, label) for label in ("a", "b", "a", "c", 7)]
 
-    faults, ids = _check(make_decoder(SCHEMA, known, settings), values, known, needs_id=False)
+    faults, ids = _check(make_decoder(SCHEMA, known, settings), values, known)
 
     assert [3, 4] == [index for index, _ in faults]
     assert "task.max_classes" in faults[0][1].message

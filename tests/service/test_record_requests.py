@@ -144,6 +144,23 @@ def test_what_is_not_json_is_refused(value: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (b'{"payment_id": "\\ud800"}', "surrogate"),
+        (b'{"country": "PT"', "not JSON"),
+        (b"[" * 100_000, "nested"),
+    ],
+)
+def test_a_record_that_is_no_json_says_why(record: bytes, words: str) -> None:
+    """An id, the end and the depth are looked at as well."""
+    with pytest.raises(HTTPException) as refused:
+        ask(b'{"record": ' + record + b"}")
+
+    assert 400 == refused.value.status_code
+    assert words in refused.value.detail
+
+
+@pytest.mark.parametrize(
     ("body", "words"),
     [
         ("{}", "features or record (as it is on the topic)"),

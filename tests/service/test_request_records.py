@@ -197,25 +197,6 @@ def test_a_record_is_a_row(record: bytes, expected: dict[str, Any]) -> None:
     assert expected == {"id": None, **row}
 
 
-@pytest.mark.parametrize(
-    ("record", "words"),
-    [
-        (b'{"a": NaN}', "NaN"),
-        (b'{"a": "\\ud800"}', "surrogate"),
-        (b'{"order": "\\ud800"}', "surrogate"),
-        (b'{"a": 1', "not JSON"),
-        (b"[" * 100_000, "nested"),
-    ],
-)
-def test_a_record_that_is_no_json(record: bytes, words: str) -> None:
-    """It is refused as a row would be, and is no internal error."""
-    with pytest.raises(HTTPException) as refused:
-        RECORDS.to_rows(b'{"record": ' + record + b"}", {})
-
-    assert 400 == refused.value.status_code
-    assert words in refused.value.detail
-
-
 def test_a_number_without_end_is_no_feature() -> None:
     """JSON allows 1e400, a feature does not."""
     with pytest.raises(RequestError, match="1e308"):
