@@ -159,7 +159,7 @@ def test_every_class_has_its_own():
 
 
 @pytest.mark.parametrize(
-    ("task", "message"), [("binary", "add it"), ("regression", "leave it out")]
+    ("task", "message"), [("binary", "with it in task.labels"), ("regression", "leave it out")]
 )
 def test_a_label_that_there_is_none_of_is_refused(task, message):
     """Also where there is one score alone."""
