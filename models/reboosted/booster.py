@@ -46,7 +46,6 @@ from kaboost.models.reboosted.imputation import (
     average,
     fill_likely,
     find_unknown,
-    observe_row,
     observe_until_unknown,
 )
 from kaboost.models.reboosted.imputation import with_features as with_more_imputation
@@ -136,23 +135,19 @@ def _learn_known_and_unknown(
 ) -> None:
     """Learn a part of the events; those with an unknown value are answered as in `score_many`."""
     imputation, categorical = booster.imputation, booster.linear.categorical
-    first, end = part.start, part.stop
-    X, W = events.X[:end], events.weights
+    first, end, scored = part.start, part.stop, False
+    X, W, answer = events.X[:end], events.weights, _none(0)
     while True:
-        t = int(booster.trees.schedule.time)
-        last = observe_until_unknown(imputation, categorical, X, W, first, t)
+        place = (first, int(booster.trees.schedule.time), scored)
+        last = observe_until_unknown(imputation, categorical, X, W, place)
         _learn_part(booster, events, captured, scores, slice(first, last))
+        if len(answer):
+            scores[first] = answer[0]
         if last == end:
             return
-        answer = None if captured.size else _score(booster, X[last : last + 1], _none(1))
-        if W[last] > 0.0:
-            observe_row(imputation, categorical, X[last], int(booster.trees.schedule.time))
-        first = last + 1
-        _learn_part(booster, events, captured, scores, slice(last, first))
-        if answer is not None:
-            scores[last] = answer[0]
-        if first == end:
-            return
+        if not captured.size:
+            answer = _score(booster, X[last : last + 1], _none(1))
+        first, scored = last, True
 
 
 def _none(n: int) -> Mat:
@@ -234,6 +229,8 @@ def likely_rows(booster: ReboostedTrees, X: Mat) -> Iterator[tuple[int, Mat]]:
     """
     unknown, categorical = np.empty(len(X), np.bool_), booster.linear.categorical
     find_unknown(booster.imputation, categorical, X, unknown)
+    if len(X) == 0:  # so that nothing compiles at the first unknown value
+        fill_likely(booster.imputation, categorical, categorical, np.empty((0, X.shape[1])))
     for k in np.flatnonzero(unknown).tolist():
         likely = np.empty((SAMPLED, X.shape[1]))
         fill_likely(booster.imputation, categorical, X[k], likely)

@@ -56,15 +56,17 @@ def with_features(old: Imputation, d: int) -> Imputation:
 
 @kernel
 def observe_until_unknown(
-    imputation: Imputation, categorical: Vec, X: Mat, W: Vec, first: int, t: int
+    imputation: Imputation, categorical: Vec, X: Mat, W: Vec, place: tuple[int, int, bool]
 ) -> int:
-    """Observe rows of X (B, d), of importances W (B,), from `first` on and after t events, up to
-    one of which a value is unknown; return its number, or B.
+    """Observe rows of X (B, d), of importances W (B,), up to one of which a value is unknown;
+    return its number, or B.
 
-    `categorical` (d,) is 1 for columns of categories in order of first sight.
+    `place` is the first row, how many events came before it, and whether it is observed whatever
+    is unknown of it. `categorical` (d,) is 1 for columns of categories in order of first sight.
     """
+    first, t, anyway = place
     for k in range(first, X.shape[0]):
-        if has_unknown(imputation, categorical, X[k]):
+        if has_unknown(imputation, categorical, X[k]) and not (anyway and k == first):
             return k
         if W[k] > 0.0:
             observe_row(imputation, categorical, X[k], t)

@@ -50,4 +50,6 @@ def test_stored_rows_compile_nothing(task: str, sizes: tuple[int, ...]) -> None:
                 outcome = model.learn_captured(group.captured, y, np.ones(len(y)))
                 record_captured(validation, outcome, group.baselines, y, np.ones(len(y)))
 
+        model.capture(tabulate(model.encoder.layout, [{"a": 1.0}, {}]))  # unknown values
+
     assert [] == [str(each) for each in compiled]
