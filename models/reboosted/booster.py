@@ -230,7 +230,8 @@ def likely_rows(booster: ReboostedTrees, X: Mat) -> Iterator[tuple[int, Mat]]:
     unknown, categorical = np.empty(len(X), np.bool_), booster.linear.categorical
     find_unknown(booster.imputation, categorical, X, unknown)
     if len(X) == 0:  # so that nothing compiles at the first unknown value
-        fill_likely(booster.imputation, categorical, categorical, np.empty((0, X.shape[1])))
+        d = X.shape[1]
+        fill_likely(booster.imputation, categorical, np.zeros(d), np.empty((0, d)))
     for k in np.flatnonzero(unknown).tolist():
         likely = np.empty((SAMPLED, X.shape[1]))
         fill_likely(booster.imputation, categorical, X[k], likely)

@@ -53,3 +53,29 @@ def test_stored_rows_compile_nothing(task: str, sizes: tuple[int, ...]) -> None:
         model.capture(tabulate(model.encoder.layout, [{"a": 1.0}, {}]))  # unknown values
 
     assert [] == [str(each) for each in compiled]
+
+
+def test_snapshots_compile_nothing_at_an_unknown_value() -> None:
+    """An empty batch warms what serves, whose arrays are read-only."""
+    model = Model(features={"a": "number", "c": "category"})
+    drawn = np.random.default_rng(0).normal(size=300)
+    model.learn_many([{"a": float(v), "c": "ab"[int(v > 0)]} for v in drawn], [0, 1] * 150)
+    arrays = {name: array.copy() for name, array in model.serving_arrays().items()}
+    for array in arrays.values():
+        array.flags.writeable = False
+    served = Model.from_arrays(model.describe(), arrays)
+    served.predict(tabulate(served.encoder.layout, []))
+    compiled: list[Any] = []
+
+    class Listener(event.Listener):
+        def on_start(self, seen: Any) -> None:
+            compiled.append(seen.data["dispatcher"])
+
+        def on_end(self, seen: Any) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Listener()):
+        for row in ({"a": 1.0}, {}, {"a": 1.0, "c": "new"}):
+            served.predict(tabulate(served.encoder.layout, [row]))
+
+    assert [] == [str(each) for each in compiled]
