@@ -229,7 +229,7 @@ def likely_rows(booster: ReboostedTrees, X: Mat) -> Iterator[tuple[int, Mat]]:
     """
     unknown, categorical = np.empty(len(X), np.bool_), booster.linear.categorical
     find_unknown(booster.imputation, categorical, X, unknown)
-    if len(X) == 0:  # so that nothing compiles at the first unknown value
+    if len(X) == 0 or booster.imputation.sampled < SAMPLED:  # so that nothing compiles later
         d = X.shape[1]
         fill_likely(booster.imputation, categorical, np.zeros(d), np.empty((0, d)))
     for k in np.flatnonzero(unknown).tolist():
