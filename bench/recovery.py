@@ -109,15 +109,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--at", type=int, nargs="+", default=[4_000, 20_000, 100_000])
     parser.add_argument("--drifts", nargs="+", default=DRIFTS, choices=DRIFTS)
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     print("| drift | labels | at | before | 0 | 500 | 1,500 | 3,000 | of a new model's |")
     print("|---|---|---|---|---|---|---|---|---|")
     for classes, noise in ((True, 0.1), (True, 0.0), (False, 0.5), (False, 0.0)):
-        for drift in told.drifts:
+        for drift in arguments.drifts:
             if classes and drift in ONLY_NUMBERS:
                 continue
-            for at in told.at:
-                row = cells(drift, at, noise, classes, told.seeds)
+            for at in arguments.at:
+                row = cells(drift, at, noise, classes, arguments.seeds)
                 kind = "classes" if classes else "numbers"
                 print(f"| {drift} | {kind}, {noise:g} | {at:,} | {' | '.join(row)} |")
                 sys.stdout.flush()

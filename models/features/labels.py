@@ -226,10 +226,10 @@ def encode_growing(labels: Labels, y: Any, w: Vec) -> tuple[Vec, Labels]:
     values = _listed(y)
     encoded = np.zeros(len(values))
     for k, label in enumerate(map(to_python, values)):
-        begun = labels.new_class(label)
-        if begun is not None and k < len(w) and w[k] > 0.0:
-            labels = labels.with_class(begun)
-        if begun is None or labels.knows(label):
+        new = labels.new_class(label)
+        if new is not None and k < len(w) and w[k] > 0.0:
+            labels = labels.with_class(new)
+        if new is None or labels.knows(label):
             encoded[k] = _encode(labels, label, k, len(values))
     return encoded, labels
 

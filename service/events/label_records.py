@@ -124,9 +124,9 @@ class LabelDecoder:
                 if math.isfinite(encoded):
                     return encoded
         for value in readings:
-            begun = self._labels.new_class(value)
-            if begun is not None:
-                return _NewClass(begun)
+            new = self._labels.new_class(value)
+            if new is not None:
+                return _NewClass(new)
         raise EventError("label", f"{self._names['label']}: {reason}")
 
     def _time(self, record: Mapping[str, Any]) -> float | None:

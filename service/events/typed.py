@@ -390,11 +390,11 @@ class TypedDecoder(ABC):
         if not self._rules.labelled or self._regression:
             return
         if (event.label.__class__, event.label) not in self._known_labels:
-            begun = self._rules.labels.new_class(event.label)
-            if begun is not None:
+            new = self._rules.labels.new_class(event.label)
+            if new is not None:
                 if event.weight == 0.0:
                     return  # it teaches nothing
-                raise _NewClass(begun)
+                raise _NewClass(new)
             try:
                 self._rules.labels.encode(event.label)
             except ValueError:

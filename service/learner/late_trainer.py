@@ -45,6 +45,7 @@ from kaboost.service.storage.waiting import (
     WaitingStore,
 )
 
+FEW_LEARNED = 3  # labels of the expired class that are an exception, such as a reversed chargeback
 MAX_LEARNED_SHARE = 0.1  # of joined labels, while those of one class alone are held
 MAX_ROUNDS = 5  # of expired features in one call, so that heartbeats come between
 UNMATCHED = (
@@ -108,9 +109,9 @@ class LateTrainer(Trainer):
 
     def _code_of(self, label: Label) -> float:
         """Return the code of a label of the settings, which begins a class if it is unknown."""
-        begun = self.state.model.labels.new_class(label)
-        if begun is not None:
-            self._add_class(begun)
+        new = self.state.model.labels.new_class(label)
+        if new is not None:
+            self._add_class(new)
         return self.state.model.labels.encode(label)
 
     def _follow_labels(self, labels: Labels) -> None:
@@ -329,7 +330,7 @@ class LateTrainer(Trainer):
         if expired is None or label == expired or counts.expired > 0:
             return False
         learned = self.events_learned + sum(pair.state != HELD for pair in pairs)
-        return learned <= MAX_LEARNED_SHARE * (counts.joined + len(pairs))
+        return learned <= max(FEW_LEARNED, MAX_LEARNED_SHARE * (counts.joined + len(pairs)))
 
     def _learn_joined(self, pairs: list[Pair]) -> None:
         """Learn features with the labels that they waited for, and empty the list."""

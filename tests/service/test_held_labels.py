@@ -77,12 +77,20 @@ def test_one_class_alone_waits_for_the_other(tmp_path: Path, learned: list[float
 def test_nothing_is_held_where_both_classes_are_labels(
     tmp_path: Path, learned: list[float]
 ) -> None:
-    """The first labels of the expired class come at once, and with them all others."""
+    """The first labels of the expired class come at once, and after a few of them all others."""
     with trainer(tmp_path, **SECTIONS) as made:
         made.learn(features(0, 50))
         made.learn(labels(range(40), [k % 2 for k in range(40)]))
-        assert 40 == len(learned)
-        assert 0 == made._store.held
+        assert (37, 3) == (len(learned), made._store.held)
+
+
+@pytest.mark.parametrize("place", [0, 1, 20])
+def test_an_exception_does_not_end_it(tmp_path: Path, learned: list[float], place: int) -> None:
+    """One label of the expired class, also as the very first, leaves the others held."""
+    with trainer(tmp_path, **SECTIONS) as made:
+        made.learn(features(0, 50))
+        made.learn(labels(range(40), [int(k != place) for k in range(40)]))
+        assert ([0.0], 39) == (learned, made._store.held)
 
 
 def test_a_held_label_is_replaced(tmp_path: Path, learned: list[float]) -> None:
