@@ -19,8 +19,10 @@ from kaboost.service.events.decoder import Decoder, Faults, no_headers
 from kaboost.service.events.decoders import make_decoder
 from kaboost.service.events.diagnosis import explain_json
 from kaboost.service.events.label_records import LabelDecoder, make_label_decoder
+from kaboost.service.http.predict import Answer
 from kaboost.service.http.reports import Accepted, WrittenRecord
 from kaboost.service.metrics import ApiMetrics
+from kaboost.service.storage.snapshots import Snapshot
 
 ACCEPT_SECONDS = 10.0  # for the broker to confirm the records of one request
 JSON_ONLY = (
@@ -159,19 +161,26 @@ class PredictionLog:
         self._sender = sender
         self._metrics = metrics
 
-    def write(self, ids: Sequence[str | None], request: bytes | bytearray, response: bytes) -> None:
+    def write(
+        self,
+        ids: Sequence[str | None],
+        request: bytes | bytearray,
+        response: Answer,
+        snapshot: Snapshot,
+    ) -> None:
         """Write the rows of one response that have an id; it never fails and never waits.
 
         Features are written as they were sent: those that the model does not know yet it is to
-        learn from this topic.
+        learn from this topic. The learner of the same model records the loss of these scores.
         """
         if self._topic is None or not any(id_ is not None for id_ in ids):
             return
-        answer = msgspec.json.decode(response)
+        answer = msgspec.json.decode(response.body)
         predictions = answer.get("predictions") or [answer]
         model, now = answer["model"], datetime.now(UTC).isoformat()
         rows = _sent_features(request)
-        for id_, row, prediction in zip(ids, rows, predictions, strict=True):
+        scores = response.scores.tolist()
+        for id_, row, prediction, of_classes in zip(ids, rows, predictions, scores, strict=True):
             if id_ is None:
                 continue
             kept = ("prediction", "probability", "score")
@@ -181,7 +190,11 @@ class PredictionLog:
                 "features": row,
                 **{key: prediction[key] for key in kept if key in prediction},
                 "version": model["version"],
+                "run": snapshot.header.get("run"),
+                "epoch": snapshot.numbering.epoch,
             }
+            if len(of_classes) > 1:
+                record["scores"] = of_classes
             value = msgspec.json.encode(record)
             if not self._sender.send(self._topic, id_.encode(), value, self._count):
                 self._metrics.predictions_logged.labels("dropped").inc()

@@ -13,6 +13,7 @@ from confluent_kafka import Message
 from kaboost.models.evaluation.baselines import correct
 from kaboost.models.evaluation.late_baselines import capture_baselines, record_captured
 from kaboost.models.features.labels import Label, Labels
+from kaboost.models.table_model import Captured
 from kaboost.service.errors import EventError
 from kaboost.service.events.decoder import DUPLICATE, NO_ID, Decoded
 from kaboost.service.events.label_records import DecodedLabels, LabelRecord, make_label_decoder
@@ -22,6 +23,7 @@ from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.learner.captured_rows import pack, unpack
 from kaboost.service.learner.late_recorder import LateRecorder
 from kaboost.service.learner.parts import Parts
+from kaboost.service.learner.served_scores import ServedScores
 from kaboost.service.learner.trainer import (
     Lineage,
     Rejected,
@@ -95,6 +97,8 @@ class LateTrainer(Trainer):
         self._label_decoder = make_label_decoder(settings, state.model.labels)
         self._keep = settings.checkpoints.keep
         self._ignored = 0  # values of unknown features in the batch that is being read
+        is_log = settings.kafka.topic == settings.predictions.topic
+        self._served = ServedScores() if is_log else None
         late = state.late
         self._watermark = Watermark(late.features_time, late.labels_time, late.time)
         self._store = WaitingStore(self._labels.directory / self._run, self._labels.max_memory)
@@ -220,7 +224,11 @@ class LateTrainer(Trainer):
         may_grow = len(model.classes_) < model.labels.max_classes
         baselines = capture_baselines(self.state.validation, may_grow=may_grow)
         parts = model.parts(decoded.table, decoded.w)  # kinds may be corrected between two
-        rows = [row for part, _ in parts for row in pack(model.capture(part), baselines)]
+        rows = [
+            row
+            for part, span in parts
+            for row in pack(self._with_served(model.capture(part), messages[span]), baselines)
+        ]
         entries: list[NewEntry] = []
         rejected: list[Rejected] = []
         columns = zip(messages, decoded.meta, rows, decoded.w.tolist(), strict=True)
@@ -238,6 +246,15 @@ class LateTrainer(Trainer):
         if early:
             self._join_early(early)
         return rejected
+
+    def _with_served(self, captured: Captured, messages: Sequence[Message]) -> Captured:
+        """Return captured events with the scores of the answers, where the topic is theirs."""
+        if self._served is None:
+            return captured
+        values, epoch = list(map(_VALUE, messages)), self._numbering.epoch
+        return captured._replace(
+            scores=self._served.replace(values, captured.scores, self._run, epoch)
+        )
 
     def _join_early(self, early: dict[str, list[EarlyLabel]]) -> None:
         """Join labels that came before their features."""
