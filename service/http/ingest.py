@@ -34,6 +34,14 @@ MAYBE_JSON = (
 )
 OBJECTS = "send an object, or an array of them"
 NO_FEATURES = msgspec.Raw(b"{}")
+NO_ROOM = (
+    "none was written: with these, more than predictions.max_pending = {} records would be on "
+    "their way; send them again later, or in parts"
+)
+PARTLY = (
+    "too many records are on their way; some of these may be written: send them again later, with "
+    "ids"
+)
 NO_LABELS = "labels.topic is not set: events bring their labels; send them to /events"
 
 Place = tuple[str, int, int]
@@ -41,6 +49,10 @@ Place = tuple[str, int, int]
 
 class Sender(Protocol):
     """Write records to Kafka."""
+
+    @property
+    def room(self) -> int:
+        """How many records may be sent now."""
 
     def send(
         self,
@@ -125,13 +137,15 @@ class Ingest:
             if broken is not None:
                 raise HTTPException(400, f"{broken[0]}: {broken[1].message}")
             raise RequestError([(pointer, error.message) for pointer, error in named])
+        if len(values) > self._sender.room:  # before any is written
+            raise HTTPException(503, NO_ROOM.format(self._settings.predictions.max_pending))
         keys = [None if id_ is None else id_.encode() for id_ in ids]
         loop = asyncio.get_running_loop()
         futures = []
         for key, value in zip(keys, values, strict=True):
             future: asyncio.Future[Place] = loop.create_future()
             if not self._sender.send(topic, key, value, _resolver(loop, future)):
-                raise HTTPException(503, "too many records are on their way; send this again later")
+                raise HTTPException(503, PARTLY)
             futures.append(future)
         try:
             places = await asyncio.wait_for(asyncio.gather(*futures), ACCEPT_SECONDS)

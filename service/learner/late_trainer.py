@@ -17,13 +17,13 @@ from kaboost.models.table_model import Captured
 from kaboost.service.errors import EventError
 from kaboost.service.events.decoder import DUPLICATE, NO_ID, Decoded
 from kaboost.service.events.label_records import DecodedLabels, LabelRecord, make_label_decoder
+from kaboost.service.events.served_scores import ServedScores
 from kaboost.service.kafka import stored_record
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.learner.captured_rows import pack, unpack
 from kaboost.service.learner.late_recorder import LateRecorder
 from kaboost.service.learner.parts import Parts
-from kaboost.service.learner.served_scores import ServedScores
 from kaboost.service.learner.trainer import (
     Lineage,
     Rejected,
@@ -415,9 +415,13 @@ class LateTrainer(Trainer):
             if not old and not held:
                 break
             self._give_up(old, held)
-        excess = self._store.waiting - labels.max_waiting
+        excess = min(self._store.waiting + self._store.held - labels.max_waiting, self.batch_events)
         if excess > 0:
-            self._give_up(self._store.oldest_waiting(math.inf, min(excess, self.batch_events)))
+            old = self._store.oldest_waiting(math.inf, excess)
+            old += self._store.oldest_held(math.inf, excess)
+            old = sorted(old, key=_age)[:excess]
+            held = [entry for entry in old if entry.state == HELD]
+            self._give_up([entry for entry in old if entry.state != HELD], held)
         self._store.forget(now - 2.0 * labels.wait)
         unmatched = self._store.pop_early_before(now - labels.early, self.batch_events)
         self._late.unmatched(len(unmatched))
@@ -439,7 +443,7 @@ class LateTrainer(Trainer):
         label = self._expired_label
         pairs = [Pair(each, label, each.weight, state=EXPIRED) for each in entries]
         pairs += [Pair(each, each.label, each.label_weight) for each in held]
-        self._learn_pairs(sorted(pairs, key=lambda pair: (pair.entry.time, pair.entry.number)))
+        self._learn_pairs(sorted(pairs, key=lambda pair: _age(pair.entry)))
 
     @property
     def late_figures(self) -> LateFigures:
@@ -454,6 +458,11 @@ class LateTrainer(Trainer):
     def _header(self) -> dict[str, object]:
         waiting = {"waiting": self._store.waiting, "early": self._store.early}
         return {**super()._header(), "labels": waiting}
+
+
+def _age(entry: Entry) -> tuple[float, int]:
+    """Return what orders entries, the oldest first."""
+    return entry.time, entry.number
 
 
 def _record_seconds(message: Message) -> float:

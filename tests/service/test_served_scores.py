@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kaboost.service.events.served_scores import ServedScores
 from kaboost.service.learner.late_trainer import LateTrainer
-from kaboost.service.learner.served_scores import ServedScores
 from tests.service.learning import rows
 from tests.service.test_late_corrections import message, trainer
 
