@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -37,7 +38,11 @@ class ModelError(ValueError):
 
 
 def to_python(value: Any) -> Any:
-    """Return a NumPy scalar as the Python value it stands for, anything else as it is."""
+    """Return a NumPy scalar, or a decimal as databases have them, as the plain value it stands for;
+    anything else as it is.
+    """
+    if isinstance(value, Decimal):
+        return math.nan if value.is_nan() else float(value)
     return value.item() if isinstance(value, np.generic) else value
 
 

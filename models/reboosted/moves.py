@@ -42,7 +42,8 @@ def follow_features(
     for j in range(phase * d0 // cycle, (phase + 1) * d0 // cycle):
         if t >= bins.check_at[j] and is_crowded(bins, codes, j, t):
             _jump(filters, bins, j, t)
-            if t >= EARLIEST and bins.progress[0].step <= REQUESTED and _is_affordable(bins, codes, schedule, t):
+            free = t >= EARLIEST and bins.progress[0].step <= REQUESTED
+            if free and _is_affordable(bins, codes, schedule, t):
                 _ask_for_bins(bins, j, t)
     if before != IDLE or bins.progress[0].step == IDLE:
         return bool(schedule.drift_at[()] == t - 1)
