@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import kaboost
 
 Arrays = Mapping[str, np.ndarray]
+
+
+class Learned(NamedTuple):
+    """A booster after a stream, and the scores (B, m) made before each event was learned."""
+
+    booster: Any
+    scores: np.ndarray
+
+
+def learned(
+    spec: Any, X: np.ndarray, y: np.ndarray, w: np.ndarray | None = None, m: int = 1
+) -> Learned:
+    """Build a booster of a specification and learn a stream in one batch."""
+    booster = kaboost.build(spec, d=X.shape[1], m=m)
+    return Learned(booster, kaboost.learn_many(booster, X, y, w))
 
 
 def default_booster(d: int, loss: Any = "logistic", seed: int = 1) -> Any:
@@ -28,13 +43,6 @@ def learn_stream(
         for first in range(0, len(y), batch)
     ]
     return np.concatenate(scores)
-
-
-def learned_default(X: np.ndarray, y: np.ndarray) -> Any:
-    """Return a default model after a stream of labels 0 and 1."""
-    booster = default_booster(X.shape[1])
-    kaboost.learn_many(booster, X, y)
-    return booster
 
 
 def log_losses(booster: Any, X: np.ndarray, y: np.ndarray) -> np.ndarray:

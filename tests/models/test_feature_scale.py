@@ -13,7 +13,7 @@ from kaboost.models.reboosted.explain import export_trees
 from kaboost.models.reboosted.feature_scale import feature_scale, with_features
 from kaboost.models.reboosted.rescale import _moved, real_values
 from kaboost.models.reboosted.trees.binning import to_keys
-from tests.boosters import default_booster, learned_default, log_losses, restored, state_bytes
+from tests.boosters import default_booster, learned, log_losses, restored, state_bytes
 from tests.models.number_streams import switched_classes
 
 N, SPEC = 2_500, {"bank": "reboosted_trees", "loss": "logistic"}
@@ -52,7 +52,7 @@ def test_holes_and_sentinels():
     X[r.random(X.shape[0]) < 0.9, 0] = np.nan
     X[r.random(X.shape[0]) < 0.15, 1] = -999.0
     X[:5, 2] = np.inf
-    booster = learned_default(X, y)
+    booster = learned(SPEC, X, y).booster
 
     assert (abs(booster.features.offset - 5e11) < 10.0).all()
 
@@ -72,7 +72,7 @@ def test_ordinary_columns_stay():
             0.1 * 3.0 + r.integers(0, 2, N) * 1e-17,
         ]
     )
-    booster = learned_default(X, (X[:, 0] > 0.0).astype(float))
+    booster = learned(SPEC, X, (X[:, 0] > 0.0).astype(float)).booster
 
     assert (booster.features.offset == 0.0).all()
     assert (booster.features.factor == 1.0).all()
@@ -91,7 +91,7 @@ def moving(seed):
 def test_any_batching_and_restart_give_the_same_bytes(seed):
     """Moves come at the same events however the stream is cut, and after a restart."""
     X, y = moving(seed)
-    whole = learned_default(X, y)
+    whole = learned(SPEC, X, y).booster
     r, parts, first = np.random.default_rng(seed), kaboost.build(SPEC, 3), 0
     while first < N:
         last = first + int(r.choice([1, 3, 17, 600]))
@@ -106,7 +106,7 @@ def test_any_batching_and_restart_give_the_same_bytes(seed):
 def test_served_and_explained():
     """A snapshot serves the same scores; explanations add up; cuts are in the units of X."""
     X, y = moving(11)
-    booster = learned_default(X, y)
+    booster = learned(SPEC, X, y).booster
     scores = kaboost.predict_many(booster, X[-50:])
     served = kaboost.from_arrays(SPEC, kaboost.serving_arrays(booster))
     found = explain_many(booster, X[-50:])
@@ -126,7 +126,7 @@ def test_served_and_explained():
 def test_more_features():
     """Offsets, factors and counts stay with their columns where features are added."""
     X, y = moving(12)
-    scale = learned_default(X, y).features
+    scale = learned(SPEC, X, y).booster.features
     wide = with_features(scale, 20)
 
     for old, new, blank in zip(scale, wide, feature_scale(20), strict=True):

@@ -9,7 +9,7 @@ import kaboost
 from tests.boosters import (
     default_booster,
     learn_stream,
-    learned_default,
+    learned,
     log_losses,
     restored,
     state_bytes,
@@ -17,6 +17,7 @@ from tests.boosters import (
 from tests.models.number_streams import switched_classes
 
 AGE, AFTER, LOOK = 3_000, 1_200, 500
+SPEC = {"bank": "reboosted_trees", "loss": "logistic"}
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -48,7 +49,7 @@ def test_still_features_ask_for_nothing():
             np.where(r.random(3_000) < 0.8, np.nan, r.random(3_000)),
         ]
     )
-    booster = learned_default(X, (X[:, 0] > 0.0).astype(float))
+    booster = learned(SPEC, X, (X[:, 0] > 0.0).astype(float)).booster
 
     assert (booster.trees.schedule.moved_at == 0).all()
 
@@ -67,12 +68,11 @@ def test_restarts_in_the_middle_of_a_move():
     """Checkpoints taken while new values come and bins are made go on to the same bytes."""
     X, y = switched_classes(AGE + AFTER, 5)
     X[AGE:] = X[AGE:] * 1.8 + 32.0
-    spec = {"bank": "reboosted_trees", "loss": "logistic"}
     whole, parts = default_booster(3), default_booster(3)
     kaboost.learn_many(whole, X, y)
     kaboost.learn_many(parts, X[:AGE], y[:AGE])
     for k in range(AGE, AGE + 600, 10):
-        parts = restored(parts, spec)
+        parts = restored(parts, SPEC)
         kaboost.learn_many(parts, X[k : k + 10], y[k : k + 10])
     kaboost.learn_many(parts, X[AGE + 600 :], y[AGE + 600 :])
 
