@@ -88,7 +88,7 @@ def compared(count=300):
     return digest(parts)
 
 
-def learned(count=60):
+def models(count=60):
     """Return the digest of a model of every task and of all it said."""
     parts = {}
     for task, classes in CLASSES.items():
@@ -100,7 +100,7 @@ def learned(count=60):
     return digest(parts)
 
 
-SUBJECTS = {"encoder": encoder, "baselines": compared, "model": learned}
+SUBJECTS = {"encoder": encoder, "baselines": compared, "model": models}
 
 
 def digest_of_other_mode(subject):

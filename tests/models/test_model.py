@@ -64,7 +64,7 @@ def test_any_batching_gives_the_same_bytes(task, cuts):
 
 def test_plain_python_gives_the_same_bytes():
     """With numba's compiler off not a bit differs."""
-    assert streams.learned() == streams.digest_of_other_mode("model")
+    assert streams.models() == streams.digest_of_other_mode("model")
 
 
 @pytest.mark.parametrize("bank", BANKS)
