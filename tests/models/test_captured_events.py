@@ -12,6 +12,8 @@ from kaboost.models.features.onehot import Encoder, Table, slice_table
 from kaboost.models.model import Model
 from kaboost.models.table_model import Captured
 from kaboost.models.types import Mat, Vec
+from tests.boosters import array_bytes
+from tests.models.number_streams import regimes
 from tests.specs import LINEAR
 
 SCHEMA = {"x": "number", "y": "number", "colour": "category"}
@@ -43,8 +45,7 @@ def test_a_linear_model_learns_the_same_whenever_the_label_comes() -> None:
     at_once.learn(whole, y, w)
     late.learn_captured(late.capture(whole), y, w)
 
-    for name, array in at_once.to_arrays().items():
-        assert array.tobytes() == late.to_arrays()[name].tobytes(), name
+    assert array_bytes(at_once.to_arrays()) == array_bytes(late.to_arrays())
 
 
 @pytest.mark.parametrize("kind", [Columns, Encoder])
@@ -61,17 +62,6 @@ def test_an_encoder_learns_the_same_in_two_steps(kind: type[Encoder]) -> None:
 
     for ours, theirs in zip(late.state, at_once.state, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-
-
-def regimes(n: int, seed: int) -> tuple[Mat, Vec]:
-    """Draw labels that agree with a hidden state, which changes every 150 events on average: a
-    model that learned the last labels is right, one that waits for them is often wrong.
-    """
-    draw = np.random.default_rng(seed)
-    state = np.cumsum(draw.random(n) < 1 / 150) % 2
-    x = draw.normal(size=(n, 3))
-    log_odds = 4.0 * (2 * state - 1) + 1.5 * x[:, 0]
-    return x, (draw.random(n) < 1 / (1 + np.exp(-log_odds))).astype(np.float64)
 
 
 def prequential(x: Mat, y: Vec, delay: int, *, capture: bool, step: int = 25) -> Vec:
@@ -95,7 +85,7 @@ def prequential(x: Mat, y: Vec, delay: int, *, capture: bool, step: int = 25) ->
 
 @pytest.fixture(scope="module")
 def streams() -> Any:
-    return regimes(6000, seed=3)
+    return regimes(6000, 3, seed=3)
 
 
 def test_late_labels_make_nothing_overconfident(streams: tuple[Mat, Vec]) -> None:
