@@ -2,8 +2,10 @@
 
 A learner that adapts fast is right while labels come at once and overconfident when they lag. Each
 score that `predict_rows` kept, and the usual served one, is an expert at each of eight
-temperatures. An expert's weight is the exponential of minus its decayed log-loss times a low rate,
-measured on predictions as they were made, so what is served is as sure as it was right.
+temperatures, which draw it towards the log-odds of the late labels so far. An expert's weight is
+the exponential of minus its decayed log-loss times a low rate, measured on predictions as they were
+made, so what is served is as sure as it was right. Rows captured before anything was learned count
+for the log-odds only: at every temperature they say the same.
 
 Exponential weights: Vovk, Aggregating Strategies, 1990; a low rate with delays: Joulani, György,
 Szepesvári, Online Learning under Delayed Feedback, 2013. Temperatures: Guo, Pleiss, Sun,
@@ -91,7 +93,7 @@ def score_late(late: LateMixture, captured: Mat, first: int, weights: Mat, score
 
 @kernel
 def _base(late: LateMixture) -> float:
-    """Return the log-odds of label 1 among the late labels, as if one half more had come of each."""
+    """Return the log-odds of label 1 among the late labels, and half a label more of each."""
     return math.log((late.labels[1] + 0.5) / (late.labels[0] - late.labels[1] + 0.5))
 
 

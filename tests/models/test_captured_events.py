@@ -220,3 +220,20 @@ def test_a_category_of_no_effect_says_nothing_of_the_class_that_is_learned() -> 
     a = rows[rows[:, 3] == encoder.encode_many(
         Table(np.empty((1, 0)), np.empty((1, 0)), [["x"], ["a"]]))[0, 3]]  # fmt: skip
     np.testing.assert_allclose(a[:, 2], 0.8 / (0.8 + 0.4), atol=0.05)
+
+
+def test_a_model_without_evidence_says_the_base_rate() -> None:
+    """Rows that were captured before anything was learned tell nothing of how sure to be."""
+    draw = np.random.default_rng(3)
+    whole, labels = table(4_000, 5), (draw.random(4_000) < 0.03).astype(float)
+    model = Model("binary", features=SCHEMA)
+    captured = model.capture(whole)
+    for first in range(0, 2_000, 500):
+        some = slice(first, first + 500)
+        rows = Captured(*(values[some] for values in captured))
+        model.learn_captured(rows, labels[some], np.ones(500))
+
+    p = model.predictions(model.predict(slice_table(whole, 2_000, 4_000)))[:, 1]
+
+    assert 0.01 < p.mean() < 0.06
+    assert 0.2 > p.max()
