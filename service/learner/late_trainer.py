@@ -390,7 +390,7 @@ class LateTrainer(Trainer):
         model, validation = self.state.model, self.state.validation
         weight = before.weight if label.weight is None else label.weight
         y, w = np.array([label.label]), np.array([weight])
-        wrong = model.outcome(model.captured_scores(captured), np.array([before.label]))
+        wrong = model.captured_outcome(captured, np.array([before.label]))
         right = model.learn_captured(captured, y, w)
         if before.weight > 0.0:
             correct(validation, wrong, right, before.weight)

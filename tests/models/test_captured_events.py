@@ -237,3 +237,16 @@ def test_a_model_without_evidence_says_the_base_rate() -> None:
 
     assert 0.01 < p.mean() < 0.06
     assert 0.2 > p.max()
+
+
+@pytest.mark.parametrize("spec", [LINEAR, {}])
+def test_an_answer_before_any_event_is_the_first_class(spec: dict[str, Any]) -> None:
+    """So its error is that of this class, as a client saw it."""
+    model = Model("binary", spec, {"x": "number", "y": "number"})
+    whole = Table(table(4).numbers, np.empty((4, 0)), [])
+    captured = model.capture(whole)
+
+    outcome = model.learn_captured(captured, np.array([0.0, 1.0, 0.0, 0.0]), np.ones(4))
+
+    assert [0.0, 1.0, 0.0, 0.0] == outcome.errors.tolist()
+    assert outcome.losses == pytest.approx(np.full(4, np.log(2.0)))
