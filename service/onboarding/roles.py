@@ -184,10 +184,21 @@ def possible_ids(columns: Sequence[Column]) -> list[Column]:
         for one in columns
         if one.present
         and _is_key_like(one)
-        and not is_time(one)
+        and not is_moment(one)
         and one.distinct >= NEARLY_ALL * len(one.values)
         and (guess_kind(one).name != "text")
     ]
+
+
+def is_moment(column: Column) -> bool:
+    """Return whether a column is a time. Whole numbers that look like times may be ids as well:
+    then the name decides.
+    """
+    if not is_time(column):
+        return False
+    words = set(column.words)
+    named = bool(words & (TIME_WORDS | OTHER_TIMES)) and not has_id_name(column)
+    return named or not nearly_all(value.__class__ is int for value in column.present)
 
 
 def possible_times(columns: Sequence[Column]) -> list[Column]:
@@ -196,10 +207,10 @@ def possible_times(columns: Sequence[Column]) -> list[Column]:
 
 
 def _is_key(column: Column) -> bool:
-    """Return whether nearly all values are text or nearly all whole numbers, and no times."""
+    """Return whether nearly all values are text or nearly all whole numbers, and no moments."""
     texts = nearly_all(isinstance(value, str) and value for value in column.present)
     whole = nearly_all(value.__class__ is int for value in column.present)
-    return (texts or whole) and not is_time(column)
+    return (texts or whole) and not is_moment(column)
 
 
 def has_id_name(column: Column) -> bool:

@@ -204,6 +204,37 @@ def test_a_few_common_texts_are_enough_and_a_few_numbers_are_not() -> None:
         late_plan(numbers, [{"ref": k, "won": k % 2} for k in range(97, 197)])
 
 
+@pytest.mark.parametrize("first", [1_700_000_001, 1_700_000_000_001, 10**15 + 1])
+@pytest.mark.parametrize("name", ["payment", "order_no"])
+def test_whole_numbers_that_look_like_times_are_ids(first: int, name: str) -> None:
+    """Their values cannot tell: without the word of a time in the name they join the topics, also
+    beside the same time on both.
+    """
+    numbers = [first + 7 * k for k in range(300)]
+    features = [{name: n, "created_at": n, "x": k / 7} for k, n in enumerate(numbers)]
+    labels = [{"ref": n, "created_at": n, "won": k % 2} for k, n in enumerate(numbers[:280])]
+
+    for flags in ({}, {"id": name, "labels_id": "ref"}):
+        plan = late_plan(features, labels, **flags)
+
+        assert plan.labels is not None
+        assert plan.id is not None
+        assert (name, "ref") == (plan.id.name, plan.labels.id.name)
+        assert [] == plan.warnings
+        assert plan.timestamp is not None
+        assert "created_at" == plan.timestamp.name
+
+
+def test_an_id_that_looks_like_a_time_is_no_time() -> None:
+    """Its name says what it is."""
+    records = [{"order_id": 10**15 + k, "x": k / 7, "won": k % 2} for k in range(100)]
+
+    plan = make_plan(records, "none", Given(), refuse)
+
+    assert plan.id is not None
+    assert "order_id" == plan.id.name
+
+
 def test_common_values_are_counted_where_the_id_is_asked_for() -> None:
     """The message says what was compared, and how to read more."""
     features = [{"order": f"o{k}", "x": k / 7} for k in range(100)]
