@@ -12,6 +12,7 @@ import typer
 from kaboost.service.cli import _asking
 from kaboost.service.config.settings import Settings, load
 from kaboost.service.errors import ConfigError
+from kaboost.service.events.mapping import RecordMapping
 from kaboost.service.onboarding.decoding import Trial
 from kaboost.service.onboarding.formats import Readable
 from kaboost.service.onboarding.init import Request, run
@@ -174,6 +175,27 @@ def test_ids_that_come_again_are_features_and_constants_are_none(tmp_path: Path)
     assert "category" == settings.features.columns["customer.id"]
     assert ["type", "amount.currency"] == settings.events.ignore
     assert '"type"  # the same in all 300 records' in text
+
+
+def test_what_is_ignored_is_no_feature(tmp_path: Path) -> None:
+    """The paths that are written leave out what they name, whatever it is in the records."""
+    constant = {
+        "items": [{"sku": "a"}],
+        "tags": ["new", "card"],
+        "place": [1.5, 2.5],
+        "price": {"scale": 2, "value": "ATE="},
+        "a.b": [{"c": 1}],
+        "/slash": 1,
+        "meta": {"hops": [{"n": 1}, {"n": 2}], "dotted.key": "x"},
+    }
+    records = [{**one, **constant, "fraud": k % 2} for k, one in enumerate(payments())]
+
+    settings, _, _ = written(tmp_path, records)
+
+    ignored = settings.events.ignore
+    assert {"items.count", "tags", "place.0", "price", "meta.hops.count"} < set(ignored)
+    features = RecordMapping(settings.events).features_of(records[0], {})
+    assert features.keys() == settings.features.columns.keys() - {"*"}
 
 
 def test_the_id_is_found_where_few_labels_are_of_the_features_that_were_read() -> None:
