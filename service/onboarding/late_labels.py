@@ -150,4 +150,6 @@ def _count_shared(left: Column, right: Column) -> int:
 
 
 def _are_ids(column: Column) -> bool:
-    return not is_moment(column) and nearly_all(value.__class__ in (int, str) for value in column.present)
+    return not is_moment(column) and nearly_all(
+        value.__class__ in (int, str) for value in column.present
+    )

@@ -13,9 +13,10 @@ from kaboost.service.cli import _asking
 from kaboost.service.config.settings import Settings, load
 from kaboost.service.errors import ConfigError
 from kaboost.service.events.mapping import RecordMapping
+from kaboost.service.onboarding.configuration import Origin, render
 from kaboost.service.onboarding.decoding import Trial
 from kaboost.service.onboarding.formats import Readable
-from kaboost.service.onboarding.init import Request, run
+from kaboost.service.onboarding.init import Request, _explain, run
 from kaboost.service.onboarding.late_labels import join_labels
 from kaboost.service.onboarding.plan import Given, Plan, make_late_plan, make_plan
 from tests.service.topics import at
@@ -83,12 +84,14 @@ def written(folder: Path, records: list[Record], **given: str) -> tuple[Settings
 @pytest.mark.parametrize(
     ("name", "label", "classes", "expired"),
     [
-        ("fraud", lambda k: True, None, 0),
+        ("fraud", lambda k: True, None, False),
+        ("fraud", lambda k: "true", None, False),
         ("fraud", lambda k: 1, None, 0),
         ("fraud", lambda k: "1", None, 0),
-        ("fraud", lambda k: k % 20 > 0, None, 0),
+        ("fraud", lambda k: k % 20 > 0, None, False),
         ("outcome", lambda k: "FRAUD" if k % 20 else "OK", ["OK", "FRAUD"], "OK"),
-        ("outcome", lambda k: "FRAUD", ["not_FRAUD", "FRAUD"], "not_FRAUD"),
+        ("fraud", lambda k: "yes", ["no", "yes"], "no"),
+        ("fraud", lambda k: "Y", ["N", "Y"], "N"),
         ("fraud", lambda k: k % 10 == 0, None, "drop"),  # both classes are reported
         ("fraud", lambda k: 0, None, "drop"),
     ],
@@ -102,7 +105,41 @@ def test_labels_of_one_class_have_the_other_for_the_rest(
 
     assert plan.labels is not None
     assert (name, "binary", classes) == (plan.label.name, plan.task, plan.classes)
-    assert expired == plan.labels.expired
+    assert (type(expired), expired) == (type(plan.labels.expired), plan.labels.expired)
+
+
+def test_the_other_class_is_asked_for_where_no_label_names_it() -> None:
+    """Nobody has heard of `not_FRAUD`: `--expired` says what features without a label are."""
+    features = payments()
+    labels = chargebacks(features, lambda k: "FRAUD", "outcome")
+
+    with pytest.raises(ConfigError, match="--expired: all 300 labels are FRAUD: what is the other"):
+        late_plan(features, labels)
+    with pytest.raises(ConfigError, match="--expired FRAUD: write drop, or the class other than"):
+        late_plan(features, labels, expired="FRAUD")
+    plan = late_plan(features, labels, expired="genuine")
+    assert plan.labels is not None
+    assert (["genuine", "FRAUD"], "genuine") == (plan.classes, plan.labels.expired)
+    dropped = late_plan(features, labels, expired="drop")
+    assert dropped.labels is not None
+    assert "drop" == dropped.labels.expired
+    assert "not_FRAUD is in its place" in dropped.warnings[-1]
+
+
+def test_labels_are_shown_as_they_are_written(tmp_path: Path) -> None:
+    """A note on `true` does not say 1."""
+    features = payments()
+    plan = late_plan(features, chargebacks(features, lambda k: True))
+    shown: list[str] = []
+
+    _explain(plan, shown.append)
+    text = render(plan, Origin("127.0.0.1:9", "payments", "topic payments", {}))
+
+    assert "300 of 300 labels are true; features without a label" in "\n".join(shown)
+    assert "are learned as false (labels.expired)" in "\n".join(shown)
+    assert "expired: {label: false}  # 300 of 300 labels are true, so no label" in text
+    (tmp_path / "k.yaml").write_text(text)
+    assert {"label": False} == load(tmp_path / "k.yaml").labels.expired
 
 
 def test_the_flag_decides_what_becomes_of_the_rest() -> None:
