@@ -144,6 +144,7 @@ class LateTrainer(Trainer):
         none, seen = np.empty(0), self.state.validation
         outcome = model.learn_captured(model.capture(decoded.table), none, none)
         record_captured(seen, outcome, np.empty((0, len(capture_baselines(seen)))), none, none)
+        model.warm_growth()
 
     def prepare(self, messages: Sequence[Message]) -> None:
         """Fetch what decoding some records takes; raise RegistryAway if it is not there now."""

@@ -176,6 +176,7 @@ class Trainer:
     def warm(self) -> None:
         """Compile the kernels before the first event waits for them."""
         self._learn(self._decoder.decode([]))
+        self.state.model.warm_growth()
 
     def learn(self, messages: Sequence[Message]) -> list[Rejected]:
         """Learn the events among some records in their order; return the others.
