@@ -16,7 +16,7 @@ from kaboost.models.evaluation.baselines import record, with_classes
 from kaboost.models.features.labels import Label, Labels
 from kaboost.service.errors import EventError, NotWritten
 from kaboost.service.events.decoder import Decoded, Decoder, Headers, Metadata
-from kaboost.service.events.new_names import Known, NewNames, hours
+from kaboost.service.events.new_names import PROVEN_EVENTS, Known, NewNames, hours
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark, mark_of
 from kaboost.service.kafka.stored_record import StoredRecord
@@ -52,6 +52,10 @@ NAMES_REMEDY = (
     "do not put data into names; declare what matters in features.schema, or raise "
     "features.max_new_per_event and features.max_new_per_hour"
 )
+TRIAL_REMEDY = (
+    "correct those that are misspelt; the others become features once they have come in "
+    f"{PROVEN_EVENTS} events, or declare them in features.schema"
+)
 _OFFSET, _VALUE = methodcaller("offset"), methodcaller("value")  # called for every record
 
 
@@ -79,8 +83,7 @@ class Trainer:
         self._recorder = Recorder(parts.metrics)
         self._stores = parts.stores
         self._decoder = parts.make_decoder(state.model, settings)
-        features = settings.features
-        limits = features.max_new_per_event, features.max_new_per_hour
+        limits = settings.features.max_new_per_event, settings.new_names_per_hour
         self._names = NewNames(*limits, lineage.new_names)
         self._names_logged = -1  # hour
         self._decoder.limit_names(self._names)
@@ -297,7 +300,11 @@ class Trainer:
             self._names_logged = names.hour
             examples = list(names.candidates)[:3]
             fields = {"names": examples, "waiting": len(names.candidates), "remedy": NAMES_REMEDY}
-            log.warning("new names of features are on trial, they are too many", extra=fields)
+            what = "new names of features are on trial"
+            if self._settings.new_names_per_hour:
+                log.warning(f"{what}, they are too many", extra=fields)
+            else:
+                log.warning(what, extra={**fields, "remedy": TRIAL_REMEDY})
 
     def _follow_kinds(self) -> None:
         """Decode by the kinds of the model, and log those that were corrected."""
