@@ -253,6 +253,7 @@ def _(booster: OneVsRest, full: Mapping[str, Any], d: int) -> OneVsRest:
 @warm_growth.register
 def _(booster: OneVsRest) -> None:
     warm_growth(booster.boosters[0])
+    predictions(booster.boosters[0], np.empty((0, 1)))  # before the first class nothing is
 
 
 @quiesce.register

@@ -79,14 +79,15 @@ def test_no_event_waits_for_a_compiler(tmp_path: Path, task: str, model: str) ->
 
 
 @pytest.mark.parametrize(
-    ("late", "task"), [(False, "binary"), (True, "binary"), (True, "regression")]
+    ("late", "task"),
+    [(False, "binary"), (False, "auto"), (True, "binary"), (True, "regression")],
 )
 def test_nothing_of_a_stream_waits_for_a_compiler(tmp_path: Path, late: bool, task: str) -> None:
-    """Whatever comes later is warm too: features, categories, unknown values, moved columns; with
-    late labels also corrections and expiry.
+    """What comes later is warm too: features, classes, categories, unknown values, moved columns;
+    with late labels also corrections and expiry.
     """
     sections: dict[str, dict[str, Any]] = {
-        "task": TASKS[task],
+        "task": {**TASKS, "auto": {"kind": "multiclass", "labels": "auto"}}[task],
         "features": {"schema": {"x": "number", "*": "auto"}},
         "events": {"id": "id", "features": "*"},
         "model": {},
