@@ -7,20 +7,23 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kaboost.service import dlq_commands
+from kaboost.service.command_options import DEFAULT_FILE, File, Json, Set
+from kaboost.service.command_options import load_settings as _load
+from kaboost.service.command_options import print_rows as _print
 from kaboost.service.errors import ConfigError, Exit, KaboostError
 
 if TYPE_CHECKING:
     from kaboost.service.config.settings import Settings
     from kaboost.service.onboarding.plan import Ask
 
-Rows = Sequence[Mapping[str, Any]]
 log = logging.getLogger(__name__)
 app = typer.Typer(
     name="kaboost",
@@ -34,17 +37,8 @@ config_app = typer.Typer(no_args_is_help=True, help="Show or check the configura
 checkpoints_app = typer.Typer(no_args_is_help=True, help="List, show or verify checkpoint files.")
 app.add_typer(config_app, name="config")
 app.add_typer(checkpoints_app, name="checkpoints")
+app.add_typer(dlq_commands.app, name="dlq")
 
-DEFAULT_FILE = Path("kaboost.yaml")
-File = Annotated[
-    Path | None,
-    typer.Option("--config", envvar="KABOOST_CONFIG", help="Configuration file.", metavar="FILE"),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Set one value: kafka.topic=payments.", metavar="KEY=VALUE"),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ColdStart = Annotated[
     bool,
     typer.Option("--cold-start", help="Start a new model in a new folder; the old one is kept."),
@@ -298,29 +292,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(err.exit_code)
 
 
-def _load(file: Path | None, set_: list[str] | None) -> "Settings":
-    from kaboost.service.config.settings import load
-
-    flags: dict[str, object] = {}
-    for pair in set_ or []:
-        key, equals, value = pair.partition("=")
-        if not equals or ("." not in key and key not in ("name", "model")):
-            raise ConfigError(
-                f"--set {pair}: write SECTION.KEY=VALUE, such as kafka.topic=payments"
-            )
-        flags[key] = value
-    file = file or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)
-    try:
-        return load(file, flags)
-    except ConfigError as err:
-        if file is not None:
-            raise
-        raise ConfigError(
-            f"no configuration file: there is no {DEFAULT_FILE} in {Path.cwd()}, and neither "
-            f"--config nor KABOOST_CONFIG names one\n{err}"
-        ) from err
-
-
 def _key_value(pair: str) -> tuple[str, str]:
     key, equals, value = pair.partition("=")
     if not equals:
@@ -358,30 +329,6 @@ def _run(settings: "Settings", role: Callable[["Settings"], int]) -> None:
         log.error("stopped", extra={"exit_code": int(err.exit_code), "reason": str(err)})
         code = err.exit_code
     raise typer.Exit(code)
-
-
-def _print(rows: Rows, as_json: bool) -> None:
-    """Print rows as JSON, or as a table with the keys of the first row and reasons below it."""
-    if as_json:
-        typer.echo(json.dumps(rows, indent=2))
-        return
-    if not rows:
-        typer.echo("none")
-        return
-    keys = [key for key in rows[0] if key != "reason"]
-    table = [keys, *([_cell(row[key]) for key in keys] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
-    for reason in filter(None, (row.get("reason") for row in rows)):
-        typer.echo(reason)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(value)
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 if __name__ == "__main__":

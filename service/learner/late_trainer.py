@@ -94,7 +94,6 @@ class LateTrainer(Trainer):
         self._late = LateRecorder(parts.metrics, state.late.counts)
         self._label_decoder = make_label_decoder(settings, state.model.labels)
         self._keep = settings.checkpoints.keep
-        self._ignored = 0  # values of unknown features in the batch that is being read
         late = state.late
         self._watermark = Watermark(late.features_time, late.labels_time, late.time)
         self._store = WaitingStore(self._labels.directory / self._run, self._labels.max_memory)
@@ -158,6 +157,7 @@ class LateTrainer(Trainer):
         rejected = self._read_features(events)
         rejected += self._read_labels(labels)
         rejected += self._expire()
+        self._end_replays(rejected)
         self._snapshots.events += len(messages)
         self._checkpoints.events += len(messages)
         self._note_candidates()
@@ -199,6 +199,12 @@ class LateTrainer(Trainer):
         """Capture the features of some records; they wait from now on."""
         rejected: list[Rejected] = []
         unread = self._unread(messages, self.state.offsets, self.marks[0])
+        for part in self._replays.parts(unread):
+            rejected += self._read_features_of(part)
+        return rejected
+
+    def _read_features_of(self, unread: Sequence[Message]) -> list[Rejected]:
+        rejected: list[Rejected] = []
         while unread:
             decoded = self._decode(unread)
             rejected += [(unread[index], error) for index, error in decoded.faults]
@@ -208,6 +214,7 @@ class LateTrainer(Trainer):
             if decoded.meta:
                 read = unread[: decoded.consumed]  # up to a record with new features
                 rejected += self._wait(list(events_of(read, decoded)), decoded)
+            self._note_replayed(unread, decoded.consumed, decoded.faults)
             self._follow_kinds()
             if decoded.new_features:
                 self._add_features(decoded.new_features, unread[decoded.consumed])
@@ -251,10 +258,17 @@ class LateTrainer(Trainer):
         assert self.state.late is not None
         unread = self._unread(messages, self.state.late.offsets, self.marks[1])
         rejected: list[Rejected] = []
+        for part in self._replays.parts(unread):
+            rejected += self._read_labels_of(part)
+        return rejected
+
+    def _read_labels_of(self, unread: Sequence[Message]) -> list[Rejected]:
+        rejected: list[Rejected] = []
         while unread:
             values, headers = list(map(_VALUE, unread)), partial(headers_of, unread)
             decoded = self._label_decoder.decode(values, headers)
             rejected += self._learn_labels(unread, decoded)
+            self._note_replayed(unread, decoded.consumed, decoded.faults)
             if decoded.new_class is not None:
                 self._add_class(decoded.new_class)
             unread = unread[decoded.consumed :]

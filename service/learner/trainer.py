@@ -15,16 +15,25 @@ from confluent_kafka import Message
 from kaboost.models.evaluation.baselines import record, with_classes
 from kaboost.models.features.labels import Label, Labels
 from kaboost.service.errors import EventError, NotWritten
-from kaboost.service.events.decoder import Decoded, Decoder, Headers, Metadata
+from kaboost.service.events.decoder import (
+    DUPLICATE,
+    Decoded,
+    Decoder,
+    Faults,
+    Headers,
+    Metadata,
+)
 from kaboost.service.events.new_names import Known, NewNames, hours
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark, mark_of
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recorder import Recorder
+from kaboost.service.learner.replays import Replays
 from kaboost.service.learner.schedule import WriteSchedule
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.late_figures import LateFigures
+from kaboost.service.storage.replayed import ReplayedOrigins
 from kaboost.service.storage.snapshots import Numbering
 from kaboost.service.storage.state import State
 
@@ -69,7 +78,9 @@ class Trainer:
         settings = parts.settings
         self.marks: tuple[Marks, Marks] = (dict(lineage.marks), {})  # of events, of labels
         window = settings.events.duplicates.window
-        self.state = state._replace(ids=state.ids.resized(window))
+        replayed = state.replayed or ReplayedOrigins()
+        self.state = state._replace(ids=state.ids.resized(window), replayed=replayed)
+        self._replays = Replays(replayed, {settings.kafka.topic, settings.labels.topic})
         self._is_new = self.state.ids.is_new if window else None
         self.batch_events = settings.kafka.batch_events  # records in one call of `learn` at most
         self._settings = settings
@@ -86,6 +97,7 @@ class Trainer:
         self._decoder.limit_names(self._names)
         self._kinds_logged = state.model.encoder.kinds
         self._run = parts.stores.checkpoints.run
+        self._ignored = 0  # values of unknown features in the batch that is being read
         self._has_checkpoint = restored
         self._published = -1  # events learned by the newest snapshot of this run
         self._snapshots, self._checkpoints = (
@@ -183,27 +195,13 @@ class Trainer:
         The offsets pass all of them: no checkpoint may be written before the rejected ones are in
         the dead-letter topic.
         """
-        before, ignored = self.events_learned, 0
+        before, self._ignored = self.events_learned, 0
         rejected: list[Rejected] = []
         added: dict[str, str] = {}
         unread = self._unread(messages, self.state.offsets, self.marks[0])
-        while unread:
-            decoded = self._decode(unread)
-            rejected += [(unread[index], error) for index, error in decoded.faults]
-            ignored += decoded.ignored
-            self._recorder.skipped(reason for _, reason in decoded.skipped)
-            self._recorder.repairs(decoded.repairs)
-            if decoded.meta:
-                self._learning = unread, decoded
-                self._learn(decoded)
-                self._track_oldest(unread, decoded)
-                self._learning = None  # else it would live on beside the next batch
-            self._follow_kinds()
-            if decoded.new_features:
-                added |= self._add_features(decoded.new_features, unread[decoded.consumed])
-            if decoded.new_class is not None:
-                self._add_class(decoded.new_class)
-            unread = unread[decoded.consumed :]
+        for part in self._replays.parts(unread):
+            rejected += self._learn_part(part, added)
+        self._end_replays(rejected)
         if added:
             log.info("features inferred", extra={"kinds": added})
             self._recorder.memory(self.state)
@@ -211,8 +209,32 @@ class Trainer:
         self._checkpoints.events += len(messages)
         self._note_candidates()
         errors = [error for _, error in rejected]
-        self._recorder.batch(len(messages), self.events_learned - before, ignored, errors)
+        learned = self.events_learned - before
+        self._recorder.batch(len(messages), learned, self._ignored, errors)
         self._recorder.validation(self.state)
+        return rejected
+
+    def _learn_part(self, unread: Sequence[Message], added: dict[str, str]) -> list[Rejected]:
+        """Learn unread records, in pieces that end at new features and classes."""
+        rejected: list[Rejected] = []
+        while unread:
+            decoded = self._decode(unread)
+            rejected += [(unread[index], error) for index, error in decoded.faults]
+            self._ignored += decoded.ignored
+            self._recorder.skipped(reason for _, reason in decoded.skipped)
+            self._recorder.repairs(decoded.repairs)
+            if decoded.meta:
+                self._learning = unread, decoded
+                self._learn(decoded)
+                self._track_oldest(unread, decoded)
+                self._learning = None  # else it would live on beside the next batch
+            self._note_replayed(unread, decoded.consumed, decoded.faults)
+            self._follow_kinds()
+            if decoded.new_features:
+                added |= self._add_features(decoded.new_features, unread[decoded.consumed])
+            if decoded.new_class is not None:
+                self._add_class(decoded.new_class)
+            unread = unread[decoded.consumed :]
         return rejected
 
     def publish(self, *, cold: bool = False) -> int:
@@ -249,6 +271,15 @@ class Trainer:
         record(self.state.validation, model.learn(decoded.table, y, w), y, w)
         if decoded.meta:
             self._recorder.learning(len(decoded.meta), time.perf_counter() - begin)
+
+    def _note_replayed(self, unread: Sequence[Message], consumed: int, faults: Faults) -> None:
+        """Note the replayed ones among decoded records."""
+        self._replays.note(unread[:consumed], {index for index, _ in faults})
+
+    def _end_replays(self, rejected: Sequence[Rejected]) -> None:
+        """Count records that were replayed again; what was rejected may be."""
+        self._replays.forget(rejected)
+        self._recorder.skipped([DUPLICATE] * self._replays.take_repeated())
 
     def _unread(
         self, messages: Sequence[Message], offsets: dict[int, int], marks: Marks
