@@ -322,7 +322,7 @@ def _run(settings: "Settings", role: Callable[["Settings"], int]) -> None:
     """Run one role; an error that stops it is logged like everything else."""
     from kaboost.service.logs import setup
 
-    setup(settings.log)
+    setup(settings.log, private=bool(settings.privacy.fields))
     try:
         code = role(settings)
     except KaboostError as err:

@@ -56,7 +56,7 @@ def show(
             f"{place}: there is no dead letter of it in {settings.kafka.dlq}; `kaboost dlq list` "
             "counts those that are there"
         )
-    print_rows(dlq.describe(letter, reveal=True), as_json)
+    print_rows(dlq.describe(letter, reveal=reveal or not settings.privacy.fields), as_json)
 
 
 @app.command("replay", epilog="Example: kaboost dlq replay --filter reason=label --dry-run")

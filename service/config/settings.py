@@ -25,6 +25,7 @@ from kaboost.models.spec import normalise_spec
 from kaboost.models.table_model import encoder_of
 from kaboost.service.config.features import Features
 from kaboost.service.config.messages import describe_errors
+from kaboost.service.config.privacy import Privacy
 from kaboost.service.config.records import (
     Events,
     Labels,
@@ -315,6 +316,7 @@ class Settings(BaseSettings):
     api: Api = Field(default_factory=Api)
     metrics: Metrics = Field(default_factory=Metrics)
     log: Log = Field(default_factory=Log)
+    privacy: Privacy = Field(default_factory=Privacy)
     _origins: dict[Leaf, str] = PrivateAttr(default_factory=dict)
 
     @property
@@ -419,6 +421,8 @@ def specify(model: Mapping[str, Any] | None, task: str) -> dict[str, Any]:
 
 def is_hidden(path: Leaf) -> bool:
     """Whether a setting's value is a secret or a mapping that may contain one."""
+    if path == ("privacy", "key"):
+        return True
     extra = ("kafka", "extra")
     return path == extra[: len(path)] or (path[:2] == extra and is_secret(".".join(path[2:])))
 

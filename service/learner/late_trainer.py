@@ -295,7 +295,10 @@ class LateTrainer(Trainer):
         )  # fmt: skip
         rejected: list[Rejected] = [(unread[index], error) for index, error in decoded.faults]
         return rejected + [
-            (unread[label.place], EventError("label_unmatched", TOO_LATE.format(label.id)))
+            (
+                unread[label.place],
+                EventError("label_unmatched", TOO_LATE.format(self.privacy.shown("id", label.id))),
+            )
             for label in unmatched
         ]
 
@@ -419,7 +422,7 @@ class LateTrainer(Trainer):
         unmatched = self._store.pop_early_before(now - labels.early, self.batch_events)
         self._late.unmatched(len(unmatched))
         self._checkpoints.events += len(unmatched)
-        return [(stored_record.restore(each.record), _unmatched(each)) for each in unmatched]
+        return [(stored_record.restore(each.record), self._unmatched(each)) for each in unmatched]
 
     def _give_up(self, entries: Sequence[Entry], held: Sequence[Entry] = ()) -> None:
         """Learn features without a label as `labels.expired` says, or drop them; learn held ones
@@ -438,6 +441,10 @@ class LateTrainer(Trainer):
         pairs += [Pair(each, each.label, each.label_weight) for each in held]
         self._learn_pairs(sorted(pairs, key=lambda pair: (pair.entry.time, pair.entry.number)))
 
+    def _unmatched(self, early: EarlyLabel) -> EventError:
+        where = self.privacy.shown("id", early.id)
+        return EventError("label_unmatched", UNMATCHED.format(where))
+
     @property
     def late_figures(self) -> LateFigures:
         """What waits, and what became of labels."""
@@ -455,7 +462,3 @@ class LateTrainer(Trainer):
 
 def _record_seconds(message: Message) -> float:
     return float(message.timestamp()[1]) / 1000.0
-
-
-def _unmatched(early: EarlyLabel) -> EventError:
-    return EventError("label_unmatched", UNMATCHED.format(early.id))

@@ -24,6 +24,7 @@ from kaboost.service.events.decoder import (
     Metadata,
 )
 from kaboost.service.events.new_names import Known, NewNames, hours
+from kaboost.service.events.privacy import make_privacy
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark, mark_of
 from kaboost.service.kafka.stored_record import StoredRecord
@@ -90,6 +91,7 @@ class Trainer:
         self._recorder = Recorder(parts.metrics)
         self._stores = parts.stores
         self._decoder = parts.make_decoder(state.model, settings)
+        self.privacy = make_privacy(settings)
         features = settings.features
         limits = features.max_new_per_event, features.max_new_per_hour
         self._names = NewNames(*limits, lineage.new_names)
@@ -379,13 +381,17 @@ class Trainer:
             self.state = self.state._replace(validation=validation)
             self._follow_labels(model.labels)
             number = self.events_learned + 1
-            fields = {"label": label, "event_number": number, "classes": count}
+            fields = {
+                "label": self.privacy.shown("label", label),
+                "event_number": number,
+                "classes": count,
+            }
             log.info("a new class is learned", extra=fields)
             self._recorder.memory(self.state)
             return
         self._follow_labels(model.labels._replace(max_classes=count - 1))
         fields = {
-            "label": label,
+            "label": self.privacy.shown("label", label),
             "classes": count - 1,
             "max_memory": model.spec["bank"]["max_memory"],
             "remedy": "begin a new model with more model.bank.max_memory, and --cold-start",
