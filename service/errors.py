@@ -7,6 +7,7 @@ KaboostError             5  an internal error at a named place
 ├ BrokerError            4  broker or topic unreachable for good
 │ └ RegistryAway         4  the schema registry gives no schema now: wait and ask again
 ├ EventError             5  one event cannot be used: goes to the dead-letter topic
+│ └ InternalFault        5  one event makes our own code fail
 ├ RequestError           5  an HTTP request is invalid: the response is 422
 ├ NotReady               5  there is no model yet: the response is 503
 └ CheckpointError        3  no checkpoint can be used
@@ -77,6 +78,18 @@ class EventError(KaboostError):
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+class InternalFault(EventError):
+    """Send an event to the dead-letter topic because learning fails at it.
+
+    `raised` is the class of the exception, `stack` where it came from.
+    """
+
+    def __init__(self, message: str, raised: str, stack: str) -> None:
+        super().__init__("internal", message)
+        self.raised = raised
+        self.stack = stack
 
 
 class RequestError(KaboostError):

@@ -72,9 +72,7 @@ class Privacy:
         """Hide values in the message of an error; without fields to look at, hide all of it."""
         if not self._fields or error.code in SAFE:
             return error
-        hidden = EventError(error.code, self.text(error.message, read))
-        hidden.__cause__ = error.__cause__
-        return hidden
+        return EventError(error.code, self.text(error.message, read))
 
     def text(self, text: str, read: Callable[[], object]) -> str:
         """Hide the values of a record in a text about it."""

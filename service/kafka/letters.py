@@ -1,14 +1,13 @@
 """A dead letter as it is on its topic: the record's own content, then the headers of its reason."""
 
 import re
-import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from kaboost.service.errors import EventError
+from kaboost.service.errors import EventError, InternalFault
 from kaboost.service.kafka.stored_record import StoredRecord
 
 CONNECT = "__connect.errors."  # the ten of Kafka Connect's dead letters
@@ -18,7 +17,7 @@ STACK = f"{CONNECT}exception.stacktrace"
 CODE, FAILED_AT, TIMESTAMP = "kaboost.error.code", "kaboost.failed_at", "kaboost.timestamp"
 REPLAYED_FROM = "kaboost.replayed.from"  # of a record that was replayed: its first origin
 CONNECTOR, TASK = "connector.name", "task.id"
-INTERNAL = "internal"  # the code of an event that made learning fail
+FAULT = "kaboost.service.errors.EventError"
 STACK_CHARS = 4_000  # the end of a longer stack is kept
 
 ADDED = {
@@ -95,9 +94,10 @@ def reason_headers(
 ) -> Headers:
     """Return the headers that say where a record came from and why it is a dead letter."""
     origin, now = Origin.of(message), datetime.now(UTC)
-    cause = error.__cause__ if error.code == INTERNAL else None
-    raised = type(error if cause is None else cause)
-    stage = "VALUE_CONVERTER" if cause is None else "TASK_PUT"
+    stage, raised = "VALUE_CONVERTER", FAULT
+    stack = f"{FAULT}: {error.message}"  # the place in our code explains no fault of a record
+    if isinstance(error, InternalFault):
+        stage, raised, stack = "TASK_PUT", error.raised, error.stack
     text = f"{origin}: {error.message}"
     known = {
         TOPIC: origin.topic,
@@ -107,9 +107,9 @@ def reason_headers(
         f"{CONNECT}{TASK}": 0,
         f"{CONNECT}stage": stage,
         f"{CONNECT}class.name": f"{decoder.__module__}.{decoder.__qualname__}",
-        f"{CONNECT}exception.class.name": f"{raised.__module__}.{raised.__qualname__}",
+        f"{CONNECT}exception.class.name": raised,
         MESSAGE: text,
-        STACK: stack_of(error),
+        STACK: stack,
         CODE: error.code,
         FAILED_AT: now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     }
@@ -117,16 +117,6 @@ def reason_headers(
     if time is not None and time[0] != TIMESTAMP_NOT_AVAILABLE:
         known[TIMESTAMP] = time[1]
     return [(name, str(value)) for name, value in known.items()]
-
-
-def stack_of(error: EventError) -> str:
-    """Return the stack of an error inside our own code; of a fault of the record its own line, as
-    the place in our code explains nothing there.
-    """
-    if error.code != INTERNAL or error.__cause__ is None:
-        return f"kaboost.service.errors.EventError: {error.message}"
-    frames = "".join(traceback.format_tb(error.__cause__.__traceback__))
-    return f"{frames[-STACK_CHARS:]}{error.message}"
 
 
 def read_letter(message: Message) -> DeadLetter | None:

@@ -22,14 +22,8 @@ from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.learner.captured_rows import pack, unpack
 from kaboost.service.learner.late_recorder import LateRecorder
 from kaboost.service.learner.parts import Parts
-from kaboost.service.learner.trainer import (
-    Lineage,
-    Rejected,
-    Trainer,
-    event_seconds,
-    events_of,
-    headers_of,
-)
+from kaboost.service.learner.records import event_seconds, events_of, headers_of
+from kaboost.service.learner.trainer import Lineage, Rejected, Trainer
 from kaboost.service.learner.watermark import Watermark
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.late_figures import LateFigures
@@ -189,6 +183,25 @@ class LateTrainer(Trainer):
             written = self._stores.checkpoints.write(self._header(), self.state)
         self._note_checkpoint(written)
         return written
+
+    @property
+    def next_offsets(self) -> dict[tuple[str, int], int]:
+        """The next offset of every partition of both topics."""
+        topic, late = str(self._labels.topic), self.state.late
+        assert late is not None
+        return {**super().next_offsets, **{(topic, p): o for p, o in late.offsets.items()}}
+
+    def plain(self, message: Message) -> object:
+        """Return a record of either topic as plain values, or raise an EventError."""
+        if message.topic() != self._labels.topic:
+            return super().plain(message)
+        return self._label_decoder.plain(message.value(), headers_of([message], 0))
+
+    def _move_past(self, message: Message) -> bool:
+        if message.topic() != self._labels.topic:
+            return super()._move_past(message)
+        assert self.state.late is not None
+        return bool(self._unread([message], self.state.late.offsets, self.marks[1]))
 
     def _split(self, messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
         topic = self._labels.topic

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
 from operator import methodcaller
 from typing import Any, NamedTuple
 
@@ -20,8 +19,6 @@ from kaboost.service.events.decoder import (
     Decoded,
     Decoder,
     Faults,
-    Headers,
-    Metadata,
 )
 from kaboost.service.events.new_names import Known, NewNames, hours
 from kaboost.service.events.privacy import make_privacy
@@ -30,6 +27,7 @@ from kaboost.service.kafka.identity import Identity, RecordMark, mark_of
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recorder import Recorder
+from kaboost.service.learner.records import event_seconds, events_of, headers_of
 from kaboost.service.learner.replays import Replays
 from kaboost.service.learner.schedule import WriteSchedule
 from kaboost.service.storage.checkpoints import Written
@@ -258,6 +256,32 @@ class Trainer:
         self._note_checkpoint(written)
         return written
 
+    @property
+    def next_offsets(self) -> dict[tuple[str, int], int]:
+        """The next offset of every partition that is read, by topic and partition."""
+        topic = self._settings.kafka.topic
+        return {(topic, partition): offset for partition, offset in self.state.offsets.items()}
+
+    def pass_over(self, message: Message, error: EventError, *, again: bool) -> bool:
+        """Move past a record that learning fails at; return false where it was passed. `again` is
+        one that was counted before the state was restored.
+        """
+        if not self._move_past(message):
+            return False
+        self._snapshots.events += 1
+        self._checkpoints.events += 1
+        self._replays.forget([(message, error)])
+        if not again:
+            self._recorder.batch(1, 0, 0, [error])
+        return True
+
+    def plain(self, message: Message) -> object:
+        """Return a record as plain values, or raise an EventError."""
+        return self._decoder.plain(message.value(), headers_of([message], 0))
+
+    def _move_past(self, message: Message) -> bool:
+        return bool(self._unread([message], self.state.offsets, self.marks[0]))
+
     def rewind(self, message: Message) -> None:
         """Go back to a record to find where learning fails; the state is given up."""
         self.state.offsets[message.partition() or 0] = message.offset() or 0
@@ -472,26 +496,6 @@ class Trainer:
             "events_learned": self.events_learned,
             "offsets": {str(p): offset for p, offset in self.state.offsets.items()},
         }
-
-
-def events_of(messages: Sequence[Message], decoded: Decoded) -> Iterator[Message]:
-    """Yield the records of the decoded events, in order."""
-    others = {index for index, _ in chain(decoded.faults, decoded.skipped)}
-    return (message for index, message in enumerate(messages) if index not in others)
-
-
-def headers_of(messages: Sequence[Message], index: int) -> Headers:
-    """Return the headers of one of some records."""
-    headers = messages[index].headers() or ()
-    return list(headers.items()) if isinstance(headers, dict) else headers
-
-
-def event_seconds(message: Message, meta: Metadata) -> float:
-    """Return an event's time, or else its record's, in seconds since 1970."""
-    timestamp = meta.timestamp
-    if isinstance(timestamp, datetime):
-        return timestamp.timestamp()
-    return (message.timestamp()[1] if timestamp is None else timestamp) / 1000
 
 
 def _now() -> str:

@@ -10,7 +10,8 @@ from kaboost.models.adapters.from_river import RiverModel
 from kaboost.models.evaluation.baselines import copied
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.parts import Parts
-from kaboost.service.learner.trainer import Rejected, Trainer, events_of
+from kaboost.service.learner.records import events_of
+from kaboost.service.learner.trainer import Rejected, Trainer
 from kaboost.service.river.progress import RiverProgress
 from kaboost.service.river.replay import Replay
 from kaboost.service.river.shared_model import SharedModel
