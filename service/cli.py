@@ -34,7 +34,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 config_app = typer.Typer(no_args_is_help=True, help="Show or check the configuration.")
-checkpoints_app = typer.Typer(no_args_is_help=True, help="List, show or verify checkpoint files.")
+checkpoints_app = typer.Typer(
+    no_args_is_help=True, help="List, show, verify or compare checkpoint files."
+)
 app.add_typer(config_app, name="config")
 app.add_typer(checkpoints_app, name="checkpoints")
 app.add_typer(dlq_commands.app, name="dlq")
@@ -270,6 +272,27 @@ def checkpoints_show(
 
     chosen = path or newest_checkpoint(_load(file, set_).checkpoints.directory)
     _print(checkpoint_details(chosen), as_json)
+
+
+@checkpoints_app.command("diff", epilog="Example: kaboost checkpoints diff OLD NEW")
+def checkpoints_diff(
+    before: Annotated[Path | None, typer.Argument(help="The older file.")] = None,
+    after: Annotated[Path | None, typer.Argument(help="The newer file.")] = None,
+    file: File = None,
+    set_: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Compare two checkpoints, by default the two newest."""
+    from kaboost.service.checkpoint_diff import diff_rows
+    from kaboost.service.listings import last_two
+
+    if before is not None and after is not None:
+        pair = before, after
+    elif before is None:
+        pair = last_two(_load(file, set_).checkpoints.directory)
+    else:
+        raise ConfigError(f"checkpoints diff {before}: name two files, or none")
+    _print(diff_rows(*pair), as_json)
 
 
 @checkpoints_app.command("verify", epilog="Example: kaboost checkpoints verify --config k.yaml")

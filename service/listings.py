@@ -84,8 +84,18 @@ def newest_checkpoint(directory: Path) -> Path:
 
 def checkpoint_details(path: Path) -> list[Row]:
     """List the header of a checkpoint, then its arrays."""
+    header, arrays = read_checkpoint(path)
+    fields = [{"key": key, "value": value} for key, value in header.items()]
+    return fields + [
+        {"key": name, "value": f"{array.dtype} {list(array.shape)}"}
+        for name, array in sorted(arrays.items())
+    ]
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, Any], files.Arrays]:
+    """Read header and arrays of a file; refuse one that is not ours, or not there."""
     try:
-        header, arrays = files.read(path)
+        return files.read(path)
     except FileNotFoundError as err:
         raise CheckpointError(f"{path} does not exist: `checkpoints list` lists the files") from err
     except CheckpointError as err:
@@ -94,11 +104,15 @@ def checkpoint_details(path: Path) -> list[Row]:
         raise Incompatible(
             f"{path} is not a Kaboost file: `checkpoints list` lists the files"
         ) from err
-    fields = [{"key": key, "value": value} for key, value in header.items()]
-    return fields + [
-        {"key": name, "value": f"{array.dtype} {list(array.shape)}"}
-        for name, array in sorted(arrays.items())
-    ]
+
+
+def last_two(directory: Path) -> tuple[Path, Path]:
+    """Find the two newest files of the newest run, the older one first."""
+    newest = newest_checkpoint(directory)
+    older = next((path for path in FolderCheckpointStore(directory).paths() if path < newest), None)
+    if older is None:
+        raise CheckpointError(f"{newest} is the only checkpoint: name two files to compare")
+    return older, newest
 
 
 def is_ours(path: Path) -> bool:
