@@ -144,7 +144,7 @@ class FolderCheckpointStore:
     def newest_header(self) -> dict[str, Any]:
         """Read the header of the newest readable checkpoint of all runs, empty without one."""
         for path in self.paths():
-            with suppress(Damaged, FileNotFoundError):
+            with suppress(Damaged, Incompatible, FileNotFoundError):
                 return files.read(path, mapped=True, verify=False)[0]
         return {}
 
