@@ -257,7 +257,7 @@ def checkpoints_list(file: File = None, set_: Set = None, as_json: Json = False)
     """List all checkpoints, the newest first."""
     from kaboost.service.listings import checkpoint_rows
 
-    _print(checkpoint_rows(_load(file, set_).checkpoints.directory), as_json)
+    _print(checkpoint_rows(_load(file, set_)), as_json)
 
 
 @checkpoints_app.command("show", epilog="Example: kaboost checkpoints show --json")
@@ -268,10 +268,15 @@ def checkpoints_show(
     as_json: Json = False,
 ) -> None:
     """Show the header and the arrays of one checkpoint."""
-    from kaboost.service.listings import checkpoint_details, newest_checkpoint
+    from kaboost.service.listings import checkpoint_details, chosen_checkpoint
+    from kaboost.service.storage.stores import readable_folder
 
-    chosen = path or newest_checkpoint(_load(file, set_).checkpoints.directory)
-    _print(checkpoint_details(chosen), as_json)
+    if path is not None and path.exists():
+        _print(checkpoint_details(path), as_json)
+        return
+    settings = _load(file, set_)
+    with readable_folder(settings.checkpoints) as folder:
+        _print(checkpoint_details(chosen_checkpoint(folder, settings, path)), as_json)
 
 
 @checkpoints_app.command("diff", epilog="Example: kaboost checkpoints diff OLD NEW")
@@ -284,15 +289,17 @@ def checkpoints_diff(
 ) -> None:
     """Compare two checkpoints, by default the two newest."""
     from kaboost.service.checkpoint_diff import diff_rows
-    from kaboost.service.listings import last_two
+    from kaboost.service.listings import chosen_checkpoint, last_two
+    from kaboost.service.storage.stores import readable_folder
 
-    if before is not None and after is not None:
-        pair = before, after
-    elif before is None:
-        pair = last_two(_load(file, set_).checkpoints.directory)
-    else:
+    if before is not None and after is None:
         raise ConfigError(f"checkpoints diff {before}: name two files, or none")
-    _print(diff_rows(*pair), as_json)
+    settings = _load(file, set_)
+    with readable_folder(settings.checkpoints) as folder:
+        if before is None or after is None:
+            before, after = last_two(folder, settings)
+        pair = (chosen_checkpoint(folder, settings, path) for path in (before, after))
+        _print(diff_rows(*pair), as_json)
 
 
 @checkpoints_app.command("verify", epilog="Example: kaboost checkpoints verify --config k.yaml")
@@ -300,7 +307,7 @@ def checkpoints_verify(file: File = None, set_: Set = None, as_json: Json = Fals
     """Read every checkpoint completely; exit 1 if one is damaged or there is none."""
     from kaboost.service.listings import checkpoint_rows
 
-    rows = checkpoint_rows(_load(file, set_).checkpoints.directory)
+    rows = checkpoint_rows(_load(file, set_))
     _print(rows, as_json)
     all_ok = bool(rows) and all(row["state"] == "ok" for row in rows)
     raise typer.Exit(Exit.DONE if all_ok else Exit.NOT_HELD)

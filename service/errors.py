@@ -13,6 +13,7 @@ KaboostError             5  an internal error at a named place
 └ CheckpointError        3  no checkpoint can be used
   ├ Damaged              3  one file is damaged: the one before it is used
   ├ NotWritten           1  a file cannot be written: tried again, or by the next start
+  │ └ StoreAway          1  an object store does not answer, after some tries
   └ Incompatible         3  another format or another model than configured
 """
 
@@ -54,7 +55,7 @@ class Refused(KaboostError):
 class FolderBusy(Refused):
     """Refuse to write to a folder that another process writes to."""
 
-    def __init__(self, directory: Path, holder: str) -> None:
+    def __init__(self, directory: Path | str, holder: str) -> None:
         super().__init__(
             f"{directory} is in use by {holder}: stop it, or give this learner another folder"
         )
@@ -118,6 +119,10 @@ class NotWritten(CheckpointError):
     """Report a file that cannot be written; a later attempt may find disk space."""
 
     exit_code = Exit.NOT_HELD
+
+
+class StoreAway(NotWritten):
+    """Report an object store that does not answer, or refuses, after some tries."""
 
 
 class Incompatible(CheckpointError):

@@ -41,7 +41,7 @@ class RiverTrainer(Trainer):
         self._model = state.model
         self._shared, replay, cold_start = sharing
         self._replay: Replay | None = replay
-        self._folder = parts.settings.checkpoints.directory
+        self._folder = parts.settings.checkpoints.folder
         self._topic = parts.settings.kafka.topic
         progress = RiverProgress.read(self._folder, self._topic)
         self._saved_offsets = {} if cold_start else _trusted(progress, replay.ends)
