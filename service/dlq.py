@@ -140,7 +140,7 @@ def replay(
     """Write the records of dead letters to the partitions they came from, in their order.
 
     A header carries the first origin of each, by which the learner learns it once. So a replay that
-    was interrupted is simply begun again.
+    was interrupted is simply run again.
     """
     topics = {settings.kafka.topic, settings.labels.topic}
     counts: Counter[str] = Counter()

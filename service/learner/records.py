@@ -1,4 +1,4 @@
-"""Records of a batch beside what was decoded of them: events, headers, times."""
+"""Look up the records of decoded events: which ones they are, their headers and times."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime

@@ -19,6 +19,7 @@ class Replays:
     def __init__(self, learned: ReplayedOrigins, topics: Collection[str | None]) -> None:
         self._learned = learned
         self._topics = topics  # a header that names another one was not written by a replay
+        self._any_here = False  # whether the batch has replayed records
         self.repeated = 0  # records that were left out since `take_repeated`
 
     def parts(self, records: Sequence[Message]) -> Iterator[Sequence[Message]]:
@@ -26,14 +27,15 @@ class Replays:
         one part must be noted before the next.
         """
         headers = list(map(_HEADERS, records))
-        if not any(headers):
+        origins = list(map(self._origin, headers)) if any(headers) else []
+        self._any_here = any(origins)
+        if not self._any_here:
             if records:
                 yield records
             return
         part: list[Message] = []
         here: set[Origin] = set()
-        for record, its_headers in zip(records, headers, strict=True):
-            origin = self._origin(its_headers)
+        for record, origin in zip(records, origins, strict=True):
             if origin in here:
                 yield part
                 part, here = [], set()
@@ -48,12 +50,10 @@ class Replays:
 
     def note(self, records: Sequence[Message], faults: Collection[int]) -> None:
         """Note that some records are learned, but for those at the indices of faults."""
-        headers = list(map(_HEADERS, records))
-        if any(headers):
-            for index, its_headers in enumerate(headers):
-                origin = self._origin(its_headers)
-                if origin is not None and index not in faults:
-                    self._learned.add(origin)
+        for index, record in enumerate(records) if self._any_here else ():
+            origin = self._origin(record.headers())
+            if origin is not None and index not in faults:
+                self._learned.add(origin)
 
     def forget(self, rejected: Sequence[tuple[Message | StoredRecord, Any]]) -> None:
         """Allow another replay of records that are dead letters again, at once or later."""

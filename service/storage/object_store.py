@@ -66,8 +66,18 @@ class RemoteFiles:
 
     def get(self, name: str) -> bytes:
         """Return the content of an object, or raise FileNotFoundError."""
-        content: bytes = self._attempt("read", name, lambda: self._fs.cat_file(self._path(name)))
-        return content
+
+        def read() -> bytes | None:
+            try:
+                content: bytes = self._fs.cat_file(self._path(name))
+            except FileNotFoundError:
+                return None
+            return content
+
+        found = self._attempt("read", name, read)
+        if found is None:
+            raise FileNotFoundError(f"{self.url}/{name}")
+        return found
 
     def put(self, name: str, data: bytes) -> None:
         """Write an object, and read it again: what is stored is what was sent."""
@@ -82,8 +92,12 @@ class RemoteFiles:
 
     def remove(self, name: str) -> None:
         """Remove an object, if it is there."""
-        with suppress(FileNotFoundError):
-            self._attempt("removed", name, lambda: self._fs.rm_file(self._path(name)))
+
+        def remove() -> None:
+            with suppress(FileNotFoundError):
+                self._fs.rm_file(self._path(name))
+
+        self._attempt("removed", name, remove)
 
     def _path(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"
@@ -92,8 +106,6 @@ class RemoteFiles:
         for number in range(TRIES):
             try:
                 return request()
-            except FileNotFoundError:
-                raise
             except Exception as err:  # each library behind fsspec has errors of its own
                 place = f"{self.url}/{name}".rstrip("/")
                 reason = f"{type(err).__name__}: {err}"

@@ -99,7 +99,7 @@ def test_replayed_events_are_learned_once(
     assert 1_763_632_800_000 == record.timestamp()[1]
 
 
-def test_an_interrupted_replay_is_begun_again(
+def test_an_interrupted_replay_is_run_again(
     topic: str, make_settings: Make, send: Send, tmp_path: Path
 ) -> None:
     """Killed in the middle: the rest comes with the next one, and what had come is not repeated."""

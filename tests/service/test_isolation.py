@@ -12,6 +12,7 @@ from kaboost.models.model import Model
 from kaboost.service import dlq
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import Exit, KaboostError
+from kaboost.service.kafka.letters import STACK
 from kaboost.service.learner.isolation import Isolation, internal_fault
 from tests.kafka.client import Letter
 from tests.service.learning import (
@@ -94,6 +95,27 @@ def test_the_event_is_set_aside_and_the_others_are_learned(
     assert "TASK_PUT" == texts["__connect.errors.stage"]
     assert 3.0 == rejected
     expect_state(settings, good + [stream[k] for k in (137, 138, 400)])
+
+
+def test_private_values_are_hidden_from_stacks(
+    topic: str,
+    make_settings: Make,
+    send: Send,
+    fragile: Counter[float],
+    dead_letters: Callable[..., list[Letter]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An exception of our own may quote any value of the event."""
+    settings = make_settings(topic, kafka=QUICK, privacy={"fields": ["x"]})
+    send(topic, events(poisoned(rows(9), [4])))
+    learn_all(settings, 8)
+    (letter,) = dead_letters(topic, 1)
+    logged = str([vars(record) for record in caplog.records])
+
+    assert "81.5" not in str(letter.headers) + logged
+    assert b"81.5" in (letter.value or b"")
+    assert "ZeroDivisionError: a bug at [hidden]" in letter.texts[STACK]
+    assert "[hidden]" in logged
 
 
 def test_a_failure_that_does_not_come_again_loses_nothing(

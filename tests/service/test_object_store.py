@@ -173,6 +173,16 @@ def test_requests_are_tried_again(
         remote.get("b")
 
 
+def test_a_missing_bucket_is_named(
+    server: ThreadedMotoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no file that is not there, but a place that cannot be written."""
+    monkeypatch.setattr(object_store, "BACKOFF_SECONDS", 0.0)
+    remote = RemoteFiles("s3://nowhere/x", {**KEYS, "endpoint_url": server.url})
+    with pytest.raises(StoreAway, match=r"s3://nowhere/x/\.writer cannot be written .*bucket"):
+        store_of(remote, tmp_path).lock().__enter__()
+
+
 def test_an_outage_pauses_learning_and_shows_it(
     server: ThreadedMotoServer,
     topic: str,
