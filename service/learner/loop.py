@@ -236,15 +236,16 @@ class LearnerLoop:
                 raise  # such as a full disk: the last checkpoint has what was learned before
             except Exception as err:
                 self._isolate(part, err)
-                return []  # all are read again
+                break  # the rest is read again; what was rejected before it is not
             self._isolation.note_success(part, self.trainer.events_learned - before)
             if culprit is not None:
                 error = self._isolation.error_of(culprit)
                 if self.trainer.pass_over(culprit, error, again=id(culprit) in handled):
                     rejected.append((culprit, error))
                 self._isolation.note_success([culprit], 0)
-        if self._isolation.active:
-            self._isolation.end(self.trainer.next_offsets)
+        else:
+            if self._isolation.active:
+                self._isolation.end(self.trainer.next_offsets)
         rejected = [each for each in rejected if id(each[0]) not in handled]
         self._progress.note(messages, rejected)
         self._progress.note_labels(self.trainer.late_figures)

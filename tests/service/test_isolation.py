@@ -97,6 +97,32 @@ def test_the_event_is_set_aside_and_the_others_are_learned(
     expect_state(settings, good + [stream[k] for k in (137, 138, 400)])
 
 
+def test_other_dead_letters_of_the_batch_are_written_once(
+    topic: str,
+    make_settings: Make,
+    send: Send,
+    fragile: Counter[float],
+    dead_letters: Callable[..., list[Letter]],
+) -> None:
+    """However often their batch is tried, before and after events that are set aside."""
+    good = rows(12)
+    values = events(poisoned(good, [2, 7]))
+    values[5:5] = [b"{"]  # after the first one, before the second
+    values[3:3] = [b"[]"]
+    values.append(b"1")
+    send(topic, values)
+    settings = make_settings(topic, kafka=QUICK, checkpoints={"every_seconds": 3600})
+    with learning(settings) as running:
+        until(lambda: learned(settings) == 10)
+        until(lambda: gauge(settings, "kaboost_consumer_lag_records") in (None, 0.0))
+        assert 0 == running.stop()
+    letters = dead_letters(topic, 6, timeout=2.0)
+
+    expected = {2: "internal", 3: "schema", 6: "json", 9: "internal", 14: "schema"}
+    assert sorted(expected.items()) == sorted((one.origin[2], one.code) for one in letters)
+    expect_state(settings, [event for k, event in enumerate(good) if k not in (2, 7)])
+
+
 def test_private_values_are_hidden_from_stacks(
     topic: str,
     make_settings: Make,
