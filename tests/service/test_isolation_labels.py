@@ -10,7 +10,7 @@ from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
 from tests.kafka.client import Letter
 from tests.service.learning import gauge, learning, rows, until
-from tests.service.test_late_labels import T0, feature_record, late
+from tests.service.test_late_labels import T0, consumed, feature_record, late
 
 __all__ = ["late"]  # the fixture
 HEAVY = 7.0
@@ -41,7 +41,7 @@ def test_a_label_is_set_aside(
     ]
     with learning(settings) as running:
         send(settings.kafka.topic, records)
-        until(lambda: gauge(settings, "kaboost_waiting_features") == 20)
+        until(lambda: consumed(settings) == 20)
         send(settings.labels.topic, [json.dumps(label).encode() for label in labels])
         until(lambda: gauge(settings, "kaboost_waiting_features") == 1)
         (letter,) = dead_letters(settings.kafka.topic, 1)
