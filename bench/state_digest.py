@@ -25,7 +25,7 @@ from kaboost.models.evaluation.outcome import Outcome
 from kaboost.models.model import Model
 from kaboost.models.state.tree import to_arrays
 from tests.contracts import subjects
-from tests.e2e.systems import SYSTEMS, schema_of, stream
+from tests.e2e.systems import SYSTEMS, events_of, schema_of
 
 Arrays = Mapping[str, NDArray[Any]]
 TABLE = Path(__file__).with_name("renamed_arrays.json")
@@ -72,7 +72,7 @@ def published(name: str) -> Arrays:
     schema = schema_of(name, spec)
     labels = [0, 1, 2] if task == "multiclass" else None
     model = Model(task, spec, schema, labels)
-    rows, y = zip(*stream(task, schema), strict=True)
+    rows, y = zip(*events_of(task, schema), strict=True)
     model.learn_many(list(rows), list(y))
     return model.to_arrays()
 

@@ -27,9 +27,11 @@ from kaboost.models.types import (
     SQUARE,
     TARGET_LIMIT,
     WEIGHT_LIMIT,
+    Bank,
     Loss,
     Mat,
     ModelError,
+    Rule,
     SingleScratch,
     Vec,
     as_float64,
@@ -118,7 +120,7 @@ def fit(
 
 
 @singledispatch
-def train(rule: Any, booster: Booster, sample: Sample) -> None:
+def train(rule: Rule, booster: Booster, sample: Sample) -> None:
     """Train every learner of the booster on the sample, by the rule's algorithm.
 
     Raises
@@ -159,7 +161,7 @@ def _(rule: Batch, booster: Booster, sample: Sample) -> None:
 
 @singledispatch
 def minimise_linear(
-    bank: Any, i: int, sample: Sample, gradients: Mat, D: float, single: SingleScratch
+    bank: Bank, i: int, sample: Sample, gradients: Mat, D: float, single: SingleScratch
 ) -> None:
     """Train learner i to minimise the sum of w <gradient, h(x)> with |h| <= D.
 
@@ -178,7 +180,12 @@ def _(bank: Hedge, i: int, sample: Sample, gradients: Mat, D: float, single: Sin
 
 
 def fit_epochs(
-    bank: Any, i: int, sample: Sample, targets: Mat, mode_and_bound: Any, single: SingleScratch
+    bank: Bank,
+    i: int,
+    sample: Sample,
+    targets: Mat,
+    mode_and_bound: tuple[int, float],
+    single: SingleScratch,
 ) -> None:
     """Train learner i on targets (B, m) in epochs, until one lowers the training loss by less than
     0.1 percent.
@@ -195,7 +202,12 @@ def fit_epochs(
 
 @kernel
 def _epoch(
-    bank: Any, i: int, sample: Sample, targets: Mat, mode_and_bound: Any, single: Any
+    bank: Bank,
+    i: int,
+    sample: Sample,
+    targets: Mat,
+    mode_and_bound: tuple[int, float],
+    single: SingleScratch,
 ) -> float:
     mode, D = mode_and_bound
     loss = 0.0
@@ -215,7 +227,7 @@ def _epoch(
 
 
 @kernel
-def _predict_learner(bank: Any, i: int, X: Mat, h: Mat, single: Any) -> None:
+def _predict_learner(bank: Bank, i: int, X: Mat, h: Mat, single: SingleScratch) -> None:
     """Fill h (B, m) with the predictions of learner i, 0 where not finite."""
     for k in range(X.shape[0]):
         predict_one(bank, i, X[k], single)
@@ -233,7 +245,7 @@ def _gradients(loss: Loss, P: Mat, Y: Mat, G: Mat) -> None:
 
 
 @kernel
-def _move_scores(P: Mat, h: Mat, params: Any) -> None:
+def _move_scores(P: Mat, h: Mat, params: tuple[float, float, float, float]) -> None:
     """Move the scores P (B, m) by proj_B((1 - sigma eta) P + eta s h), h clipped to D."""
     shrink, step, D, B = params
     for k in range(P.shape[0]):

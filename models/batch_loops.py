@@ -5,14 +5,23 @@ section 0).
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from kaboost.models.evaluation.progress import Progress, measure, observe
 from kaboost.models.kernels.jit import inlined, kernel
 from kaboost.models.kernels.numeric import fill
-from kaboost.models.types import TARGET_LIMIT, Loss, Mat, Mat3, SingleScratch, Vec
+from kaboost.models.types import (
+    TARGET_LIMIT,
+    Bank,
+    EventScratch,
+    Loss,
+    Mat,
+    Mat3,
+    Rule,
+    SingleScratch,
+    Vec,
+)
 from kaboost.models.verbs import (
     bank_scratch_rows,
     combine,
@@ -35,25 +44,10 @@ from kaboost.models.verbs import (
 )
 
 
-class Scratch(NamedTuple):
-    """Scratch of the loops for one event; allocated once for every batch."""
-
-    h: Mat  # (m, N)
-    F: Mat  # (m, N+1)
-    G: Mat  # (m, N+1)
-    L: Vec  # (N+1,)
-    T: Mat  # (m, N)
-    W: Vec  # (N,)
-    sound: Vec  # (N,) 1 for learners whose h is finite, else 0
-    bank_scratch: Mat  # (bank_scratch_rows(bank), N)
-    rule_scratch: Vec  # (rule_scratch_size(rule),)
-    single: SingleScratch
-
-
-def allocate(bank: Any, rule: Any, m: int, N: int) -> Scratch:
+def allocate(bank: Bank, rule: Rule, m: int, N: int) -> EventScratch:
     """Return the scratch for a bank of N learners with m outputs."""
     rows = bank_scratch_rows(bank)
-    return Scratch(
+    return EventScratch(
         h=np.empty((m, N)),
         F=np.empty((m, N + 1)),
         G=np.empty((m, N + 1)),
@@ -69,7 +63,13 @@ def allocate(bank: Any, rule: Any, m: int, N: int) -> Scratch:
 
 @kernel
 def learn_events(
-    bank: Any, rule: Any, loss: Loss, seen: Progress, events: Any, a: Scratch, scores: Mat
+    bank: Bank,
+    rule: Rule,
+    loss: Loss,
+    seen: Progress,
+    events: tuple[Mat, Mat, Vec],
+    a: EventScratch,
+    scores: Mat,
 ) -> None:
     """Fill scores (B, m) for events (X, Y, W), and learn each event of positive weight."""
     X, Y, weights = events
@@ -93,7 +93,7 @@ def learn_events(
 
 
 @inlined
-def _loss_of_served(rule: Any, loss: Loss, s: Vec, y: Vec, a: Scratch) -> float:
+def _loss_of_served(rule: Rule, loss: Loss, s: Vec, y: Vec, a: EventScratch) -> float:
     """Return the loss of the served score s (m,): that of the last prefix where they are equal."""
     last = a.L.shape[0] - 1
     equal = True
@@ -104,7 +104,13 @@ def _loss_of_served(rule: Any, loss: Loss, s: Vec, y: Vec, a: Scratch) -> float:
 
 @kernel
 def learn_events_sequentially(
-    bank: Any, rule: Any, loss: Loss, seen: Progress, events: Any, a: Scratch, scores: Mat
+    bank: Bank,
+    rule: Rule,
+    loss: Loss,
+    seen: Progress,
+    events: tuple[Mat, Mat, Vec],
+    a: EventScratch,
+    scores: Mat,
 ) -> None:
     """Do what `learn_events` does for rules that look at a learner's prediction after it learned
     (docs/adr/0010).
@@ -126,7 +132,9 @@ def learn_events_sequentially(
 
 
 @kernel
-def predict_events(bank: Any, rule: Any, X: Mat, sizes: Any, scores: Mat) -> None:
+def predict_events(
+    bank: Bank, rule: Rule, X: Mat, sizes: tuple[int, int, int], scores: Mat
+) -> None:
     """Fill scores (B, m) for X (B, d); `sizes` are learners, rows of bank scratch, rule scratch."""
     # Scratch is allocated here: passing it from Python would add 5 us to a prediction.
     m, (N, rows, size) = scores.shape[1], sizes
@@ -145,7 +153,7 @@ def predict_events(bank: Any, rule: Any, X: Mat, sizes: Any, scores: Mat) -> Non
 
 
 @kernel
-def fill_prefixes(bank: Any, rule: Any, X: Mat, a: Scratch, sums: Mat3) -> None:
+def fill_prefixes(bank: Bank, rule: Rule, X: Mat, a: EventScratch, sums: Mat3) -> None:
     """Fill sums (B, N+1, m) with the score of every prefix for X (B, d)."""
     yhat = np.empty(a.h.shape[0])
     for k in range(X.shape[0]):
@@ -166,14 +174,14 @@ def link_many(loss: Loss, scores: Mat, linked: Mat) -> None:
 
 
 @kernel
-def predict_scores(rule: Any, loss: Loss, scores: Mat, linked: Mat) -> None:
+def predict_scores(rule: Rule, loss: Loss, scores: Mat, linked: Mat) -> None:
     """Fill linked (B, m) with the predictions of scores (B, m) under rule and loss."""
     for k in range(scores.shape[0]):
         to_prediction(rule, loss, scores[k], linked[k])
 
 
 @kernel
-def fill_losses(rule: Any, loss: Loss, scores: Mat, Y: Mat, losses: Vec) -> None:
+def fill_losses(rule: Rule, loss: Loss, scores: Mat, Y: Mat, losses: Vec) -> None:
     """Fill losses (B,) of scores (B, m) for encoded labels Y (B, k)."""
     for k in range(scores.shape[0]):
         losses[k] = served_loss(rule, loss, scores[k], Y[k])

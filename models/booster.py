@@ -22,7 +22,18 @@ from kaboost.models.batch_loops import (
 )
 from kaboost.models.evaluation.progress import Progress
 from kaboost.models.kernels.numeric import finite
-from kaboost.models.types import WEIGHT_LIMIT, Ints, Loss, Mat, Mat3, ModelError, Vec, as_float64
+from kaboost.models.types import (
+    WEIGHT_LIMIT,
+    Bank,
+    Ints,
+    Loss,
+    Mat,
+    Mat3,
+    ModelError,
+    Rule,
+    Vec,
+    as_float64,
+)
 from kaboost.models.verbs import (
     bank_scratch_rows,
     encode_labels,
@@ -37,8 +48,8 @@ class Booster(NamedTuple):
     tree of arrays.
     """
 
-    bank: Any
-    rule: Any
+    bank: Bank
+    rule: Rule
     loss: Loss
     progress: Progress
     shape: Ints  # (2,) d and m

@@ -164,7 +164,7 @@ class TableModel:
         """Learn B events between which no kind is corrected; as for `learn`."""
         self._require_learning()
         scores = learn_many(self.booster, self.encoder.learn_many(table, w, y, self._far), y, w)
-        return self._assess(scores, y, w)
+        return self._assess(self.outcome(scores, y), y, w)
 
     def parts(self, table: Table, w: Vec) -> Iterator[tuple[Table, slice]]:
         """Yield a table of B events in parts, to be learned or captured before the next part.
@@ -234,7 +234,19 @@ class TableModel:
         times = parts[:, -1].copy() if parts.shape[1] else np.zeros(len(y))
         self.encoder.learn_labels(X, codes, w, y, times, self._far)
         learn_captured(self.booster, X, parts, y, w)
-        return self._assess(self.captured_scores(captured), y, w)
+        return self._assess(self.captured_outcome(captured, y), y, w)
+
+    def captured_outcome(self, captured: Captured, y: Vec) -> Outcome:
+        """Return the outcome of captured predictions for labels y (B,).
+
+        Before any event the answer to a request is the first class, whose probability is that of
+        the other one: a score of 0.
+        """
+        outcome = self.outcome(self.captured_scores(captured), y)
+        if self.task != "binary":
+            return outcome
+        errors = np.where(outcome.scores[:, 0] == 0.0, y != 0.0, outcome.errors)
+        return outcome._replace(errors=errors.astype(np.float64))
 
     def captured_scores(self, captured: Captured) -> Mat:
         """Return the scores (B, m) that were predicted, with those of classes added since."""
@@ -242,9 +254,8 @@ class TableModel:
             return known_scores(self.booster, captured.scores)
         return np.array(captured.scores, order="C")
 
-    def _assess(self, scores: Mat, y: Vec, w: Vec) -> Outcome:
+    def _assess(self, outcome: Outcome, y: Vec, w: Vec) -> Outcome:
         """Return the outcome of scores that were made before the labels, and learn intervals."""
-        outcome = self.outcome(scores, y)
         if self.intervals is not None:
             update_many(self.intervals, outcome.predictions, y, w)
         return outcome

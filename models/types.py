@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -37,7 +38,11 @@ class ModelError(ValueError):
 
 
 def to_python(value: Any) -> Any:
-    """Return a NumPy scalar as the Python value it stands for, anything else as it is."""
+    """Return a NumPy scalar, or a decimal as databases have them, as the plain value it stands for;
+    anything else as it is.
+    """
+    if isinstance(value, Decimal):
+        return math.nan if value.is_nan() else float(value)
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -106,6 +111,23 @@ class Loss(Protocol):
         ...
 
 
+class Bank(Protocol):
+    """The state of any bank: a NamedTuple, by whose type verbs are dispatched."""
+
+    def _asdict(self) -> dict[str, Any]:
+        """Return its arrays and parts by name."""
+        ...
+
+
+class Rule(Protocol):
+    """The state of any rule: a NamedTuple, by whose type verbs are dispatched."""
+
+    @property
+    def mode(self) -> int:
+        """The mode in which its weak learners learn."""
+        ...
+
+
 class SingleScratch(NamedTuple):
     """Scratch for one learner at a time, for rules whose learners learn one after the other."""
 
@@ -115,11 +137,26 @@ class SingleScratch(NamedTuple):
     bank_scratch: Mat  # (bank_scratch_rows(bank), 1)
 
 
+class EventScratch(NamedTuple):
+    """Scratch of the loops for one event; allocated once for every batch."""
+
+    h: Mat  # (m, N)
+    F: Mat  # (m, N+1)
+    G: Mat  # (m, N+1)
+    L: Vec  # (N+1,)
+    T: Mat  # (m, N)
+    W: Vec  # (N,)
+    sound: Vec  # (N,) 1 for learners whose h is finite, else 0
+    bank_scratch: Mat  # (bank_scratch_rows(bank), N)
+    rule_scratch: Vec  # (rule_scratch_size(rule),)
+    single: SingleScratch
+
+
 class BuildContext(NamedTuple):
     """What the rule and the bank of a booster are built from."""
 
     full: Mapping[str, Any]  # the specification with the defaults of every part
-    loss: Any  # the loss itself
+    loss: Loss  # the loss itself
     traits: LossTraits  # of the loss
     bank: Component  # the bank's kind
     d: int

@@ -11,7 +11,8 @@ from functools import partial, singledispatch
 from typing import Any, NamedTuple
 
 from kaboost.models.kernels.jit import kernel, unregistered, verb
-from kaboost.models.types import Loss, Mat, Vec
+from kaboost.models.kernels.random import State
+from kaboost.models.types import Bank, EventScratch, Loss, Mat, Rule, SingleScratch, Vec
 
 
 @partial(verb, inline="never")
@@ -31,7 +32,7 @@ def newton_curvature(loss: Loss, s: float, z: float, unit: float) -> float:
 
 
 @verb
-def predict(bank: Any, x: Vec, h: Mat, bank_scratch: Mat) -> None:
+def predict(bank: Bank, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     """Fill h (m, N) with the prediction of each weak learner for x (d,); the bank does not change.
 
     `bank_scratch` (bank_scratch_rows(bank), N) keeps its contents for the `learn` of the same
@@ -42,7 +43,7 @@ def predict(bank: Any, x: Vec, h: Mat, bank_scratch: Mat) -> None:
 
 @verb
 def learn(
-    bank: Any, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat
+    bank: Bank, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat
 ) -> None:
     """Move every learner towards its target (m, N) with its weight (N,); h is from `predict`.
 
@@ -53,7 +54,7 @@ def learn(
 
 
 @verb
-def predict_served(bank: Any, x: Vec, h: Mat, bank_scratch: Mat) -> None:
+def predict_served(bank: Bank, x: Vec, h: Mat, bank_scratch: Mat) -> None:
     """Fill h (m, N) with the predictions to serve for x (d,): those of `predict`, unless the bank
     serves an average of its learned weights.
     """
@@ -61,13 +62,13 @@ def predict_served(bank: Any, x: Vec, h: Mat, bank_scratch: Mat) -> None:
 
 
 @verb
-def learner_view(bank: Any, i: int) -> Any:
+def learner_view(bank: Bank, i: int) -> Any:
     """Return learner i as a bank of one: the same type over views of the same arrays."""
     raise unregistered("learner_view", bank)
 
 
 @verb
-def update_shared(bank: Any, x: Vec) -> None:
+def update_shared(bank: Bank, x: Vec) -> None:
     """Update what all learners share with x (d,), before single learners learn from it.
 
     `learn` does that by itself; the sequential pair `learn_one`, `predict_one` needs it once an
@@ -76,13 +77,13 @@ def update_shared(bank: Any, x: Vec) -> None:
 
 
 @verb
-def reset_learner(bank: Any, i: int, state: Any) -> None:
+def reset_learner(bank: Bank, i: int, state: State) -> None:
     """Reset learner i to its initial state; random parts are drawn from the generator `state`."""
     raise unregistered("reset_learner", bank)
 
 
 @verb
-def combine(rule: Any, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
+def combine(rule: Rule, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     """Fill F (m, N+1) with the score of every prefix, and the served score yhat (m,).
 
     F holds the partial sums for most rules, F[:, 0] = y0. h (m, N) may be clipped in place.
@@ -92,7 +93,7 @@ def combine(rule: Any, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
 
 
 @verb
-def combine_served(rule: Any, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
+def combine_served(rule: Rule, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
     """Do what `combine` does where nothing will be learned: the same, unless the rule draws its
     served score at random.
     """
@@ -100,7 +101,7 @@ def combine_served(rule: Any, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> N
 
 
 @verb
-def observe_features(rule: Any, x: Vec, rule_scratch: Vec) -> None:
+def observe_features(rule: Rule, x: Vec, rule_scratch: Vec) -> None:
     """Note what `combine_served` needs to know of the features x (d,), for a rule that draws its
     served score at random.
     """
@@ -108,7 +109,7 @@ def observe_features(rule: Any, x: Vec, rule_scratch: Vec) -> None:
 
 @verb
 def targets(
-    rule: Any, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
+    rule: Rule, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, T: Mat, W: Vec, rule_scratch: Vec
 ) -> None:
     """Fill T (m, N) and W (N,): target and weight of each learner; G (m, N+1) is the gradient at
     every prefix.
@@ -120,7 +121,7 @@ def targets(
 
 @verb
 def update_rule(
-    rule: Any, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec
+    rule: Rule, loss: Loss, y: Vec, h: Mat, F: Mat, G: Mat, w: float, rule_scratch: Vec
 ) -> None:
     """Update the rule's own state after the bank has learned, from the quantities before it did."""
     raise unregistered("update_rule", rule)
@@ -128,7 +129,7 @@ def update_rule(
 
 @verb
 def learn_sequentially(
-    rule: Any, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: Any
+    rule: Rule, bank: Bank, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: SingleScratch
 ) -> None:
     """Let one learner after the other learn, for rules that look at a learner's prediction after it
     has learned (specification, section 0).
@@ -140,7 +141,7 @@ def learn_sequentially(
 
 
 @verb
-def prefix_losses(rule: Any, loss: Loss, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
+def prefix_losses(rule: Rule, loss: Loss, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
     """Fill value L (N+1,) and gradient G (m, N+1) of every prefix F (m, N+1): the loss's, unless
     the rule's scores are votes.
     """
@@ -148,7 +149,7 @@ def prefix_losses(rule: Any, loss: Loss, F: Mat, y: Vec, G: Mat, L: Vec) -> None
 
 
 @verb
-def served_loss(rule: Any, loss: Loss, s: Vec, y: Vec) -> float:
+def served_loss(rule: Rule, loss: Loss, s: Vec, y: Vec) -> float:
     """Return the loss of the served score s (m,) for label y: the loss's own, unless scores are
     votes.
     """
@@ -156,7 +157,7 @@ def served_loss(rule: Any, loss: Loss, s: Vec, y: Vec) -> float:
 
 
 @verb
-def to_prediction(rule: Any, loss: Loss, s: Vec, p: Vec) -> None:
+def to_prediction(rule: Rule, loss: Loss, s: Vec, p: Vec) -> None:
     """Fill p (m,) with the prediction of score s (m,): the loss's inverse link, unless scores are
     votes.
     """
@@ -165,17 +166,17 @@ def to_prediction(rule: Any, loss: Loss, s: Vec, p: Vec) -> None:
 
 @verb
 def observe_average(
-    bank: Any, rule: Any, loss: Loss, x: Vec, y: Vec, w: float, seen: Any, a: Any, s: Vec
+    bank: Bank, rule: Rule, loss: Loss, x: Vec, y: Vec, w: float, seen: Any, a: EventScratch, s: Vec
 ) -> None:
     """Record the loss of what `predict_served` gives where that differs from `predict` (averaged
     banks).
 
-    It runs first in an event that will be learned: a (Scratch) and s (m,) are free.
+    It runs first in an event that will be learned: a and s (m,) are free.
     """
 
 
 @verb
-def prediction_bound(rule: Any) -> float:
+def prediction_bound(rule: Rule) -> float:
     """Return D, the bound of a weak prediction under the rule (specification, section 3)."""
     return 1.0
 
@@ -225,13 +226,13 @@ def init_score(loss: Loss, total: float, counts: Vec, y0: Vec) -> None:
 
 
 @kernel
-def predict_one(bank: Any, i: int, x: Vec, single: Any) -> None:
+def predict_one(bank: Bank, i: int, x: Vec, single: SingleScratch) -> None:
     """Fill single.h (m, 1) with the prediction of learner i for x (d,)."""
     predict(learner_view(bank, i), x, single.h, single.bank_scratch)
 
 
 @kernel
-def learn_one(bank: Any, i: int, x: Vec, mode: int, single: Any) -> None:
+def learn_one(bank: Bank, i: int, x: Vec, mode: int, single: SingleScratch) -> None:
     """Let learner i learn single.target (m, 1) with single.weight (1,), from its prediction for x.
 
     Both are overwritten. A learner whose prediction is not finite learns nothing.
@@ -242,7 +243,7 @@ def learn_one(bank: Any, i: int, x: Vec, mode: int, single: Any) -> None:
 # Apart from `learn_one`: where numba inlines `learner_view` and `learn` into one function it takes
 # writes to the views, which nothing reads afterwards, for dead code.
 @kernel
-def _learn_view(view: Any, x: Vec, mode: int, single: Any) -> None:
+def _learn_view(view: Bank, x: Vec, mode: int, single: SingleScratch) -> None:
     predict(view, x, single.h, single.bank_scratch)
     for c in range(single.h.shape[0]):
         if not abs(single.h[c, 0]) < math.inf:
@@ -257,7 +258,7 @@ def learning_only(part: Any) -> tuple[str, ...]:
 
 
 @singledispatch
-def bank_scratch_rows(bank: Any) -> int:
+def bank_scratch_rows(bank: Bank) -> int:
     """Return how many rows of N numbers the bank needs as scratch to predict and learn."""
     return 0
 
@@ -271,13 +272,13 @@ def encode_labels(loss: Loss, y: Vec, m: int) -> Mat:
 
 
 @singledispatch
-def rule_scratch_size(rule: Any) -> int:
+def rule_scratch_size(rule: Rule) -> int:
     """Return how many numbers the rule needs as scratch from `combine` to `update_rule`."""
     return 0
 
 
 @singledispatch
-def diagnostics(rule: Any) -> dict[str, Mat]:
+def diagnostics(rule: Rule | None) -> dict[str, Mat]:
     """Return the parts of the rule's state that people read, by name: on `GET /model` and in
     snapshots.
     """
@@ -285,7 +286,7 @@ def diagnostics(rule: Any) -> dict[str, Mat]:
 
 
 @singledispatch
-def sequential(rule: Any) -> bool:
+def sequential(rule: Rule) -> bool:
     """Return whether learners learn one after the other, by `learn_sequentially`."""
     return False
 

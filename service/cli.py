@@ -232,10 +232,13 @@ def config_schema(as_json: Json = False) -> None:
 @config_app.command("check", epilog="Example: kaboost config check --config kaboost.yaml")
 def config_check(file: File = None, set_: Set = None, as_json: Json = False) -> None:
     """Check the configuration without starting anything or contacting a broker."""
+    from kaboost.service.events.decoders import check_formats
     from kaboost.service.listings import check_client
 
     try:
-        check_client(_load(file, set_))
+        settings = _load(file, set_)
+        check_client(settings)
+        check_formats(settings)
     except ConfigError as err:
         if not as_json:
             raise

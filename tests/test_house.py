@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from graphlib import CycleError, TopologicalSorter
@@ -268,6 +269,13 @@ def test_broad_handlers_stand_at_doors() -> None:
 def catches_all(handler: ast.ExceptHandler) -> bool:
     names = {node.id for node in ast.walk(handler.type or handler) if isinstance(node, ast.Name)}
     return handler.type is None or bool(names & {"Exception", "BaseException"})
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    """A file of tests is found, and named in a report, by its name alone."""
+    names = Counter(module.path.name for module in TESTS if module.path.name.startswith("test_"))
+
+    assert [] == [name for name, count in names.items() if count > 1]
 
 
 def test_nothing_is_skipped() -> None:

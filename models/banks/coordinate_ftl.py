@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kaboost.models.kernels.numeric import clear_learner, fill
+from kaboost.models.kernels.random import State
 from kaboost.models.types import SQUARE, Component, Mat, Mat3, Param, Vec
 from kaboost.models.verbs import bank_scratch_rows, learn, learner_view, predict, reset_learner
 
@@ -35,7 +36,7 @@ def _(bank: CoordinateFtl, i: int) -> CoordinateFtl:
 
 
 @reset_learner.register
-def _(bank: CoordinateFtl, i: int, state: Any) -> None:
+def _(bank: CoordinateFtl, i: int, state: State) -> None:
     clear_learner(bank.b, i)
     for j in range(bank.S.shape[0]):
         bank.S[j, i] = bank.ridge

@@ -6,9 +6,10 @@ one of them predicts for all, at the cost of one (specification, 3.5).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kaboost.models.types import Mat, Vec
+from kaboost.models.kernels.random import State
+from kaboost.models.types import Bank, Mat, Vec
 from kaboost.models.verbs import (
     bank_scratch_rows,
     learn,
@@ -22,7 +23,7 @@ from kaboost.models.verbs import (
 class Copies(NamedTuple):
     """A bank of one learner whose prediction fills every place of h."""
 
-    bank: Any  # one learner
+    bank: Bank  # one learner
 
 
 @bank_scratch_rows.register
@@ -41,7 +42,7 @@ def _(bank: Copies, x: Vec) -> None:
 
 
 @reset_learner.register
-def _(bank: Copies, i: int, state: Any) -> None:
+def _(bank: Copies, i: int, state: State) -> None:
     reset_learner(bank.bank, 0, state)
 
 

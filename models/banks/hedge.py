@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kaboost.models.kernels.numeric import clear_learner, exp_negative, fill, residual
+from kaboost.models.kernels.random import State
 from kaboost.models.types import Component, Mat, Mat3, Param, Vec
 from kaboost.models.verbs import bank_scratch_rows, learn, learner_view, predict, reset_learner
 
@@ -39,7 +40,7 @@ def _(bank: Hedge, i: int) -> Hedge:
 
 
 @reset_learner.register
-def _(bank: Hedge, i: int, state: Any) -> None:
+def _(bank: Hedge, i: int, state: State) -> None:
     clear_learner(bank.C, i)
 
 

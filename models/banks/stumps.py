@@ -12,6 +12,7 @@ import numpy as np
 
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import clear_learner, fill
+from kaboost.models.kernels.random import State
 from kaboost.models.types import LINEAR, Component, Mat, Mat3, Param, Vec
 from kaboost.models.verbs import bank_scratch_rows, learn, learner_view, predict, reset_learner
 
@@ -47,7 +48,7 @@ def _(bank: Stumps, i: int) -> Stumps:
 
 
 @reset_learner.register
-def _(bank: Stumps, i: int, state: Any) -> None:
+def _(bank: Stumps, i: int, state: State) -> None:
     clear_learner(bank.w, i)
     clear_learner(bank.c, i)
     for j in range(bank.L.shape[0]):

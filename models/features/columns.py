@@ -267,7 +267,7 @@ class Columns(Encoder):
         means = np.where(codes >= 0, now[:, ::2], X[:, self._categories])
         X[:, self._categories] = means
 
-    def _learn(self, events: Any, far: float) -> None:
+    def _learn(self, events: tuple[Ints, Vec, Vec, Vec, Mat, Ints], far: float) -> None:
         """Update the means by codes (c, B), labels, weights, times of capture (B or 0,), and fill
         the columns of X (B, d).
         """
@@ -383,7 +383,12 @@ def _is_far(state: ColumnsState, label: float, far: float) -> bool:
 
 
 @kernel
-def _learn(state: ColumnsState, events: Any, far: float, span: tuple[int, int]) -> None:
+def _learn(
+    state: ColumnsState,
+    events: tuple[Ints, Vec, Vec, Vec, Mat, Ints],
+    far: float,
+    span: tuple[int, int],
+) -> None:
     codes, y, w, times, X, places = events
     for k in range(span[0], span[1]):
         label = min(max(y[k], -LABEL_LIMIT), LABEL_LIMIT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def _text(value: Any) -> str | None:
 
 def _datetime(value: Any) -> str | float | None:
     """Return a date and time: of `datetime64`, of anything with `isoformat`, or of a number."""
-    text = to_python(value) if isinstance(value, np.number) else value
+    text = to_python(value) if isinstance(value, np.number | Decimal) else value
     if isinstance(value, np.datetime64):
         text = str(value.astype("datetime64[s]"))
     elif hasattr(value, "isoformat"):

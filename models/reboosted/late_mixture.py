@@ -2,8 +2,10 @@
 
 A learner that adapts fast is right while labels come at once and overconfident when they lag. Each
 score that `predict_rows` kept, and the usual served one, is an expert at each of eight
-temperatures. An expert's weight is the exponential of minus its decayed log-loss times a low rate,
-measured on predictions as they were made, so what is served is as sure as it was right.
+temperatures, which draw it towards the log-odds of the late labels so far. An expert's weight is
+the exponential of minus its decayed log-loss times a low rate, measured on predictions as they were
+made, so what is served is as sure as it was right. Rows captured before anything was learned count
+for the log-odds only: at every temperature they say the same.
 
 Exponential weights: Vovk, Aggregating Strategies, 1990; a low rate with delays: Joulani, György,
 Szepesvári, Online Learning under Delayed Feedback, 2013. Temperatures: Guo, Pleiss, Sun,
@@ -26,6 +28,7 @@ from kaboost.models.types import Mat, Vec
 INVERSE_TEMPERATURES = np.array([1.0, 0.8, 0.6, 0.45, 0.3, 0.2, 0.1, 0.03])
 DECAY = 0.9995  # of the log-losses, an event
 RATE = 0.1  # of the exponential weights: low, as the losses of a delay come all at once
+FIRST_EVENTS = 50  # learned before a row was captured, from which on its scores are judged
 MAX_LOSS = 14.0  # nats: one surprise does not decide
 MIN_PROBABILITY = 1e-12  # a served probability is at least this far from 0 and 1
 
@@ -34,6 +37,7 @@ class LateMixture(NamedTuple):
     """State of the mixture over S + 1 scores and eight temperatures."""
 
     losses: Mat  # (S + 1, 8) decayed log-losses; the last row is that of the usual served score
+    labels: Vec  # (2,) decayed importance of their events, of all and of those with label 1
     events: Vec  # () labels that came late, so far; at 0 the mixture is not served
     mean_weight: Vec  # () running mean importance of their events
 
@@ -41,7 +45,7 @@ class LateMixture(NamedTuple):
 def late_mixture(scores: int) -> LateMixture:
     """Return the mixture of so many scores before any late label."""
     shape = (scores + 1, len(INVERSE_TEMPERATURES))
-    return LateMixture(np.zeros(shape), np.zeros(()), np.zeros(()))
+    return LateMixture(np.zeros(shape), np.zeros(2), np.zeros(()), np.zeros(()))
 
 
 @kernel
@@ -53,10 +57,15 @@ def learn_late(late: LateMixture, captured: Mat, first: int, y: Vec, w: Vec) -> 
         if w[k] > 0.0:
             weight = relative_weight(late.mean_weight, w[k], float(late.events[()]))
             late.events[()] += 1.0
+            late.labels[0] = DECAY * late.labels[0] + weight
+            late.labels[1] = DECAY * late.labels[1] + (weight if y[k] > 0.0 else 0.0)
+            if captured[k, captured.shape[1] - 1] < FIRST_EVENTS:
+                continue  # no score said anything then
+            base = _base(late)
             for i in range(late.losses.shape[0]):
                 z = _clip(float(captured[k, first + i]))
                 for t in range(late.losses.shape[1]):
-                    loss = log1pexp(-y[k] * INVERSE_TEMPERATURES[t] * z)
+                    loss = log1pexp(-y[k] * (base + INVERSE_TEMPERATURES[t] * (z - base)))
                     late.losses[i, t] = DECAY * late.losses[i, t] + weight * min(loss, MAX_LOSS)
 
 
@@ -71,14 +80,21 @@ def score_late(late: LateMixture, captured: Mat, first: int, weights: Mat, score
         for t in range(late.losses.shape[1]):
             weights[i, t] = math.exp(RATE * (least - late.losses[i, t]))
             total += weights[i, t]
+    base = _base(late)
     for k in range(scores.shape[0]):
         p = 0.0
         for i in range(late.losses.shape[0]):
             z = _clip(float(captured[k, first + i]))
             for t in range(late.losses.shape[1]):
-                p += weights[i, t] * sigmoid(INVERSE_TEMPERATURES[t] * z)
+                p += weights[i, t] * sigmoid(base + INVERSE_TEMPERATURES[t] * (z - base))
         p = min(max(p / total, MIN_PROBABILITY), 1.0 - MIN_PROBABILITY)
         scores[k, 0] = math.log(p / (1.0 - p))
+
+
+@kernel
+def _base(late: LateMixture) -> float:
+    """Return the log-odds of label 1 among the late labels, and half a label more of each."""
+    return math.log((late.labels[1] + 0.5) / (late.labels[0] - late.labels[1] + 0.5))
 
 
 @kernel

@@ -24,6 +24,7 @@ from kaboost.models.reboosted.trees.binning import MISSING_KEY, from_key
 from kaboost.models.reboosted.trees.cost import RECODE_NS
 from kaboost.models.reboosted.trees.recent import is_crowded
 
+EARLIEST = 400  # events before bins of their own for moved features: until then all are made anew
 JUMP_DEVIATIONS = 4.0  # of the last values' mean from the running one, from which on scales jump
 JUMP_VALUES = 32  # last values that they jump to
 
@@ -41,7 +42,8 @@ def follow_features(
     for j in range(phase * d0 // cycle, (phase + 1) * d0 // cycle):
         if t >= bins.check_at[j] and is_crowded(bins, codes, j, t):
             _jump(filters, bins, j, t)
-            if bins.progress[0].step <= REQUESTED and _is_affordable(bins, codes, schedule, t):
+            free = t >= EARLIEST and bins.progress[0].step <= REQUESTED
+            if free and _is_affordable(bins, codes, schedule, t):
                 _ask_for_bins(bins, j, t)
     if before != IDLE or bins.progress[0].step == IDLE:
         return bool(schedule.drift_at[()] == t - 1)

@@ -25,7 +25,7 @@ from kaboost.models.rules.poisson_feed import (
     reject_unused_rate,
 )
 from kaboost.models.rules.vote_scores import classification_mode, scored_by_votes
-from kaboost.models.types import BuildContext, Component, Ints, Mat, Param, SingleScratch, Vec
+from kaboost.models.types import Bank, BuildContext, Component, Ints, Mat, Param, SingleScratch, Vec
 from kaboost.models.verbs import (
     combine,
     learn_sequentially,
@@ -65,7 +65,7 @@ def _(rule: AdwinBag, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
 
 @learn_sequentially.register
 def _(
-    rule: AdwinBag, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: SingleScratch
+    rule: AdwinBag, bank: Bank, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: SingleScratch
 ) -> None:
     label = fill_class_targets(y, T)
     lesson = Lesson(rule.mode, rule.feed, T, W)

@@ -11,7 +11,16 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kaboost.models.rules.vote_scores import classification_mode
-from kaboost.models.types import SQUARE, BuildContext, Component, Mat, Param, SingleScratch, Vec
+from kaboost.models.types import (
+    SQUARE,
+    Bank,
+    BuildContext,
+    Component,
+    Mat,
+    Param,
+    SingleScratch,
+    Vec,
+)
 from kaboost.models.verbs import combine, learn_one, learn_sequentially, predict_one, sequential
 
 MIN_WEIGHT = 1e-3  # of an event, in units of its importance
@@ -42,7 +51,7 @@ def _(rule: Gentle, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
 
 @learn_sequentially.register
 def _(
-    rule: Gentle, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: SingleScratch
+    rule: Gentle, bank: Bank, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: SingleScratch
 ) -> None:
     weight = w
     for i in range(W.shape[0]):

@@ -26,6 +26,7 @@ from kaboost.models.rules.poisson_feed import (
 from kaboost.models.rules.vote_scores import classification_mode, scored_by_votes
 from kaboost.models.types import (
     SQUARE,
+    Bank,
     BuildContext,
     Component,
     Mat,
@@ -110,7 +111,7 @@ def _(rule: OzaMean, h: Mat, F: Mat, yhat: Vec, rule_scratch: Vec) -> None:
 
 @learn_sequentially.register
 def _(
-    rule: OzaBoost, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: SingleScratch
+    rule: OzaBoost, bank: Bank, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: SingleScratch
 ) -> None:
     label = fill_class_targets(y, T)
     lesson = Lesson(rule.mode, rule.feed, T, W)
@@ -124,7 +125,7 @@ def _(
 
 @learn_sequentially.register
 def _(
-    rule: OzaBag, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: SingleScratch
+    rule: OzaBag, bank: Bank, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: SingleScratch
 ) -> None:
     fill_class_targets(y, T)
     lesson = Lesson(rule.mode, rule.feed, T, W)
@@ -134,7 +135,7 @@ def _(
 
 @learn_sequentially.register
 def _(
-    rule: OzaMean, bank: Any, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: SingleScratch
+    rule: OzaMean, bank: Bank, y: Vec, x: Vec, w: float, T: Mat, W: Vec, single: SingleScratch
 ) -> None:
     lesson = Lesson(rule.mode, rule.feed, T, W)
     for i in range(W.shape[0]):

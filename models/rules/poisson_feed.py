@@ -13,7 +13,16 @@ import numpy as np
 
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.random import RATE_LIMIT, State, generator, poisson
-from kaboost.models.types import TARGET_LIMIT, BuildContext, Ints, Mat, Param, SingleScratch, Vec
+from kaboost.models.types import (
+    TARGET_LIMIT,
+    Bank,
+    BuildContext,
+    Ints,
+    Mat,
+    Param,
+    SingleScratch,
+    Vec,
+)
 from kaboost.models.verbs import learn_one, learning_only
 
 FEED = Param(
@@ -50,7 +59,7 @@ def _(rule: Feed) -> tuple[str, ...]:
 
 @kernel
 def learn_copies(
-    lesson: Lesson, weight: float, bank: Any, i: int, x: Vec, single: SingleScratch
+    lesson: Lesson, weight: float, bank: Bank, i: int, x: Vec, single: SingleScratch
 ) -> None:
     """Let learner i learn column i of T with `weight`: once, or by a Poisson number of updates."""
     feed, T, W = lesson.feed, lesson.T, lesson.W

@@ -8,7 +8,7 @@ import math
 from typing import Any, TypeVar, cast
 
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.types import LOGISTIC, BuildContext, Loss, Mat, ModelError, Param, Vec
+from kaboost.models.types import LOGISTIC, BuildContext, Loss, Mat, ModelError, Param, Rule, Vec
 from kaboost.models.verbs import prefix_losses, served_loss, to_prediction
 
 Kind = TypeVar("Kind", bound=type)
@@ -91,13 +91,13 @@ def vote_prefix_losses(F: Mat, y: Vec, L: Vec) -> None:
         )
 
 
-def _prefix_losses(rule: Any, loss: Loss, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
+def _prefix_losses(rule: Rule, loss: Loss, F: Mat, y: Vec, G: Mat, L: Vec) -> None:
     vote_prefix_losses(F, y, L)  # votes have no gradient: G stays as it is
 
 
-def _served_loss(rule: Any, loss: Loss, s: Vec, y: Vec) -> float:
+def _served_loss(rule: Rule, loss: Loss, s: Vec, y: Vec) -> float:
     return vote_loss(s, y)
 
 
-def _to_prediction(rule: Any, loss: Loss, s: Vec, p: Vec) -> None:
+def _to_prediction(rule: Rule, loss: Loss, s: Vec, p: Vec) -> None:
     vote_probabilities(s, p)

@@ -7,6 +7,7 @@ from kaboost.models.features.schema import Schema
 from kaboost.service.config.settings import Settings
 from kaboost.service.events.formats import is_plug_in, make_reader
 from kaboost.service.events.json import JsonDecoder
+from kaboost.service.events.label_records import make_label_decoder
 from kaboost.service.events.mapping import RecordMapping
 from kaboost.service.events.privacy import make_privacy
 from kaboost.service.events.record_decoder import RecordDecoder
@@ -50,3 +51,16 @@ def _make_decoder(
         plain_json=plain_json,
         needs_headers=events.envelope == "cloudevents" or is_plug_in(events.format),
     )
+
+
+def check_formats(settings: Settings) -> None:
+    """Check the formats of records, with the packages and files that they need.
+
+    Raises
+    ------
+    ConfigError
+        If a format is unknown, a package is missing, or a file cannot be read.
+    """
+    make_reader(settings.events, settings.kafka.topic, settings.kafka.max_event_bytes)
+    if settings.labels.topic is not None:
+        make_label_decoder(settings, settings.task.known_labels)

@@ -9,7 +9,7 @@ from kaboost.models.features.labels import Label, Labels
 from kaboost.service.config.records import Events
 from kaboost.service.config.records import Labels as LabelSettings
 from kaboost.service.config.settings import Settings
-from kaboost.service.errors import EventError
+from kaboost.service.errors import ConfigError, EventError
 from kaboost.service.events.decoder import Faults, Headers
 from kaboost.service.events.diagnosis import explain_label, show
 from kaboost.service.events.formats import make_reader
@@ -170,7 +170,13 @@ def make_label_decoder(settings: Settings, labels: Labels) -> LabelDecoder:
         key: value for key in ("format", "envelope") if (value := getattr(section, key)) is not None
     }
     events: Events = settings.events.model_copy(update=changes)
-    reader = make_reader(events, section.topic or "", settings.kafka.max_event_bytes)
+    try:
+        reader = make_reader(events, section.topic or "", settings.kafka.max_event_bytes)
+    except ConfigError as err:
+        if section.format is None:
+            raise
+        named = str(err).replace("events.format", "labels.format")
+        raise ConfigError(named) from err
     decoder = LabelDecoder(section, reader, labels)
     decoder.privacy = make_privacy(settings)
     return decoder

@@ -19,8 +19,10 @@ from kaboost.service.events.decoder import Decoder, Faults, no_headers
 from kaboost.service.events.decoders import make_decoder
 from kaboost.service.events.diagnosis import explain_json
 from kaboost.service.events.label_records import LabelDecoder, make_label_decoder
+from kaboost.service.http.predict import Answer
 from kaboost.service.http.reports import Accepted, WrittenRecord
 from kaboost.service.metrics import ApiMetrics
+from kaboost.service.storage.snapshots import Snapshot
 
 ACCEPT_SECONDS = 10.0  # for the broker to confirm the records of one request
 JSON_ONLY = (
@@ -32,6 +34,14 @@ MAYBE_JSON = (
 )
 OBJECTS = "send an object, or an array of them"
 NO_FEATURES = msgspec.Raw(b"{}")
+NO_ROOM = (
+    "none was written: with these, more than predictions.max_pending = {} records would be on "
+    "their way; send them again later, or in parts"
+)
+PARTLY = (
+    "too many records are on their way; some of these may be written: send them again later, with "
+    "ids"
+)
 NO_LABELS = "labels.topic is not set: events bring their labels; send them to /events"
 
 Place = tuple[str, int, int]
@@ -39,6 +49,10 @@ Place = tuple[str, int, int]
 
 class Sender(Protocol):
     """Write records to Kafka."""
+
+    @property
+    def room(self) -> int:
+        """How many records may be sent now."""
 
     def send(
         self,
@@ -123,13 +137,15 @@ class Ingest:
             if broken is not None:
                 raise HTTPException(400, f"{broken[0]}: {broken[1].message}")
             raise RequestError([(pointer, error.message) for pointer, error in named])
+        if len(values) > self._sender.room:  # before any is written
+            raise HTTPException(503, NO_ROOM.format(self._settings.predictions.max_pending))
         keys = [None if id_ is None else id_.encode() for id_ in ids]
         loop = asyncio.get_running_loop()
         futures = []
         for key, value in zip(keys, values, strict=True):
             future: asyncio.Future[Place] = loop.create_future()
             if not self._sender.send(topic, key, value, _resolver(loop, future)):
-                raise HTTPException(503, "too many records are on their way; send this again later")
+                raise HTTPException(503, PARTLY)
             futures.append(future)
         try:
             places = await asyncio.wait_for(asyncio.gather(*futures), ACCEPT_SECONDS)
@@ -159,19 +175,26 @@ class PredictionLog:
         self._sender = sender
         self._metrics = metrics
 
-    def write(self, ids: Sequence[str | None], request: bytes | bytearray, response: bytes) -> None:
+    def write(
+        self,
+        ids: Sequence[str | None],
+        request: bytes | bytearray,
+        response: Answer,
+        snapshot: Snapshot,
+    ) -> None:
         """Write the rows of one response that have an id; it never fails and never waits.
 
         Features are written as they were sent: those that the model does not know yet it is to
-        learn from this topic.
+        learn from this topic. The learner of the same model records the loss of these scores.
         """
         if self._topic is None or not any(id_ is not None for id_ in ids):
             return
-        answer = msgspec.json.decode(response)
+        answer = msgspec.json.decode(response.body)
         predictions = answer.get("predictions") or [answer]
         model, now = answer["model"], datetime.now(UTC).isoformat()
         rows = _sent_features(request)
-        for id_, row, prediction in zip(ids, rows, predictions, strict=True):
+        scores = response.scores.tolist()
+        for id_, row, prediction, of_classes in zip(ids, rows, predictions, scores, strict=True):
             if id_ is None:
                 continue
             kept = ("prediction", "probability", "score")
@@ -181,7 +204,11 @@ class PredictionLog:
                 "features": row,
                 **{key: prediction[key] for key in kept if key in prediction},
                 "version": model["version"],
+                "run": snapshot.header.get("run"),
+                "epoch": snapshot.numbering.epoch,
             }
+            if len(of_classes) > 1:
+                record["scores"] = of_classes
             value = msgspec.json.encode(record)
             if not self._sender.send(self._topic, id_.encode(), value, self._count):
                 self._metrics.predictions_logged.labels("dropped").inc()

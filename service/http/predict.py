@@ -118,6 +118,13 @@ class BatchPredictResponse(msgspec.Struct, omit_defaults=True):
     warnings: list[str] | UnsetType = UNSET
 
 
+class Answer(NamedTuple):
+    """The response to one request."""
+
+    body: bytes
+    scores: Mat  # (B, m) of its rows, those of all classes
+
+
 class Rows(NamedTuple):
     """The rows of one request."""
 
@@ -223,7 +230,7 @@ class PredictCodec:
         except RecursionError as err:
             raise HTTPException(400, TOO_DEEP) from err
 
-    def respond(self, rows: Rows, model: Model, stamp: Stamp) -> bytes:
+    def respond(self, rows: Rows, model: Model, stamp: Stamp) -> Answer:
         """Predict the rows and encode the response."""
         table = self._decoder.tabulate(rows.features)
         scores = model.predict(table)
@@ -240,7 +247,7 @@ class PredictCodec:
                 prediction["id"] = id_
         if rows.explain:
             self._explain(predictions, model, table)
-        return _encode(predictions, rows, stamp, self._warnings(rows, table))
+        return Answer(_encode(predictions, rows, stamp, self._warnings(rows, table)), scores)
 
     def _warnings(self, rows: Rows, table: Table) -> list[str]:
         """List what the request lacks, and what of it was ignored."""

@@ -105,11 +105,12 @@ class Predict:
 
     def _respond(self, served: Served, request: PredictRequest) -> Response:
         rows = request.rows
-        body = served.codec.respond(rows, served.snapshot.model, served.stamp)
+        snapshot = served.snapshot
+        answer = served.codec.respond(rows, snapshot.model, served.stamp)
         self._metrics.predictions.inc(len(rows.features))
         self._metrics.features_ignored.inc(len(rows.ignored))
-        self._log.write(rows.ids, request.sent, body)
-        return Response(body, media_type="application/json")
+        self._log.write(rows.ids, request.sent, answer, snapshot)
+        return Response(answer.body, media_type="application/json")
 
 
 def build(parts: Parts) -> FastAPI:

@@ -1,5 +1,6 @@
 """Read topics side by side: of all partitions the one whose events are the oldest comes first."""
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,11 +9,13 @@ from confluent_kafka import Message
 
 from kaboost.service.kafka.consumer import POLL_SECONDS, KafkaConsumer
 
-CHUNK = 128  # records of one partition, before another one may be farther behind
+CHUNK = 128  # most records of one partition, before another one may be farther behind
+FIRST_CHUNK = 8  # of a partition whose events a second are not known yet
 MAX_RECORDS, MAX_BYTES = 20_000, 8 * 2**20  # of one partition in memory
 FILL_SECONDS = 0.05  # between two polls while there are records
 WAIT_SECONDS = 10.0  # for a partition that is behind and has nothing here
-Reached = Callable[[int, int], float]  # of topic and partition: the event time read so far
+Place = tuple[int, int]  # topic and partition
+Reached = Callable[[int, int], float]  # the event time read so far of a topic and partition
 
 
 class _Buffer:
@@ -21,6 +24,18 @@ class _Buffer:
     def __init__(self) -> None:
         self.records: deque[Message] = deque()
         self.bytes = 0
+        self.pace = math.nan  # seconds of event time from one record to the next; nan: not known
+        self._last: tuple[float, int] | None = None  # time reached before the last chunk, its size
+
+    def note(self, reached: float) -> None:
+        """Note the event time that was reached by the last chunk."""
+        if self._last is None:
+            return
+        before, records = self._last
+        self._last = None
+        if math.isfinite(before) and math.isfinite(reached):
+            pace = (reached - before) / records
+            self.pace = pace if math.isnan(self.pace) else 0.5 * (self.pace + pace)
 
     @property
     def is_full(self) -> bool:
@@ -34,9 +49,10 @@ class _Buffer:
         self.records.append(record)
         self.bytes += len(record)
 
-    def take(self, limit: int) -> list[Message]:
+    def take(self, limit: int, reached: float) -> list[Message]:
         taken = [self.records.popleft() for _ in range(min(limit, len(self.records)))]
         self.bytes -= sum(map(len, taken))
+        self._last = reached, len(taken)
         return taken
 
 
@@ -45,12 +61,13 @@ class OrderedReader:
 
     A broker sends much of one partition, then much of another. In that order labels would come
     long before or after others of the same time, which is not the stream that the model is for.
+    Partitions are read in turns of about the same span of event time.
     """
 
     def __init__(self, consumers: Sequence[KafkaConsumer]) -> None:
         self._consumers = consumers
-        self._buffers: dict[tuple[int, int], _Buffer] = {}  # by topic and partition
-        self._held: set[tuple[int, int]] = set()  # that are not fetched: their buffers are full
+        self._buffers: dict[Place, _Buffer] = {}  # by topic and partition
+        self._held: set[Place] = set()  # that are not fetched: their buffers are full
         self._waiting_since: float | None = None
         self._paused = False
         self._filled_at = -FILL_SECONDS
@@ -60,13 +77,27 @@ class OrderedReader:
         may be records farther behind on their way.
         """
         self._fill(limit)
+        for place, buffer in self._buffers.items():
+            buffer.note(reached(*place))
         ready = [place for place, buffer in self._buffers.items() if buffer.records]
         if self._paused or not ready:
             return []
         first = min(ready, key=lambda place: reached(*place))
         if self._waits(reached, reached(*first)):
             return []
-        return self._buffers[first].take(min(limit, CHUNK))
+        count = self._count(first, ready, min(limit, CHUNK))
+        return self._buffers[first].take(count, reached(*first))
+
+    def _count(self, place: Place, ready: Sequence[Place], most: int) -> int:
+        """Return how many records of a partition take as long, by event time, as `most` records of
+        the densest one: those of a rare topic would else run weeks ahead of the others.
+        """
+        own = self._buffers[place].pace
+        if math.isnan(own):
+            return min(FIRST_CHUNK, most)
+        paces = [self._buffers[each].pace for each in ready]
+        span = most * min((pace for pace in paces if pace > 0.0), default=math.inf)
+        return most if own * most <= span else max(1, int(span / own))
 
     def ends(self, topic: int) -> Mapping[int, int | None]:
         """Return the end of every partition of a topic, None where records are unread or here."""
@@ -118,7 +149,7 @@ class OrderedReader:
         self._waiting_since = self._waiting_since or now
         return now - self._waiting_since < WAIT_SECONDS
 
-    def _places(self) -> Iterator[tuple[int, int]]:
+    def _places(self) -> Iterator[Place]:
         for topic, consumer in enumerate(self._consumers):
             for partition in consumer.ends:
                 yield topic, partition

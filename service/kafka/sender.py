@@ -32,6 +32,11 @@ class RecordSender:
         self._producer: Producer | None = None
         self._failing = False
 
+    @property
+    def room(self) -> int:
+        """How many records may be sent now."""
+        return self._max_pending - len(self._started())
+
     def send(self, topic: str, key: bytes | None, value: bytes, delivered: Delivered) -> bool:
         """Send a record; return false, without calling `delivered`, if too many are on their way.
 

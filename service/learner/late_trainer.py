@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from functools import partial
 from operator import methodcaller
 from time import perf_counter
-from typing import NamedTuple
 
 import numpy as np
 from confluent_kafka import Message
@@ -13,14 +12,17 @@ from confluent_kafka import Message
 from kaboost.models.evaluation.baselines import correct
 from kaboost.models.evaluation.late_baselines import capture_baselines, record_captured
 from kaboost.models.features.labels import Label, Labels
+from kaboost.models.table_model import Captured
 from kaboost.service.errors import EventError
 from kaboost.service.events.decoder import DUPLICATE, NO_ID, Decoded
 from kaboost.service.events.label_records import DecodedLabels, LabelRecord, make_label_decoder
+from kaboost.service.events.served_scores import ServedScores
 from kaboost.service.kafka import stored_record
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.learner.captured_rows import pack, unpack
 from kaboost.service.learner.late_recorder import LateRecorder
+from kaboost.service.learner.pairs import Learned, Pair
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.records import event_seconds, events_of, headers_of
 from kaboost.service.learner.trainer import Lineage, Rejected, Trainer
@@ -51,24 +53,6 @@ TOO_LATE = "{}: its features had expired, without a label; set labels.wait highe
 _VALUE = methodcaller("value")
 
 
-class Pair(NamedTuple):
-    """Features and their label."""
-
-    entry: Entry
-    label: float
-    weight: float
-    delay: float = 0.0  # seconds from the features to the label
-    state: int = JOINED  # of the entry, once the pair is handled
-
-
-class Learned(NamedTuple):
-    """A label that was learned."""
-
-    label: float
-    weight: float  # that its loss counts with
-    state: int = JOINED  # of its entry; HELD where it is learned later
-
-
 class LateTrainer(Trainer):
     """Own one state whose features wait for their labels; one thread calls."""
 
@@ -88,6 +72,8 @@ class LateTrainer(Trainer):
         self._late = LateRecorder(parts.metrics, state.late.counts)
         self._label_decoder = make_label_decoder(settings, state.model.labels)
         self._keep = settings.checkpoints.keep
+        is_log = settings.kafka.topic == settings.predictions.topic
+        self._served = ServedScores() if is_log else None
         late = state.late
         self._watermark = Watermark(late.features_time, late.labels_time, late.time)
         self._store = WaitingStore(self._labels.directory / self._run, self._labels.max_memory)
@@ -240,7 +226,11 @@ class LateTrainer(Trainer):
         may_grow = len(model.classes_) < model.labels.max_classes
         baselines = capture_baselines(self.state.validation, may_grow=may_grow)
         parts = model.parts(decoded.table, decoded.w)  # kinds may be corrected between two
-        rows = [row for part, _ in parts for row in pack(model.capture(part), baselines)]
+        rows = [
+            row
+            for part, span in parts
+            for row in pack(self._with_served(model.capture(part), messages[span]), baselines)
+        ]
         entries: list[NewEntry] = []
         rejected: list[Rejected] = []
         columns = zip(messages, decoded.meta, rows, decoded.w.tolist(), strict=True)
@@ -258,6 +248,15 @@ class LateTrainer(Trainer):
         if early:
             self._join_early(early)
         return rejected
+
+    def _with_served(self, captured: Captured, messages: Sequence[Message]) -> Captured:
+        """Return captured events with the scores of the answers, where the topic is theirs."""
+        if self._served is None:
+            return captured
+        values, epoch = list(map(_VALUE, messages)), self._numbering.epoch
+        return captured._replace(
+            scores=self._served.replace(values, captured.scores, self._run, epoch)
+        )
 
     def _join_early(self, early: dict[str, list[EarlyLabel]]) -> None:
         """Join labels that came before their features."""
@@ -403,7 +402,7 @@ class LateTrainer(Trainer):
         model, validation = self.state.model, self.state.validation
         weight = before.weight if label.weight is None else label.weight
         y, w = np.array([label.label]), np.array([weight])
-        wrong = model.outcome(model.captured_scores(captured), np.array([before.label]))
+        wrong = model.captured_outcome(captured, np.array([before.label]))
         right = model.learn_captured(captured, y, w)
         if before.weight > 0.0:
             correct(validation, wrong, right, before.weight)
@@ -428,9 +427,13 @@ class LateTrainer(Trainer):
             if not old and not held:
                 break
             self._give_up(old, held)
-        excess = self._store.waiting - labels.max_waiting
+        excess = min(self._store.waiting + self._store.held - labels.max_waiting, self.batch_events)
         if excess > 0:
-            self._give_up(self._store.oldest_waiting(math.inf, min(excess, self.batch_events)))
+            old = self._store.oldest_waiting(math.inf, excess)
+            old += self._store.oldest_held(math.inf, excess)
+            old = sorted(old, key=_age)[:excess]
+            held = [entry for entry in old if entry.state == HELD]
+            self._give_up([entry for entry in old if entry.state != HELD], held)
         self._store.forget(now - 2.0 * labels.wait)
         unmatched = self._store.pop_early_before(now - labels.early, self.batch_events)
         self._late.unmatched(len(unmatched))
@@ -452,7 +455,7 @@ class LateTrainer(Trainer):
         label = self._expired_label
         pairs = [Pair(each, label, each.weight, state=EXPIRED) for each in entries]
         pairs += [Pair(each, each.label, each.label_weight) for each in held]
-        self._learn_pairs(sorted(pairs, key=lambda pair: (pair.entry.time, pair.entry.number)))
+        self._learn_pairs(sorted(pairs, key=lambda pair: _age(pair.entry)))
 
     def _unmatched(self, early: EarlyLabel) -> EventError:
         where = self.privacy.shown("id", early.id)
@@ -471,6 +474,11 @@ class LateTrainer(Trainer):
     def _header(self) -> dict[str, object]:
         waiting = {"waiting": self._store.waiting, "early": self._store.early}
         return {**super()._header(), "labels": waiting}
+
+
+def _age(entry: Entry) -> tuple[float, int]:
+    """Return what orders entries, the oldest first."""
+    return entry.time, entry.number
 
 
 def _record_seconds(message: Message) -> float:

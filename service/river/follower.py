@@ -5,7 +5,7 @@ from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
 from kaboost.service.events.json import JsonDecoder
 from kaboost.service.http.follower import Follower, LearnerStatus, Served
-from kaboost.service.http.predict import PredictCodec, Rows, Stamp
+from kaboost.service.http.predict import Answer, PredictCodec, Rows, Stamp
 from kaboost.service.river.shared_model import SharedModel
 from kaboost.service.storage.snapshots import Snapshot
 
@@ -25,7 +25,7 @@ class RiverPredictCodec(PredictCodec):
         super().__init__(decoder, labels, max_rows, ignore_keys=ignore_keys)
         self._shared = shared
 
-    def respond(self, rows: Rows, model: Model, stamp: Stamp) -> bytes:
+    def respond(self, rows: Rows, model: Model, stamp: Stamp) -> Answer:
         """Predict the rows and encode the response; nothing is learned in between."""
         with self._shared.lock:
             snapshot = self._shared.snapshot

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from typing import Any, NamedTuple
-
 import numpy as np
 import pytest
 
@@ -14,6 +11,7 @@ from kaboost.models.kernels.jit import kernel
 from kaboost.models.state.format import pack, unpack
 from kaboost.models.state.tree import to_arrays
 from kaboost.models.types import SQUARE, SingleScratch
+from tests.boosters import copied, digest, learn_stream, learned, state_bytes, state_digest
 from tests.contracts import subjects
 from tests.naive import NaiveBooster
 
@@ -22,16 +20,19 @@ def fresh(subject):
     return kaboost.build(subject.spec, d=subjects.FEATURES, m=subject.m)
 
 
-class Learned(NamedTuple):
-    """A subject's booster after its whole stream, for checks that only read it."""
-
-    booster: Any
-    scores: np.ndarray
+def whole_stream(subject):
+    """The subject's booster after its whole stream, for checks that only read it."""
+    return learned(subject.spec, subject.X, subject.y, subject.w, subject.m)
 
 
-def learned(subject):
-    booster = fresh(subject)
-    return Learned(booster, kaboost.learn_many(booster, subject.X, subject.y, subject.w))
+def digest_after(subject, asked=True):
+    """Everything that a stream left in the state, and what it predicts then, if `asked`."""
+    with np.errstate(all="ignore"):
+        booster, _ = whole_stream(subject)
+        found = dict(kaboost.to_arrays(booster))
+        if asked:
+            found["predicted"] = kaboost.predict_many(booster, subject.X)
+    return digest(found)
 
 
 def part(subject, twentieths):
@@ -67,15 +68,12 @@ def check_twin(subject, whole):
 def check_batching(subject, whole):
     """Any batching gives the same scores and the same bytes."""
     single, parts = fresh(subject), fresh(subject)
-    one_by_one = [
-        kaboost.learn_many(single, subject.X[k : k + 1], subject.y[k : k + 1], subject.w[k : k + 1])
-        for k in range(len(subject.X))
-    ]
+    one_by_one = learn_stream(single, subject.X, subject.y, subject.w)
     a, b = part(subject, 17), part(subject, 18)
     for cut in (slice(0, a), slice(a, b), slice(b, b), slice(b, None)):
         kaboost.learn_many(parts, subject.X[cut], subject.y[cut], subject.w[cut])
 
-    assert whole.scores.tobytes() == np.concatenate(one_by_one).tobytes()
+    assert whole.scores.tobytes() == one_by_one.tobytes()
     same(whole.booster, single)
     same(whole.booster, parts)
 
@@ -85,10 +83,10 @@ def check_predict_is_pure(subject, whole):
     booster, n = fresh(subject), part(subject, 14)
     assert np.isfinite(kaboost.predict_many(booster, subject.X)).all()
     kaboost.learn_many(booster, subject.X[:n], subject.y[:n])
-    before = {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
+    before = state_bytes(booster)
     served = kaboost.predict_many(booster, subject.X[n : n + 1])
     prefixes = kaboost.prefixes_many(booster, subject.X[n : n + 1])
-    after = {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
+    after = state_bytes(booster)
 
     assert before == after
     if reboosted(subject):  # a column is a structure, and what they say is stacked
@@ -105,8 +103,7 @@ def check_save_load_continue(subject, whole):
     first, n = fresh(subject), part(subject, 11)
     kaboost.learn_many(first, subject.X[:n], subject.y[:n], subject.w[:n])
     _, kept = unpack(pack(kaboost.to_arrays(first), {}))
-    copies = {name: a.copy() for name, a in kept.items()}
-    second = kaboost.from_arrays(subject.spec, copies)
+    second = kaboost.from_arrays(subject.spec, copied(kept))
     kaboost.learn_many(second, subject.X[n:], subject.y[n:], subject.w[n:])
 
     same(whole.booster, second)
@@ -115,9 +112,7 @@ def check_save_load_continue(subject, whole):
 def check_read_only_serving(subject, whole):
     """The serving arrays alone, mapped read-only, predict the same; learning on them is refused."""
     booster = whole.booster
-    frozen = {name: a.copy() for name, a in kaboost.serving_arrays(booster).items()}
-    for array in frozen.values():
-        array.flags.writeable = False
+    frozen = copied(kaboost.serving_arrays(booster), writeable=False)
     reader = kaboost.from_arrays(subject.spec, frozen)
 
     np.testing.assert_array_equal(
@@ -130,11 +125,11 @@ def check_read_only_serving(subject, whole):
 def check_weight_zero(subject, whole):
     """An event of weight 0 is predicted and moves nothing."""
     booster = whole.booster
-    before = {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
+    before = state_bytes(booster)
     served = kaboost.learn_many(booster, subject.X * 9, subject.y, np.zeros(len(subject.X)))
 
     np.testing.assert_array_equal(served, kaboost.predict_many(booster, subject.X * 9))
-    assert before == {name: a.tobytes() for name, a in kaboost.to_arrays(booster).items()}
+    assert before == state_bytes(booster)
 
 
 def check_inputs_untouched(subject, whole):
@@ -246,25 +241,9 @@ def reboosted(subject):
 def keeps(subject):
     """Run every check; plain Python warns where compiled code saturates."""
     with np.errstate(all="ignore"):
-        whole = learned(subject)
+        whole = whole_stream(subject)
         before = state_digest(whole.booster)
         for check in CHECKS:
             if not (reboosted(subject) and check in EXCEPTED):
                 check(subject, whole)
         assert state_digest(whole.booster) == before, "a check has changed what all share"
-
-
-def state_digest(booster):
-    """The digest of all arrays of a booster."""
-    arrays = kaboost.to_arrays(booster).values()
-    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
-
-
-def digest(subject, asked=True):
-    """Everything that a stream left in the state, and what it predicts then, if `asked`."""
-    with np.errstate(all="ignore"):
-        booster, _ = learned(subject)
-        found = [*kaboost.to_arrays(booster).values()]
-        if asked:
-            found.append(kaboost.predict_many(booster, subject.X))
-    return hashlib.sha256(b"".join(array.tobytes() for array in found)).hexdigest()

@@ -126,7 +126,7 @@ class Subject(NamedTuple):
         return "-".join([*words, str(self.m)])
 
 
-def stream(kind, m, n=EVENTS):
+def labelled_events(kind, m, n=EVENTS):
     """Labels that the loss can learn, features with zeros, importances with zeros."""
     r = np.random.default_rng(5)
     X = r.normal(size=(n, FEATURES)) * (1.0, 3.0, 0.1, 1.0)
@@ -156,7 +156,7 @@ def make(rule, bank, loss, m):
     given = {"rule": rule, "bank": bank, "loss": loss, "seed": 7}
     kaboost.build(given, FEATURES, m)
     n = GROWN if bank["kind"] == "reboosted_trees" else EVENTS
-    return Subject(kaboost.normalise_spec(given), m, *stream(loss["kind"], m, n))
+    return Subject(kaboost.normalise_spec(given), m, *labelled_events(loss["kind"], m, n))
 
 
 def product():

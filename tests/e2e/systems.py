@@ -59,7 +59,7 @@ def schema_of(name, spec):
     return {f"x{j}": "number" for j in range(width)}
 
 
-def stream(task, schema):
+def events_of(task, schema):
     r = np.random.default_rng(3)
     if schema == "auto":
         for k in range(EVENTS):
@@ -126,7 +126,7 @@ def lives_through(name, topic, broker, send, tmp_path):
         task={"kind": task, **({"labels": [0, 1, 2]} if task == "multiclass" else {})},
         checkpoints={"every_seconds": 0.05},
     )  # fmt: skip
-    values = [encode(*event) for event in stream(task, schema)]
+    values = [encode(*event) for event in events_of(task, schema)]
     first = start(settings)
     send(topic, values[:350])
     until(lambda: learned(first, settings))

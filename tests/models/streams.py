@@ -3,7 +3,6 @@
 `NUMBA_DISABLE_JIT=1 python -m tests.models.streams encoder` prints what plain Python gives.
 """
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from kaboost.models.features.labels import labels
 from kaboost.models.features.onehot import Encoder
 from kaboost.models.features.rows import tabulate
 from kaboost.models.state.tree import to_arrays
+from tests.boosters import digest
 from tests.outcomes import outcome
 from tests.specs import LINEAR
 
@@ -65,14 +65,6 @@ def targets(task, count, seed=2):
     return rng.integers(len(labels(task, CLASSES[task]).classes), size=count).astype(np.float64)
 
 
-def digest(arrays):
-    """Return a digest of arrays by name; it tells -0.0 from 0.0."""
-    whole = hashlib.sha256()
-    for name, array in sorted(arrays.items()):
-        whole.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
-    return whole.hexdigest()
-
-
 def encoder(count=300):
     """Return the digest of an encoder and of all it encoded."""
     subject = Encoder(SCHEMA)
@@ -96,7 +88,7 @@ def compared(count=300):
     return digest(parts)
 
 
-def learned(count=60):
+def models(count=60):
     """Return the digest of a model of every task and of all it said."""
     parts = {}
     for task, classes in CLASSES.items():
@@ -108,7 +100,7 @@ def learned(count=60):
     return digest(parts)
 
 
-SUBJECTS = {"encoder": encoder, "baselines": compared, "model": learned}
+SUBJECTS = {"encoder": encoder, "baselines": compared, "model": models}
 
 
 def digest_of_other_mode(subject):

@@ -29,7 +29,7 @@ TREES = {
 BOTH = pytest.mark.parametrize("spec", [LINEAR, TREES], ids=["linear", "trees"])
 
 
-def stream(events: int = 160) -> tuple[list[dict[str, Any]], list[str]]:
+def rows_of_new_classes(events: int = 160) -> tuple[list[dict[str, Any]], list[str]]:
     """Draw events of two classes, from event 40 on of three, from 80 on of six."""
     r = np.random.default_rng(1)
     rows = [
@@ -56,7 +56,7 @@ def equal(ours: kaboost.Model, theirs: kaboost.Model, but: tuple[str, ...] = ())
 @BOTH
 def test_a_new_class_is_what_a_declared_one_would_be(spec: dict[str, Any]) -> None:
     """Every booster is that of a model whose labels were declared, where windows are as long."""
-    rows, y = stream()
+    rows, y = rows_of_new_classes()
     ours = auto(spec, max_classes=8)
     predicted = ours.learn_many(rows, y)
     declared = kaboost.Model("multiclass", spec, KINDS, labels=ours.classes_)
@@ -72,7 +72,7 @@ def test_a_new_class_is_what_a_declared_one_would_be(spec: dict[str, Any]) -> No
 @BOTH
 def test_batches_and_files_do_not_matter(spec: dict[str, Any], tmp_path: Any) -> None:
     """Batches of any size give the same bytes, also with a file between two of them."""
-    rows, y = stream()
+    rows, y = rows_of_new_classes()
     whole = auto(spec)
     whole.learn_many(rows, y)
     for size in (1, 33):
@@ -90,7 +90,7 @@ def test_batches_and_files_do_not_matter(spec: dict[str, Any], tmp_path: Any) ->
 
 def test_predictions_before_two_classes_are_known() -> None:
     """None before the first class, then the only one; probabilities are 0 before a class came."""
-    rows, _ = stream()
+    rows, _ = rows_of_new_classes()
     model = auto()
 
     assert model.predict_one(rows[0]) is None
@@ -111,7 +111,7 @@ def test_predictions_before_two_classes_are_known() -> None:
 
 def test_a_new_class_hardly_disturbs_the_others() -> None:
     """Its first prediction has a small share, which the others give in equal parts."""
-    rows, _ = stream(120)
+    rows, _ = rows_of_new_classes(120)
     model = auto(max_classes=10)
     model.learn_many(rows[:119], ["a" if x["a"] < 0 else "b" for x in rows[:119]])
     before = model.predict_proba_many(rows[119:])[0]
@@ -124,7 +124,7 @@ def test_a_new_class_hardly_disturbs_the_others() -> None:
 @BOTH
 def test_late_labels_begin_classes(spec: dict[str, Any]) -> None:
     """Labels 20 rows late teach the same as where all classes were declared."""
-    rows, y = (part[:110] for part in stream())
+    rows, y = (part[:110] for part in rows_of_new_classes())
     ours = auto(spec, max_classes=6)
     predicted = ours.learn_many(rows, y, delay=20)
     declared = kaboost.Model("multiclass", spec, KINDS, labels=ours.classes_)
@@ -139,7 +139,7 @@ def test_late_labels_begin_classes(spec: dict[str, Any]) -> None:
 @BOTH
 def test_a_late_row_counts_as_it_was_predicted(spec: dict[str, Any]) -> None:
     """Also where a class came meanwhile: the others keep their odds, and it has a small share."""
-    rows, _ = stream(60)
+    rows, _ = rows_of_new_classes(60)
     model = auto(spec)
     model.learn_many(rows[:58], ["a" if x["a"] < 0 else "b" for x in rows[:58]])
     row = {"a": 2.0, "b": 0.0, "c": "x"}
@@ -154,7 +154,7 @@ def test_a_late_row_counts_as_it_was_predicted(spec: dict[str, Any]) -> None:
 
 def test_more_classes_than_allowed_are_refused() -> None:
     """The bound is named, nothing of the batch is learned, and the known classes go on."""
-    rows, y = stream()
+    rows, y = rows_of_new_classes()
     model = auto(max_classes=3)
     model.learn_many(rows[:80], y[:80])
     before = {name: array.copy() for name, array in model.to_arrays().items()}
@@ -170,7 +170,7 @@ def test_more_classes_than_allowed_are_refused() -> None:
 
 def test_an_event_of_weight_0_begins_no_class() -> None:
     """Nothing moves for it, before the first class and after."""
-    rows, _ = stream()
+    rows, _ = rows_of_new_classes()
     weighty, model = auto(), auto()
     model.learn_many(rows[:4], ["z", "a", "y", "b"], [0.0, 1.0, 0.0, 1.0])
     weighty.learn_many([rows[1], rows[3]], ["a", "b"])
@@ -182,7 +182,7 @@ def test_an_event_of_weight_0_begins_no_class() -> None:
 def test_memory_bounds_classes() -> None:
     """The windows shrink as classes come, and a class without memory is refused with the remedy."""
     bank = {**TREES["bank"], "structures": [{**SMALL, "trees": 1}], "max_memory": 12.0}
-    rows, _ = stream(60)
+    rows, _ = rows_of_new_classes(60)
     model = auto({**TREES, "bank": bank}, max_classes=1000)
     lengths = []
     while model.affords_classes(len(lengths) + 1):
@@ -271,7 +271,7 @@ def test_labels_grow_in_order_of_first_sight(seen: list[Any], most: int) -> None
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
 def test_partial_fit_learns_classes(class_weight: Any) -> None:
     """`classes="auto"` in the first call; `classes_` grows in order of first sight."""
-    rows, y = stream()
+    rows, y = rows_of_new_classes()
     X, names = np.array([[row["a"], row["b"]] for row in rows]), np.array(y)
     parts = {word: LINEAR[word] for word in ("bank", "loss", "multiclass")}
     classifier = kaboost.Classifier(**parts, class_weight=class_weight)
@@ -295,7 +295,7 @@ def test_partial_fit_learns_classes(class_weight: Any) -> None:
 
 def test_classes_and_features_come_together() -> None:
     """Inferred features and classes in one batch give the bytes of one event at a time."""
-    rows, y = stream(100)
+    rows, y = rows_of_new_classes(100)
     rows = [{**row, "d": row["a"]} if k > 30 else row for k, row in enumerate(rows)]
     rows = [{**row, "e": "xy"[k % 2]} if k > 39 else row for k, row in enumerate(rows)]
     weights = np.ones(100)

@@ -24,6 +24,7 @@ from kaboost.models.evaluation.baselines import (
 from kaboost.models.evaluation.late_baselines import capture_baselines, record_captured
 from kaboost.models.features.labels import labels
 from kaboost.models.state import tree
+from tests.boosters import digest
 from tests.models import streams
 from tests.outcomes import outcome
 
@@ -204,9 +205,9 @@ def test_windows_forget(task):
 def test_any_batching_gives_the_same_bytes(task, cuts):
     """Where the stream is cut into batches leaves no trace."""
     y, w = streams.targets(task, 100), streams.weights(100)
-    expected = streams.digest(arrays_of(compared(task, y, w)))
+    expected = digest(arrays_of(compared(task, y, w)))
 
-    assert expected == streams.digest(arrays_of(compared(task, y, w, cuts)))
+    assert expected == digest(arrays_of(compared(task, y, w, cuts)))
 
 
 def test_plain_python_gives_the_same_bytes():
@@ -298,7 +299,7 @@ def test_batching_of_wild_labels_leaves_no_trace(cuts, i, j):
     for begin, end in pairwise([0, *sorted(cuts), 100]):
         record(cut, outcome(y[begin:end], y[begin:end]), y[begin:end], w[begin:end])
 
-    assert streams.digest(arrays_of(whole)) == streams.digest(arrays_of(cut))
+    assert digest(arrays_of(whole)) == digest(arrays_of(cut))
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -310,7 +311,7 @@ def test_arrays_go_on_where_they_stopped(task):
     predicted = (0.1 + 0.7 * y[40:]) if task == "binary" else None
     record(again, outcome(0.25 * y[40:], 0.5 * y[40:], predicted), y[40:], w[40:])
 
-    assert streams.digest(arrays_of(compared(task, y, w))) == streams.digest(arrays_of(again))
+    assert digest(arrays_of(compared(task, y, w))) == digest(arrays_of(again))
 
 
 def test_foreign_arrays_are_refused():
@@ -323,11 +324,11 @@ def test_foreign_arrays_are_refused():
 def test_before_any_event_nothing_is_claimed():
     """Means of nothing are nan, also after events of weight 0."""
     seen = progressive_validation(TASKS["binary"])
-    fresh = streams.digest(arrays_of(seen))
+    fresh = digest(arrays_of(seen))
     record(seen, outcome(np.ones(2), np.ones(2)), np.ones(2), np.zeros(2))
 
     assert np.isnan([seen.mean_loss, seen.mean_error, seen.window_loss, seen.window_error]).all()
-    assert fresh == streams.digest(arrays_of(seen))
+    assert fresh == digest(arrays_of(seen))
 
 
 def test_examples_run():

@@ -12,17 +12,10 @@ import pandas as pd
 import pytest
 
 from kaboost import Model, ModelError
+from tests.models.number_streams import switched_line
 
 N = 4_000
 ELEC2 = Path(__file__).parents[2] / "data" / "elec2.csv.gz"
-
-
-def rule(seed: int, n: int = N) -> tuple[np.ndarray, np.ndarray]:
-    """Three features, and a number that no line gives."""
-    r = np.random.default_rng(seed)
-    X = r.normal(size=(n, 3))
-    f = np.where(X[:, 0] > 0, X[:, 1], -X[:, 1]) + 0.5 * X[:, 2]
-    return X, f + 0.3 * r.normal(size=n)
 
 
 def named(X: np.ndarray) -> list[dict[str, float]]:
@@ -44,7 +37,7 @@ def numbers(X: np.ndarray, y: np.ndarray, loss: str = "squared") -> np.ndarray:
 @pytest.fixture(scope="module")
 def usual() -> float:
     """The log-loss of the last 1,000 events of the clean stream."""
-    X, f = rule(1)
+    X, f = switched_line(N, 1)
     return float(log_loss(X, (f > 0).astype(int))[-1_000:].mean())
 
 
@@ -63,14 +56,14 @@ def test_a_dirty_first_value_refuses_nothing(first: Any) -> None:
 )
 def test_features_of_any_level_and_size(usual: float, offset: float, size: float) -> None:
     """They are learned as those around 0."""
-    X, f = rule(1)
+    X, f = switched_line(N, 1)
     assert log_loss(offset + size * X, (f > 0).astype(int))[-1_000:].mean() < 1.05 * usual
 
 
 @pytest.mark.parametrize("w", [0.03, 1e-3, 1e-6, 1e4])
 def test_one_weight_for_all_changes_nothing(usual: float, w: float) -> None:
     """A common factor of all weights has no unit."""
-    X, f = rule(1)
+    X, f = switched_line(N, 1)
     assert log_loss(X, (f > 0).astype(int), [w] * N)[-1_000:].mean() < 1.02 * usual
 
 
@@ -101,7 +94,7 @@ def test_declared_and_pandas_categories_take_whole_numbers() -> None:
 @pytest.mark.parametrize("length", [8, 16, 30, 50, 200])
 def test_a_stuck_label_is_left_behind(stuck: float, length: int) -> None:
     """From 50 events on the error is at most twice that of a stream without it."""
-    X, f = rule(3)
+    X, f = switched_line(N, 3)
     good = 10 + 3 * f
     y = good.copy()
     y[2_500 : 2_500 + length] = stuck
@@ -116,7 +109,7 @@ def test_a_stuck_label_is_left_behind(stuck: float, length: int) -> None:
 )
 def test_labels_of_any_level_and_size(loss: str, offset: float, size: float) -> None:
     """The error is about a third of the median's."""
-    X, f = rule(4)
+    X, f = switched_line(N, 4)
     y = offset + size * f
     lost = abs(numbers(X, y, loss) - y)[-1_000:].mean()
     assert lost < 0.4 * abs(np.median(y[:-1_000]) - y[-1_000:]).mean()
@@ -159,7 +152,7 @@ def test_days_of_zeros_and_fifties() -> None:
 @pytest.mark.parametrize("loss", ["absolute", "huber", "quantile"])
 def test_codes_among_labels_of_robust_losses(loss: str) -> None:
     """One label in a hundred that stands for a missing one costs at most a tenth."""
-    X, f = rule(6, 6_000)
+    X, f = switched_line(6_000, 6)
     y = 10 + 3 * f
     bad = (np.random.default_rng(7).random(6_000) < 0.01) & (np.arange(6_000) > 1_000)
     coded = np.where(bad, 1e9, y)
@@ -171,7 +164,7 @@ def test_codes_among_labels_of_robust_losses(loss: str) -> None:
 @pytest.mark.parametrize(("factor", "offset"), [(1.8, 32.0), (-0.5, 900.0)])
 def test_a_unit_that_changes(factor: float, offset: float) -> None:
     """From 500 events on the loss is within 1.3 times that of a model that begins at the change."""
-    X, f = rule(8, 12_000)
+    X, f = switched_line(12_000, 8)
     X[10_000:] = factor * X[10_000:] + offset
     y = (f > 0).astype(int)
     old, new = log_loss(X, y)[10_000:], log_loss(X[10_000:], y[10_000:])

@@ -17,6 +17,7 @@ from kaboost.models.features.onehot import CODES, CYCLES, HASHED_CODES, VALUE_CO
 from kaboost.models.features.rows import tabulate
 from kaboost.models.features.texts import BUCKETS
 from kaboost.models.state import tree
+from tests.boosters import digest
 from tests.models import streams
 from tests.models.naive_encoding import NaiveEncoder
 
@@ -103,7 +104,7 @@ def test_any_batching_gives_the_same_bytes(stream, cuts):
     ]
 
     assert expected.tobytes() == np.vstack(parts).tobytes()
-    assert streams.digest(arrays_of(whole)) == streams.digest(arrays_of(cut))
+    assert digest(arrays_of(whole)) == digest(arrays_of(cut))
 
 
 def test_plain_python_gives_the_same_bytes():
@@ -153,11 +154,11 @@ def test_weight_0_moves_nothing():
     """An event of weight 0 is encoded, and the state keeps its bytes."""
     encoder = Encoder(streams.SCHEMA)
     encoder.learn_many(tabulate(streams.SCHEMA, streams.rows(10)), np.ones(10))
-    before = streams.digest(arrays_of(encoder))
+    before = digest(arrays_of(encoder))
     new = tabulate(streams.SCHEMA, streams.rows(50, seed=3))
     X = encoder.learn_many(new, np.zeros(50))
 
-    assert before == streams.digest(arrays_of(encoder))
+    assert before == digest(arrays_of(encoder))
     assert encoder.encode_many(new).tobytes() == X.tobytes()
 
 
@@ -193,7 +194,7 @@ def test_reading_changes_nothing_and_needs_no_writable_array():
     reader = restored(streams.SCHEMA, arrays)
 
     assert encoder.encode_many(table).tobytes() == reader.encode_many(table).tobytes()
-    assert streams.digest(arrays_of(encoder)) == streams.digest(arrays)
+    assert digest(arrays_of(encoder)) == digest(arrays)
     assert reader.state.mean is arrays["encoder.mean"]
     with pytest.raises(Exception, match=r"readonly|read-only"):
         reader.learn_many(table, np.ones(100))

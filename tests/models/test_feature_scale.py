@@ -13,35 +13,22 @@ from kaboost.models.reboosted.explain import export_trees
 from kaboost.models.reboosted.feature_scale import feature_scale, with_features
 from kaboost.models.reboosted.rescale import _moved, real_values
 from kaboost.models.reboosted.trees.binning import to_keys
+from tests.boosters import default_booster, learned, log_losses, restored, state_bytes
+from tests.models.number_streams import switched_classes
 
 N, SPEC = 2_500, {"bank": "reboosted_trees", "loss": "logistic"}
-
-
-def drawn(seed, n=N):
-    """Events whose rule is no line, of three features."""
-    r = np.random.default_rng(seed)
-    X = r.normal(size=(n, 3))
-    z = np.where(X[:, 0] > 0.0, X[:, 1], -X[:, 1]) + 0.5 * X[:, 2]
-    return X, (z + 0.3 * r.normal(size=n) > 0.0).astype(float)
-
-
-def learned(X, y):
-    """The log-loss of every event, and the model."""
-    booster = kaboost.build(SPEC, X.shape[1])
-    s = kaboost.learn_many(booster, X, y)[:, 0]
-    return np.logaddexp(0.0, np.where(y > 0.0, -s, s)), booster
 
 
 @pytest.mark.parametrize("seed", [3, 4])
 def test_levels_and_sizes(seed):
     """Whatever a column's level and size, the loss is that of its standardised values."""
-    X, y = drawn(seed)
-    expected = learned(X, y)[0][-1_000:].mean()
+    X, y = switched_classes(N, seed)
+    expected = log_losses(default_booster(3), X, y)[-1_000:].mean()
     for level, size in (
         (3e7, 1.0), (-4e8, 2.0), (1.7e9, 20.0), (1e12, 1.5), (1.7e18, 1e9), (1e60, 1e50),
         (0.0, 1e-46), (0.0, 1e-150), (0.0, 1e42), (0.0, 1e180),
     ):  # fmt: skip
-        loss, _ = learned(level + size * X, y)
+        loss = log_losses(default_booster(3), level + size * X, y)
         assert loss[-1_000:].mean() < 1.05 * expected, (level, size)
 
 
@@ -49,10 +36,10 @@ def test_levels_and_sizes(seed):
 @pytest.mark.parametrize("before", [0.0, 4e9, np.nan])
 def test_levels_that_come_later(before, seed):
     """A level that comes up or jumps after thousands of events is told apart within 500."""
-    X, y = drawn(seed, 6_000)
+    X, y = switched_classes(6_000, seed)
     level = np.where(np.arange(6_000) < 4_000, before, 7e11)[:, None]
-    loss, _ = learned(X + level, y)
-    new, _ = learned(X[4_000:], y[4_000:])
+    loss = log_losses(default_booster(3), X + level, y)
+    new = log_losses(default_booster(3), X[4_000:], y[4_000:])
 
     assert loss[4_500:].mean() < 1.3 * new[500:].mean()
 
@@ -60,12 +47,12 @@ def test_levels_that_come_later(before, seed):
 def test_holes_and_sentinels():
     """A column that most events lack is observed all the same, and so is one with sentinels."""
     r = np.random.default_rng(7)
-    X, y = drawn(7)
+    X, y = switched_classes(N, 7)
     X = 5e11 + X
     X[r.random(X.shape[0]) < 0.9, 0] = np.nan
     X[r.random(X.shape[0]) < 0.15, 1] = -999.0
     X[:5, 2] = np.inf
-    _, booster = learned(X, y)
+    booster = learned(SPEC, X, y).booster
 
     assert (abs(booster.features.offset - 5e11) < 10.0).all()
 
@@ -85,7 +72,7 @@ def test_ordinary_columns_stay():
             0.1 * 3.0 + r.integers(0, 2, N) * 1e-17,
         ]
     )
-    _, booster = learned(X, (X[:, 0] > 0.0).astype(float))
+    booster = learned(SPEC, X, (X[:, 0] > 0.0).astype(float)).booster
 
     assert (booster.features.offset == 0.0).all()
     assert (booster.features.factor == 1.0).all()
@@ -93,7 +80,7 @@ def test_ordinary_columns_stay():
 
 def moving(seed):
     """Events with moves at the start, of some columns, and after 1,500 events."""
-    X, y = drawn(seed)
+    X, y = switched_classes(N, seed)
     X[:, 0] += 1e12
     X[1_500:, 1] += 3e10
     X[:, 2] *= 1e-50
@@ -104,24 +91,22 @@ def moving(seed):
 def test_any_batching_and_restart_give_the_same_bytes(seed):
     """Moves come at the same events however the stream is cut, and after a restart."""
     X, y = moving(seed)
-    whole = learned(X, y)[1]
+    whole = learned(SPEC, X, y).booster
     r, parts, first = np.random.default_rng(seed), kaboost.build(SPEC, 3), 0
     while first < N:
         last = first + int(r.choice([1, 3, 17, 600]))
         kaboost.learn_many(parts, X[first:last], y[first:last])
-        saved = {name: a.copy() for name, a in kaboost.to_arrays(parts).items()}
-        parts, first = kaboost.from_arrays(SPEC, saved), last
+        parts, first = restored(parts, SPEC), last
 
     assert (whole.features.offset[:2] > 0.0).all()
     assert whole.features.factor[2] > 1.0
-    for name, array in kaboost.to_arrays(whole).items():
-        assert array.tobytes() == saved[name].tobytes(), name
+    assert state_bytes(whole) == state_bytes(parts)
 
 
 def test_served_and_explained():
     """A snapshot serves the same scores; explanations add up; cuts are in the units of X."""
     X, y = moving(11)
-    booster = learned(X, y)[1]
+    booster = learned(SPEC, X, y).booster
     scores = kaboost.predict_many(booster, X[-50:])
     served = kaboost.from_arrays(SPEC, kaboost.serving_arrays(booster))
     found = explain_many(booster, X[-50:])
@@ -141,7 +126,7 @@ def test_served_and_explained():
 def test_more_features():
     """Offsets, factors and counts stay with their columns where features are added."""
     X, y = moving(12)
-    scale = learned(X, y)[1].features
+    scale = learned(SPEC, X, y).booster.features
     wide = with_features(scale, 20)
 
     for old, new, blank in zip(scale, wide, feature_scale(20), strict=True):

@@ -24,6 +24,7 @@ from kaboost.models.reboosted.linear_learners import (
     learn_line,
     scores,
 )
+from tests.models.number_streams import numbers_and_codes
 
 CATEGORICAL = 3  # the categorical column
 
@@ -58,17 +59,6 @@ def teach(filters, x, y, noise=1.0):
         learn_line(filters, i, row, y - one, noise)
     learn_columns(filters, row)
     return predicted
-
-
-def stream(n=400, seed=3):
-    """Numbers, some missing; a column that is always present; categories."""
-    r = np.random.default_rng(seed)
-    X = r.normal(3.0, 2.0, (n, 4))
-    X[:, 3] = r.integers(-1, 70, n)
-    X[r.random(n) < 0.3, 0] = np.nan
-    X[r.random(n) < 0.1, 3] = np.nan
-    y = 2.0 * X[:, 1] - X[:, 2] + np.where(np.isnan(X[:, 0]), 5.0, X[:, 0])
-    return X, y + 3.0 * (X[:, 3] == 7.0) + 0.1 * r.normal(size=n)
 
 
 class Slow:
@@ -126,7 +116,7 @@ class Slow:
 
 def test_twin():
     """Both learners' scores are those of their slow twins."""
-    X, y = stream()
+    X, y = numbers_and_codes()
     filters = made()
     twins = [Slow(4, 1.0, 1e-6), Slow(4, 10.0, 3e-4)]
     slow = [
@@ -141,7 +131,7 @@ def test_twin():
 
 def test_units_do_not_matter():
     """Columns in other units and from another zero get the same answers."""
-    X, y = stream()
+    X, y = numbers_and_codes()
     one, other = made(), made()
     factor, offset = np.array([1e6, 1e-6, -30.0, 1.0]), np.array([5.0, -7e-6, 1e3, 0.0])
     predicted = [teach(one, x, label) for x, label in zip(X, y, strict=True)]
@@ -152,7 +142,7 @@ def test_units_do_not_matter():
 
 def test_parts_add_up():
     """What columns add, and the constant, is what is said; what is missing adds nothing."""
-    X, y = stream()
+    X, y = numbers_and_codes()
     filters = made()
     for x, label in zip(X, y, strict=True):
         teach(filters, x, label)
@@ -167,7 +157,7 @@ def test_parts_add_up():
 
 def test_wider_learners_say_the_same():
     """New columns, missing so far, change nothing; present they are a presence to learn from."""
-    X, y = stream()
+    X, y = numbers_and_codes()
     filters = made()
     for x, label in zip(X, y, strict=True):
         teach(filters, x, label)
@@ -195,7 +185,7 @@ def test_mean_energy():
     """It is the running mean square of contributions, also of columns that are seldom present, and
     after sums were rescaled.
     """
-    X, y = stream(3000)
+    X, y = numbers_and_codes(3000)
     X[:, 2] = np.where(np.arange(3000) % 50 == 0, X[:, 2], np.nan)
     filters, slow = made(), np.zeros((2, 4))
     filters.scale[()] = 3e99

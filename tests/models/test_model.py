@@ -16,6 +16,7 @@ from kaboost import Model, ModelError
 from kaboost.models import table_model as module
 from kaboost.models.features.rows import tabulate
 from kaboost.models.state.format import FormatError, pack, unpack
+from tests.boosters import digest
 from tests.models import streams
 from tests.models.streams import CLASSES, SCHEMA
 from tests.specs import LINEAR
@@ -58,12 +59,12 @@ def test_any_batching_gives_the_same_bytes(task, cuts):
     parts = [learn(cut, begin, end) for begin, end in pairwise([0, *sorted(cuts), 60])]
 
     assert expected.tobytes() == np.vstack(parts).tobytes()
-    assert streams.digest(whole.to_arrays()) == streams.digest(cut.to_arrays())
+    assert digest(whole.to_arrays()) == digest(cut.to_arrays())
 
 
 def test_plain_python_gives_the_same_bytes():
     """With numba's compiler off not a bit differs."""
-    assert streams.learned() == streams.digest_of_other_mode("model")
+    assert streams.models() == streams.digest_of_other_mode("model")
 
 
 @pytest.mark.parametrize("bank", BANKS)
@@ -76,7 +77,7 @@ def test_load_goes_on_as_if_never_stopped(tmp_path, task, bank):
     again = Model.load(tmp_path / "model")
 
     assert learn(whole, 30, 60).tobytes() == learn(again, 30, 60).tobytes()
-    assert streams.digest(whole.to_arrays()) == streams.digest(again.to_arrays())
+    assert digest(whole.to_arrays()) == digest(again.to_arrays())
     assert whole.describe() == again.describe()
     assert ["model"] == [path.name for path in tmp_path.iterdir()]
 
@@ -88,10 +89,10 @@ def test_snapshot_predicts_alike_and_cannot_learn(task):
     header, arrays = unpack(pack(model.serving_arrays(), {"model": model.describe()}))
     reader = Model.from_arrays(header["model"], arrays)
     table = tabulate(SCHEMA, streams.rows(50, seed=9))
-    before = streams.digest(arrays)
+    before = digest(arrays)
 
     assert model.predict(table).tobytes() == reader.predict(table).tobytes()
-    assert before == streams.digest(arrays)
+    assert before == digest(arrays)
     with pytest.raises(ModelError, match="only serve"):
         learn(reader, 0, 10)
 
@@ -123,13 +124,13 @@ def test_read_only_arrays_cannot_learn():
 def test_predicting_changes_nothing(task):
     """Any number of predictions leaves every byte of the state as it was."""
     model = learned(task)
-    before = streams.digest(model.to_arrays())
+    before = digest(model.to_arrays())
     rows = streams.rows(200, seed=8)
     model.predict_many(rows)
     for row in rows[:20]:
         model.predict_one(row)
 
-    assert before == streams.digest(model.to_arrays())
+    assert before == digest(model.to_arrays())
 
 
 @pytest.mark.parametrize("task", CLASSES)
@@ -150,12 +151,12 @@ def test_many_are_predicted_in_parts(monkeypatch, task, together):
 def test_weight_0_is_answered_and_moves_nothing(task):
     """The answer is that of a prediction, and the state keeps its bytes."""
     model = learned(task)
-    before, rows = streams.digest(model.to_arrays()), streams.rows(20, seed=7)
+    before, rows = digest(model.to_arrays()), streams.rows(20, seed=7)
     expected = model.predict(tabulate(SCHEMA, rows))
     answered = model.learn(tabulate(SCHEMA, rows), np.zeros(20), np.zeros(20)).scores
 
     assert expected.tobytes() == answered.tobytes()
-    assert before == streams.digest(model.to_arrays())
+    assert before == digest(model.to_arrays())
 
 
 @pytest.mark.parametrize("task", CLASSES)
@@ -179,8 +180,8 @@ def test_people_and_service_teach_the_same():
     y = np.array([0.0, 1.0] * 15)
     outcome = table.learn(tabulate(SCHEMA, rows), y, np.full(30, 2.0))
 
-    assert streams.digest(one.to_arrays()) == streams.digest(many.to_arrays())
-    assert streams.digest(one.to_arrays()) == streams.digest(table.to_arrays())
+    assert digest(one.to_arrays()) == digest(many.to_arrays())
+    assert digest(one.to_arrays()) == digest(table.to_arrays())
     assert predicted.tobytes() == outcome.predictions.tobytes()
 
 
@@ -248,11 +249,11 @@ def test_losses_are_those_of_the_answers(task):
 def test_what_cannot_be_learned_leaves_no_trace(x, y, w, message):
     """A refused event is named, and the good one before it in the batch is not learned either."""
     model = learned()
-    before = streams.digest(model.to_arrays())
+    before = digest(model.to_arrays())
     with pytest.raises(ModelError, match=message):
         model.learn_many([{"a": 1.0}, x], [1, y], [1.0, w])
 
-    assert before == streams.digest(model.to_arrays())
+    assert before == digest(model.to_arrays())
 
 
 @pytest.mark.parametrize(

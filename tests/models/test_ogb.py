@@ -7,6 +7,8 @@ import pytest
 
 import kaboost
 from kaboost.models.verbs import bank_scratch_rows, combine, learn, predict, rule_scratch_size
+from tests.boosters import restored, state_bytes
+from tests.models.number_streams import scaled_columns
 from tests.naive import losses as naive_losses
 from tests.naive.booster import BANKS, RULES
 
@@ -16,20 +18,6 @@ SPAN = {"kind": "ogb_span", "label_bound": 2.0}
 HULL = {"kind": "ogb_hull", "label_bound": 2.0}
 LINEAR_FIT = {"fit": "linear", "bound": 0.5}
 RESIDUAL = {"greedy_form": "residual", "bound": 0.8}
-
-
-def stream(loss, m=1, events=120, d=4):
-    """Features of several scales, labels to learn, importances with zeros."""
-    r = np.random.default_rng(3)
-    X = r.normal(size=(events, d)) * (1.0, 2.0, 0.3, 1.0)
-    X[r.random(X.shape) < 0.1] = 0.0
-    z = 0.6 * X[:, 0] - 0.5 * X[:, 1] + 0.3 + 0.1 * r.normal(size=events)
-    w = np.where(r.random(events) < 0.1, 0.0, r.choice([1.0, 1.0, 0.5, 2.0], events))
-    if loss in ("logistic", "hinge", "exponential"):
-        return X, np.where(z > 0, 1.0, -1.0), w
-    if loss == "poisson":
-        return X, np.floor(abs(z)), w
-    return X, z if m == 1 else np.stack([z, abs(z), X[:, 2]], axis=1), w
 
 
 def built(rule, bank=SGD, loss=SQUARED, m=1, d=4):
@@ -87,7 +75,7 @@ def test_twin(rule, bank, loss, m):
     """Scores, prefixes, shrinkage and constants are those of the slow rule from the paper."""
     spec, booster = built(rule, bank, loss, m)
     twin = twin_of(spec, m)
-    X, y, w = stream(loss["kind"], m)
+    X, y, w = scaled_columns(loss["kind"], m)
     scores = kaboost.learn_many(booster, X, y, w)
     served, prefixes = follow(twin, X, y, w)
 
@@ -104,7 +92,7 @@ def test_shrinkage_and_radius():
     predictions in theirs.
     """
     _, booster = built(SPAN | {"radius": 0.6, "bound": 0.9, "eta": 0.8}, m=3)
-    X, y, w = stream("squared", 3)
+    X, y, w = scaled_columns("squared", 3)
     for k in range(len(X)):
         kaboost.learn_many(booster, X[k : k + 1], 0.5 * y[k : k + 1], w[k : k + 1])
         assert (booster.rule.sigma >= 0.0).all()
@@ -135,7 +123,7 @@ def test_a_hull_of_one_is_its_learner():
     """Property 11: with N = 1 the hull serves, and teaches, the weak learner alone."""
     _, booster = built(HULL | {"bound": 100.0}, SGD | {"n": 1})
     alone = built(HULL, SGD | {"n": 1})[1].bank
-    X, y, _ = stream("squared")
+    X, y, _ = scaled_columns("squared")
     scores = kaboost.learn_many(booster, X, y)
     h, bank_scratch = np.empty((1, 1)), np.empty((bank_scratch_rows(alone), 1))
     for x, z, score in zip(X, y, scores[:, 0], strict=True):
@@ -153,7 +141,7 @@ def test_learners_that_are_taught_alike_stay_alike():
     spec, one = built(SPAN, loss=loss)
     bank = kaboost.BANKS["linear"].make(spec["bank"], 4, 1, 7)
     many = built(SPAN, loss=loss)[1]._replace(bank=bank)
-    X, y, w = stream("absolute")
+    X, y, w = scaled_columns("absolute")
 
     assert kaboost.learn_many(one, X, y, w).tobytes() == kaboost.learn_many(many, X, y, w).tobytes()
     assert one.bank.bank.w.shape[2] == 1
@@ -166,7 +154,7 @@ def test_learners_that_are_taught_alike_stay_alike():
 def test_prefixes_are_smaller_ensembles(fit):
     """Property 7: prefix k of N learners is the ensemble of k, with the same eta, B and L."""
     rule = SPAN | {"eta": 0.4, "radius": 0.9, "fit": fit}
-    X, y, w = stream("squared")
+    X, y, w = scaled_columns("squared")
     for small, large in ((rule, rule), (HULL | {"fit": fit}, HULL | {"fit": fit})):
         few, many = built(small, SGD | {"n": 3})[1], built(large, SGD | {"n": 6})[1]
         kaboost.learn_many(few, X, y, w)
@@ -180,7 +168,7 @@ def test_prefixes_are_smaller_ensembles(fit):
 
 def test_importance_multiplies_the_step_of_sigma():
     """Section 0: an event of importance w moves sigma w times as far, and counts once."""
-    X, y, _ = stream("squared")
+    X, y, _ = scaled_columns("squared")
     moved = []
     for w in (1.0, 0.25):
         _, booster = built(SPAN | {"fit": "linear"}, SGD | {"lr": 1e-12})
@@ -197,7 +185,7 @@ def test_mapped_labels():
     """7.8: the running mean for 500 labels, nothing learned; then what the twin says of mapped
     labels, in the units of the labels.
     """
-    X, y, w = stream("squared", 3, events=700)
+    X, y, w = scaled_columns("squared", 3, n=700)
     y = 40.0 + 7.0 * y
     y[650] += 900.0
     rule = SPAN | {"labels": "mapped", "label_bound": 1.0, "eta": 1.0}
@@ -243,18 +231,16 @@ def test_equal_labels_are_mapped():
 
 def test_mapped_labels_do_not_depend_on_batches():
     """The map is state: any batching, and a copy of the arrays half way, give the same bits."""
-    X, y, w = stream("squared", events=620)
+    X, y, w = scaled_columns("squared", n=620)
     rule = SPAN | {"labels": "mapped"}
     spec, whole = built(rule)
     kaboost.learn_many(whole, X, y, w)
     _, parts = built(rule)
     kaboost.learn_many(parts, X[:333], y[:333], w[:333])
-    arrays = {name: array.copy() for name, array in kaboost.to_arrays(parts).items()}
-    parts = kaboost.from_arrays(spec, arrays)
+    parts = restored(parts, spec)
     kaboost.learn_many(parts, X[333:], y[333:], w[333:])
 
-    for name, array in kaboost.to_arrays(whole).items():
-        assert array.tobytes() == kaboost.to_arrays(parts)[name].tobytes(), name
+    assert state_bytes(whole) == state_bytes(parts)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +297,7 @@ def test_refusals(kind, rule, bank, loss, says):
 
 def test_extremes_stay_finite():
     """Enormous features, labels and importances leave sums, shrinkage and answers finite."""
-    X, y, w = stream("squared", 3)
+    X, y, w = scaled_columns("squared", 3)
     for rule in (SPAN, HULL | LINEAR_FIT, SPAN | {"labels": "mapped"}):
         _, booster = built(rule, m=3)
         large = y.copy()

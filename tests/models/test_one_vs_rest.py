@@ -7,6 +7,7 @@ import pytest
 
 import kaboost
 from kaboost.models.booster import losses
+from tests.boosters import copied, learned, restored, state_bytes
 from tests.models.reference_streams import stream_m
 
 BANK = {"kind": "linear", "n": 4, "step": "sgd", "lr": 0.3, "features": "cyclic"}
@@ -24,22 +25,16 @@ def spec(rule="adaboost_ol_w", **more):
     return {"rule": rule, "bank": BANK, "multiclass": "one_vs_rest", "seed": 3, **more}
 
 
-def stream(events=300):
+def classes(events=300):
     X, k = stream_m()
     return X[:events], k[:events]
-
-
-def learned(given, events=300):
-    booster = kaboost.build(given, d=4, m=3)
-    X, k = stream(events)
-    return booster, kaboost.learn_many(booster, X, k)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["kind"])
 def test_is_a_booster_for_each_class(rule):
     """Scores, prefixes and sums are those of boosters that learn class k against the others."""
-    booster, scores = learned(spec(rule))
-    X, k = stream()
+    booster, scores = learned(spec(rule), *classes(), m=3)
+    X, k = classes()
     binary = {word: given for word, given in spec(rule).items() if word != "multiclass"}
     alone = [kaboost.build(binary, d=4, task="binary") for _ in range(3)]
     for c, one in enumerate(alone):
@@ -68,8 +63,8 @@ def test_learns_several_classes(rule):
     """Better than the commonest class; probabilities sum to 1 and are largest for the largest
     score.
     """
-    booster, scores = learned(spec(rule), 800)
-    k, predicted = stream(800)[1], kaboost.predictions(booster, scores)
+    booster, scores = learned(spec(rule), *classes(800), m=3)
+    k, predicted = classes(800)[1], kaboost.predictions(booster, scores)
 
     assert (scores.argmax(axis=1)[400:] != k[400:]).mean() < 0.5
     np.testing.assert_allclose(predicted.sum(axis=1), 1.0, rtol=1e-12)
@@ -95,8 +90,8 @@ def test_a_loss_without_probability():
 
 def test_rows_cost_the_log_loss():
     """-ln of the normalised probability of the label: what baselines are held against."""
-    booster, scores = learned(spec())
-    k = stream()[1]
+    booster, scores = learned(spec(), *classes(), m=3)
+    k = classes()[1]
     predicted = kaboost.predictions(booster, scores)
 
     np.testing.assert_allclose(losses(booster, scores, k), -np.log(predicted[np.arange(300), k]))
@@ -107,29 +102,25 @@ def test_rows_cost_the_log_loss():
 )
 def test_batching_and_continuing(rule):
     """Any batching and a restart from arrays end in the same bytes, generators included."""
-    X, k = stream()
+    X, k = classes()
     w = np.random.default_rng(1).choice([0.0, 1.0, 2.0], 300)
     straight, parts = (kaboost.build(spec(rule), d=4, m=3) for _ in range(2))
     kaboost.learn_many(straight, X, k, w)
     kaboost.learn_many(parts, X[:100], k[:100], w[:100])
-    copies = {name: a.copy() for name, a in kaboost.to_arrays(parts).items()}
-    again = kaboost.from_arrays(kaboost.normalise_spec(spec(rule)), copies)
+    again = restored(parts, kaboost.normalise_spec(spec(rule)))
     kaboost.learn_many(again, X[100:], k[100:], w[100:])
 
-    left, right = kaboost.to_arrays(straight), kaboost.to_arrays(again)
-    assert left.keys() == right.keys()
+    left = state_bytes(straight)
     assert {"shape", "classes.0.bank.w", "classes.2.progress.events"} <= left.keys()
-    assert all(left[name].tobytes() == right[name].tobytes() for name in left)
+    assert left == state_bytes(again)
 
 
 def test_read_only_serving():
     """The serving arrays alone predict the same; learning on them is refused."""
-    booster, _ = learned(spec("oza_boost"))
-    frozen = {name: a.copy() for name, a in kaboost.serving_arrays(booster).items()}
-    for array in frozen.values():
-        array.flags.writeable = False
+    booster, _ = learned(spec("oza_boost"), *classes(), m=3)
+    frozen = copied(kaboost.serving_arrays(booster), writeable=False)
     reader = kaboost.from_arrays(kaboost.normalise_spec(spec("oza_boost")), frozen)
-    X, k = stream()
+    X, k = classes()
 
     assert len(frozen) < len(kaboost.to_arrays(booster))
     np.testing.assert_array_equal(kaboost.predict_many(reader, X), kaboost.predict_many(booster, X))
@@ -190,7 +181,7 @@ def test_specification():
 
 def test_model(tmp_path):
     """Model learns, says, saves and goes on with it."""
-    X, k = stream()
+    X, k = classes()
     rows = [dict(zip("abcd", x, strict=True)) for x in X.tolist()]
     names = np.array(["low", "high", "odd"])[k]
     model = kaboost.Model("multiclass", spec("oza_boost"), dict.fromkeys("abcd", "number"),

@@ -11,6 +11,7 @@ import pytest
 import kaboost
 from kaboost import Model
 from kaboost.models.features.label_outliers import FIRST_LABELS, replace_outliers
+from tests.boosters import array_bytes
 
 KINDS = {"a": "number", "h": "number", "c": "category", "new": "boolean"}
 EVENTS = 3000
@@ -94,9 +95,7 @@ def test_batches_cut_anywhere(loss: str) -> None:
         for k in range(0, 60, size):
             model.learn_many(X[k : k + size], y[k : k + size], w[k : k + size])
 
-    arrays = [
-        {name: array.tobytes() for name, array in each.to_arrays().items()} for each in models
-    ]
+    arrays = [array_bytes(model.to_arrays()) for model in models]
     assert arrays[0] == arrays[1] == arrays[2]
 
 

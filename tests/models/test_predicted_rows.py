@@ -12,19 +12,17 @@ import pytest
 from kaboost import Model, ModelError
 from kaboost.models.features import predicted_rows
 from kaboost.models.types import Mat
+from tests.boosters import array_bytes
+from tests.models.number_streams import regimes
 from tests.specs import LINEAR
 
 NUMBERS = {"a": "number", "b": "number"}
 
 
-def stream(n: int, seed: int = 4) -> tuple[list[dict[str, Any]], list[int]]:
-    """Draw labels that agree with a hidden state: the last labels tell them, if they are known."""
-    draw = np.random.default_rng(seed)
-    state = np.cumsum(draw.random(n) < 1 / 150) % 2
-    x = draw.normal(size=(n, 2))
-    log_odds = 4.0 * (2 * state - 1) + 1.5 * x[:, 0]
-    y = draw.random(n) < 1 / (1 + np.exp(-log_odds))
-    return [{"a": float(a), "b": float(b)} for a, b in x], y.astype(int).tolist()
+def two_regimes(n: int) -> tuple[list[dict[str, Any]], list[int]]:
+    """Draw rows of `regimes`: the last labels tell the next, if they are known."""
+    X, y = regimes(n, 2, seed=4)
+    return [{"a": float(a), "b": float(b)} for a, b in X], y.astype(int).tolist()
 
 
 def served(rows: list[dict[str, Any]], y: list[int], late: int, step: int = 20) -> Mat:
@@ -45,7 +43,7 @@ def log_loss(probabilities: Mat, y: list[int]) -> float:
 
 def test_late_labels_make_nothing_overconfident() -> None:
     """Rows that were predicted 300 rows before their label hardly lose more than the prior."""
-    rows, y = stream(6000)
+    rows, y = two_regimes(6000)
 
     answers = served(rows, y, late=300)
 
@@ -57,7 +55,7 @@ def test_late_labels_make_nothing_overconfident() -> None:
 
 def test_a_given_delay_is_learned_alike() -> None:
     """With `delay` the answers of one call are as those of a loop that waits for the labels."""
-    rows, y = stream(6000)
+    rows, y = two_regimes(6000)
     model = Model(features=NUMBERS)
 
     answers = model.learn_many(rows, y, delay=300)
@@ -72,27 +70,25 @@ def test_labels_at_once_leave_the_same_bytes(task: str) -> None:
     """A prediction right before its label changes nothing, and none changes the state."""
     labels = {"binary": None, "multiclass": ["0", "1", "2"], "regression": None}[task]
     features = NUMBERS | {"c": "category"}
-    rows, y = stream(400)
+    rows, y = two_regimes(400)
     rows = [row | {"c": "pqr"[k % 3]} for k, row in enumerate(rows)]
     chosen: list[Any] = [str(k) for k in y] if labels else y
     asked, silent = (Model(task, None, features, labels) for _ in range(2))
     for first in range(0, 400, 16):
         part = slice(first, first + 16)
-        before = asked.to_arrays()
+        before = array_bytes(asked.to_arrays())
         expected = asked.predict_many(rows[part])
-        for name, array in asked.to_arrays().items():
-            assert array.tobytes() == before[name].tobytes(), name
+        assert array_bytes(asked.to_arrays()) == before
         assert expected.tobytes() == silent.predict_many(rows[part]).tobytes()
         asked.learn_many(rows[part], chosen[part])
         silent.learn_many(rows[part], chosen[part])
 
-    for name, array in silent.to_arrays().items():
-        assert array.tobytes() == asked.to_arrays()[name].tobytes(), name
+    assert array_bytes(silent.to_arrays()) == array_bytes(asked.to_arrays())
 
 
 def test_answers_that_were_given_are_returned() -> None:
     """What `learn_many` returns for a late label is the prediction that was made."""
-    rows, y = stream(300)
+    rows, y = two_regimes(300)
     model = Model(features=NUMBERS)
     model.learn_many(rows[:100], y[:100])
     given = model.predict_proba_many(rows[100:120])
@@ -106,7 +102,7 @@ def test_answers_that_were_given_are_returned() -> None:
 
 def test_equal_rows_are_learned_in_their_order() -> None:
     """Of two predictions of equal rows the first label belongs to the first."""
-    rows, y = stream(200)
+    rows, y = two_regimes(200)
     model, same = Model(features=NUMBERS), {"a": 0.5, "b": 0.5}
     model.learn_many(rows[:50], y[:50])
     first = model.predict_proba_many([same])
@@ -122,7 +118,7 @@ def test_equal_rows_are_learned_in_their_order() -> None:
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest predictions are forgotten, within one call too."""
     monkeypatch.setattr(predicted_rows, "MAX_ROWS", 30)
-    rows, y = stream(200)
+    rows, y = two_regimes(200)
     model = Model(features=NUMBERS)
     model.learn_many(rows[:50], y[:50])
     whole = model.predict_proba_many(rows)
@@ -148,7 +144,7 @@ def test_a_frame_and_inferred_features_may_be_late() -> None:
 
 def test_published_systems_answer_without_the_labels_that_are_late() -> None:
     """Before the first label all answers are alike."""
-    rows, y = stream(80)
+    rows, y = two_regimes(80)
     model, at_once = (Model(spec=LINEAR, features=NUMBERS) for _ in range(2))
 
     late, usual = model.learn_many(rows, y, delay=30), at_once.learn_many(rows, y)
@@ -163,7 +159,7 @@ def test_a_delay_that_is_none_is_refused(delay: Any) -> None:
     """The message names the value and the bounds; nothing is learned."""
     model = Model(features=NUMBERS)
     with pytest.raises(ModelError, match=rf"delay: {delay!r} is not a whole number from 0 to"):
-        model.learn_many(*stream(5), delay=delay)
+        model.learn_many(*two_regimes(5), delay=delay)
 
     assert int(model.booster.progress.events) == 0
 
@@ -171,7 +167,7 @@ def test_a_delay_that_is_none_is_refused(delay: Any) -> None:
 def test_threads_may_predict_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the memory of predictions is full, and copies are made meanwhile."""
     monkeypatch.setattr(predicted_rows, "MAX_ROWS", 20)
-    rows, y = stream(60)
+    rows, y = two_regimes(60)
     model = Model(spec=LINEAR, features=NUMBERS)
     model.learn_many(rows, y)
     interval = sys.getswitchinterval()

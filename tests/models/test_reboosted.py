@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import os
@@ -19,6 +18,8 @@ from kaboost.models.reboosted.ensemble import served_trees
 from kaboost.models.reboosted.schedule import update_schedule, window_events
 from kaboost.models.reboosted.scratch import allocate, allocate_predict, slice_scratch
 from kaboost.models.reboosted.trees.cost import tree_cost
+from tests.boosters import restored, state_digest
+from tests.models.number_streams import product_with_gaps
 
 # As many as of the default: its kernels, of which each takes the compiler most of a minute.
 SMALL = [
@@ -38,57 +39,31 @@ def build(structures=SMALL, d=5, loss="logistic", seed=1, **bank):
     return kaboost.build({"bank": spec, "loss": loss, "seed": seed}, d)
 
 
-def stream(n, d=5, loss="logistic", seed=0):
-    """Features with missing and repeated values, a label that follows them."""
-    r = np.random.default_rng(seed)
-    X = r.normal(size=(n, d))
-    X[:, 1] = np.round(X[:, 1])
-    X[r.random((n, d)) < 0.05] = np.nan
-    z = np.nan_to_num(X[:, 0]) + np.nan_to_num(X[:, 1] * X[:, 2]) + 0.3 * r.normal(size=n)
-    if loss == "logistic":
-        return X, (z > 0).astype(float)
-    return X, np.floor(abs(z)) if loss == "poisson" else z
-
-
-def digest(booster):
-    """What the whole state is, in a few bytes."""
-    found = hashlib.sha256()
-    for name, array in kaboost.to_arrays(booster).items():
-        found.update(name.encode() + np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
-
-
 def learned(n=700, **options):
     """A booster after n events."""
     loss = options.get("loss", "logistic")
     booster = build(**options)
-    kaboost.learn_many(booster, *stream(n, loss=loss))
+    kaboost.learn_many(booster, *product_with_gaps(n, loss=loss))
     return booster
-
-
-def copy(booster, spec):
-    """The booster of a checkpoint."""
-    arrays = {name: array.copy() for name, array in kaboost.to_arrays(booster).items()}
-    return kaboost.from_arrays(spec, arrays)
 
 
 def test_same_events_and_seed_same_bytes():
     """A run repeats to the bit; another seed draws other rows."""
-    first = digest(learned())
+    first = state_digest(learned())
 
-    assert first == digest(learned())
-    assert first != digest(learned(seed=2))
+    assert first == state_digest(learned())
+    assert first != state_digest(learned(seed=2))
 
 
 def test_batches_do_not_show():
     """Events in one batch, one by one, or in any batches leave the same bytes."""
-    X, y = stream(700)
+    X, y = product_with_gaps(700)
     booster = build()
     cuts = [0, 1, 2, 3, 150, 151, 409, 699, 700]
     for a, b in itertools.pairwise(cuts):
         kaboost.learn_many(booster, X[a:b], y[a:b])
 
-    assert digest(booster) == digest(learned())
+    assert state_digest(booster) == state_digest(learned())
 
 
 @pytest.mark.parametrize(("apart", "expected"), [(1e9, {0, 3, 4, 5}), (0.0, {0, 6})])
@@ -96,7 +71,7 @@ def test_resumes_in_the_middle_of_a_rebuild(apart, expected):
     """Checkpoints taken after every event of drawing, growing, raising, waiting and making bins go
     on to the same bytes.
     """
-    X, y = (each[:7450] for each in stream(9000, d=30))
+    X, y = (each[:7450] for each in product_with_gaps(9000, d=30))
     spec = {"bank": {"kind": "reboosted_trees", "structures": LARGE}, "loss": "logistic"}
     whole, parts, steps = kaboost.build(spec, 30), kaboost.build(spec, 30), set()
     for each in (whole, parts):
@@ -108,11 +83,11 @@ def test_resumes_in_the_middle_of_a_rebuild(apart, expected):
         step = (int(parts.builds[0].cursor[0].step), int(parts.trees.bins.progress[0].step))
         if step != (0, 0):
             steps.add(step)
-            parts = copy(parts, spec)
+            parts = restored(parts, spec)
 
     assert {step for step, _ in steps} >= expected
     assert len({cut for _, cut in steps}) > 1
-    assert digest(parts) == digest(whole)
+    assert state_digest(parts) == state_digest(whole)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -121,7 +96,7 @@ def test_learns_every_loss(loss):
     program = (
         "import json, numpy as np; import kaboost; from tests.models import test_reboosted as t;"
         f"b = t.learned(900, loss={loss!r});"
-        f"X, y = t.stream(900, loss={loss!r}); s = kaboost.predict_many(b, X);"
+        f"X, y = t.product_with_gaps(900, loss={loss!r}); s = kaboost.predict_many(b, X);"
         "from kaboost.models.booster import losses;"
         "grid = [losses(b, np.full((900, 1), c), y).mean() for c in np.linspace(-3, 3, 121)];"
         "print(json.dumps([float(b.progress.mean_loss), min(grid), bool(np.isfinite(s).all())]))"
@@ -145,25 +120,28 @@ def plainly(*arguments):
 
 def test_compiled_equals_plain():
     """Compiled and plain Python leave the same bytes."""
-    program = "from tests.models import test_reboosted as t; print(t.digest(t.learned()))"
+    program = (
+        "from tests.boosters import state_digest; from tests.models import test_reboosted as t;"
+        " print(state_digest(t.learned()))"
+    )
 
-    assert plainly("-c", program).strip() == digest(learned())
+    assert plainly("-c", program).strip() == state_digest(learned())
 
 
 def test_predicting_changes_nothing():
     """A prediction is what learning the event would have said, and leaves no trace."""
-    X, y = stream(720)
+    X, y = product_with_gaps(720)
     booster = learned()
-    before = digest(booster)
+    before = state_digest(booster)
     predicted = kaboost.predict_many(booster, X[700:701])
 
-    assert digest(booster) == before
+    assert state_digest(booster) == before
     assert predicted.tobytes() == kaboost.learn_many(booster, X[700:701], y[700:701]).tobytes()
 
 
 def test_own_label_does_not_show():
     """What is said of an event does not depend on its label."""
-    X, y = stream(701)
+    X, y = product_with_gaps(701)
     one, other = learned(), learned()
 
     assert (
@@ -173,12 +151,12 @@ def test_own_label_does_not_show():
 
 def test_weight_of_nothing_changes_nothing():
     """An event of importance 0 is predicted, and nothing moves."""
-    X, y = stream(720)
+    X, y = product_with_gaps(720)
     booster = learned()
-    before = digest(booster)
+    before = state_digest(booster)
     kaboost.learn_many(booster, X[700:], y[700:], np.zeros(20))
 
-    assert digest(booster) == before
+    assert state_digest(booster) == before
 
 
 def test_snapshot_needs_no_window():
@@ -187,7 +165,7 @@ def test_snapshot_needs_no_window():
     spec = {"bank": {"kind": "reboosted_trees", "structures": SMALL}, "loss": "logistic"}
     kept = kaboost.serving_arrays(booster)
     served = kaboost.from_arrays(spec, kept)
-    X, _ = stream(50, seed=9)
+    X, _ = product_with_gaps(50, seed=9)
 
     assert not [name for name in kept if ".window." in f".{name}" or "builds" in name]
     assert sum(array.nbytes for array in kept.values()) < 100_000
@@ -210,7 +188,7 @@ def test_missing_values_have_a_direction():
 
 def test_odd_numbers_do_no_harm():
     """Constant columns, infinities and 1e308 leave everything finite; the rest is learned."""
-    X, y = stream(2000)
+    X, y = product_with_gaps(2000)
     X = np.nan_to_num(X)
     X[:, 3], X[:, 4] = 7.0, np.where(np.arange(2000) % 2, 1e308, -np.inf)
     booster = build()
@@ -333,7 +311,9 @@ def test_several_classes():
     scores = kaboost.learn_many(booster, X, y)
 
     assert np.mean(scores[600:].argmax(axis=1) != y[600:]) < 0.15
-    assert (kaboost.predict_many(copy(booster, spec), X) == kaboost.predict_many(booster, X)).all()
+    assert (
+        kaboost.predict_many(restored(booster, spec), X) == kaboost.predict_many(booster, X)
+    ).all()
 
 
 def test_prefix_losses_and_edges():
@@ -349,7 +329,7 @@ def test_prefix_losses_and_edges():
 @pytest.mark.parametrize("outlier", [1e4, 1e9, -1e300])
 def test_one_outlier_spoils_nothing(outlier):
     """A label far beyond all others costs its own event, and hardly the next ones."""
-    X, y = stream(3000, loss="squared")
+    X, y = product_with_gaps(3000, loss="squared")
     y = y + 100.0
     y[2000] = outlier
     predicted = kaboost.learn_many(build(loss="squared"), X, y)[:, 0]
@@ -365,7 +345,7 @@ def test_an_early_outlier_stays_within_numbers(at, outlier):
     """However early a label is far beyond all others, no answer is much larger; once there were
     twenty labels, the answers after it are as good as before.
     """
-    X, y = stream(400, loss="squared")
+    X, y = product_with_gaps(400, loss="squared")
     y[at] = outlier
     booster = build(loss="squared")
     predicted = kaboost.learn_many(booster, X, y)[:, 0]
@@ -479,7 +459,7 @@ def test_rates_are_checked(told, says):
 def test_rates_are_used():
     """Leaves that stand still leave every offset 0; a lag of rate 1 is the last label."""
     still = build(leaf_rates=[0, 0, 0, 0], label_lags=[1, 0.5, 0.1, 0.2, 0])
-    X, y = stream(300)
+    X, y = product_with_gaps(300)
     kaboost.learn_many(still, X, y)
 
     assert all(not one.rows[:, :, 1:5].any() for one in still.trees.structures)

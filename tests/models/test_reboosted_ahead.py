@@ -9,24 +9,11 @@ from kaboost.models.reboosted.scratch import MAX_BLOCK_COLUMNS, MIN_BLOCK_EVENTS
 from kaboost.models.reboosted.state import LABEL_MEANS
 from kaboost.models.reboosted.trees.binning import to_keys
 from kaboost.models.reboosted.trees.traverse import BLOCK, traverse, traverse_block
-from tests.models.test_reboosted import SMALL, build, digest
+from tests.boosters import learn_stream, state_digest
+from tests.models.number_streams import random_walk
+from tests.models.test_reboosted import SMALL, build
 
 D = 5
-
-
-def stream(loss, n=1500, d=D, seed=3):
-    """Features of which some are missing, labels that follow those before them and now and then are
-    far from all others, and importances of which some are 0.
-    """
-    r = np.random.default_rng(seed)
-    X = r.normal(size=(n, d))
-    X[r.random((n, d)) < 0.05] = np.nan
-    z = np.nan_to_num(X[:, 0]) + np.cumsum(r.normal(size=n)) / 10.0
-    w = r.choice([0.0, 1.0, 2.0], n, p=[0.2, 0.6, 0.2])
-    if loss == "logistic":
-        return X, (z > 0).astype(float), w
-    y = np.where(r.random(n) < 0.03, 1e5 * z, z)
-    return X, abs(np.floor(y)) if loss == "poisson" else y, w
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared", "quantile", "poisson"])
@@ -35,14 +22,12 @@ def test_blocks_do_not_show(loss):
     same to the byte: though trees take their places in mid-block, labels far from all others are
     not learned as they came, and events without importance are not learned.
     """
-    X, y, w = stream(loss)
+    X, y, w = random_walk(1500, D, loss)
     found = []
     for size in (1, MIN_BLOCK_EVENTS + 1, BLOCK + 3, len(X)):
-        booster, scores = build(loss=loss), []
-        for k in range(0, len(X), size):
-            part = slice(k, k + size)
-            scores.append(kaboost.learn_many(booster, X[part], y[part], w[part]))
-        found.append((digest(booster), np.concatenate(scores).tobytes()))
+        booster = build(loss=loss)
+        scores = learn_stream(booster, X, y, w, batch=size)
+        found.append((state_digest(booster), scores.tobytes()))
 
     assert (booster.trees.schedule.grown > 10).all()
     assert found == [found[0]] * len(found)
@@ -51,21 +36,20 @@ def test_blocks_do_not_show(loss):
 def test_many_columns_do_not_show():
     """Where the rows of a block would not fit the cache there are no blocks; nothing shows that."""
     d = MAX_BLOCK_COLUMNS // 2
-    X, y, w = stream("logistic", n=300, d=d)
+    X, y, w = random_walk(300, d, "logistic")
     whole, parts = build(SMALL, d=d), build(SMALL, d=d)
     kaboost.learn_many(whole, X, y, w)
-    for k in range(len(X)):
-        kaboost.learn_many(parts, X[k : k + 1], y[k : k + 1], w[k : k + 1])
+    learn_stream(parts, X, y, w)
 
     assert allocate(whole.trees, whole.stack, d, len(X)).leaves.shape[0] == 1
-    assert digest(whole) == digest(parts)
+    assert state_digest(whole) == state_digest(parts)
 
 
 def test_walks_agree():
     """Eight events side by side reach the leaves that each reaches alone, whichever are asked for;
     those of other eights are left as they are.
     """
-    X, y, w = stream("logistic")
+    X, y, w = random_walk(1500, D, "logistic")
     booster = build()
     kaboost.learn_many(booster, X, y, w)
     a, rows = allocate(booster.trees, booster.stack, D, BLOCK), to_keys(X[:BLOCK])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import subprocess
 import sys
@@ -19,6 +18,8 @@ from kaboost.models.reboosted import learn as learning
 from kaboost.models.reboosted.config import MIN_WORKER_EVENTS
 from kaboost.models.reboosted.drift import COMMIT_DELAY, update_drift
 from kaboost.models.reboosted.state import BACKGROUND, NUMBERS, READY
+from tests.boosters import state_digest
+from tests.models.number_streams import reversed_product
 
 D, EVENTS, TURN = 8, 9_000, 6_000
 SPEC = {"bank": {"kind": "reboosted_trees", "budget": 1000}, "loss": "logistic"}
@@ -38,14 +39,6 @@ def submitted(monkeypatch):
     return found
 
 
-def stream(n=EVENTS):
-    """A smooth rule under a little noise, which is reversed: a drift is detected."""
-    r = np.random.default_rng(5)
-    X = r.normal(size=(n, D))
-    z = np.where(np.arange(n) < TURN, 1.0, -1.0) * (X[:, 0] + 0.2 * X[:, 1] * X[:, 2])
-    return X, (z + 0.1 * r.normal(size=n) > 0).astype(float)
-
-
 def fresh(min_ns=0.0):
     """The default model; trees of at least `min_ns` are grown in the background."""
     booster = kaboost.build(SPEC, D)
@@ -53,16 +46,10 @@ def fresh(min_ns=0.0):
     return booster
 
 
-def digest(booster):
-    """Of everything a checkpoint holds."""
-    arrays = kaboost.to_arrays(booster)
-    return hashlib.sha256(b"".join(arrays[name].tobytes() for name in sorted(arrays))).hexdigest()
-
-
 def learn(booster, cuts, monkeypatch, processors):
     """Learn the stream in batches; return the scores."""
     monkeypatch.setattr(learning, "processors", lambda: processors)
-    X, y = stream()
+    X, y = reversed_product(EVENTS, TURN, D)
     spans = itertools.pairwise(cuts)
     return np.concatenate([kaboost.learn_many(booster, X[a:b], y[a:b]) for a, b in spans])
 
@@ -83,7 +70,7 @@ def test_results_do_not_depend_on_the_worker(monkeypatch, submitted):
     np.testing.assert_array_equal(learn(worked, cuts, monkeypatch, 2), scores)
     some = len(submitted)
     np.testing.assert_array_equal(learn(whole, [0, EVENTS], monkeypatch, 2), scores)
-    assert digest(worked) == digest(alone) == digest(whole)
+    assert state_digest(worked) == state_digest(alone) == state_digest(whole)
     assert TURN < alone.trees.schedule.drift_at < TURN + 500
     assert set(submitted[:some]) == set(submitted[some:]) == {0, 1, 2, 3}
     assert min(some, len(submitted) - some) > 200
@@ -112,7 +99,7 @@ def test_saved_state_does_not_depend_on_the_worker(monkeypatch, submitted):
     """
     one, two = fresh(), fresh()
     seen = {BACKGROUND: 0, READY: 0}
-    X, y = stream()
+    X, y = reversed_product(EVENTS, TURN, D)
     for first in range(0, EVENTS, 500):
         part = slice(first, first + 500)
         monkeypatch.setattr(learning, "processors", lambda: 1)
@@ -122,18 +109,18 @@ def test_saved_state_does_not_depend_on_the_worker(monkeypatch, submitted):
         for state in seen:
             seen[state] += int((two.trees.schedule.status == state).sum())
         if first % 1_000 == 0:
-            assert digest(one) == digest(two)
+            assert state_digest(one) == state_digest(two)
     never = fresh()
     kaboost.learn_many(never, X, y)
 
-    assert digest(never) == digest(one) == digest(two)
+    assert state_digest(never) == state_digest(one) == state_digest(two)
     assert sum(seen.values()) > 5
 
 
 def test_nothing_moves_between_batches(monkeypatch, submitted):
     """A batch ends with its thread: afterwards no array changes by itself."""
     booster = fresh()
-    X, y = stream()
+    X, y = reversed_product(EVENTS, TURN, D)
     monkeypatch.setattr(learning, "processors", lambda: 2)
     kaboost.learn_many(booster, X[:3_000], y[:3_000])
     before = booster.builds[1].cursor.copy(), booster.trees.window.prefix.copy()
@@ -153,7 +140,7 @@ def test_a_failure_of_the_worker_is_raised(monkeypatch):
 
     monkeypatch.setattr(learning, "processors", lambda: 2)
     monkeypatch.setattr(learning, "grow_in_background", fail)
-    X, y = stream()
+    X, y = reversed_product(EVENTS, TURN, D)
     with pytest.raises(MemoryError, match="no memory for a tree"):
         kaboost.learn_many(fresh(), X, y)
 
@@ -193,7 +180,7 @@ def test_an_interrupted_batch_is_learned_to_its_end(monkeypatch, submitted):
     monkeypatch.setattr(learning, "learn_events", learned)
 
     assert booster.trees.schedule.time == EVENTS
-    assert digest(booster) == digest(expected)
+    assert state_digest(booster) == state_digest(expected)
 
 
 def test_a_thread_at_the_end_of_a_program_learns_on():
@@ -202,8 +189,8 @@ def test_a_thread_at_the_end_of_a_program_learns_on():
         "import threading, time, numpy as np, kaboost\n"
         "from kaboost.models.reboosted import learn\n"
         "learn.processors = lambda: 2\n"
-        "from tests.models.test_reboosted_apart import fresh, stream\n"
-        "X, y = stream()\n"
+        "from tests.models.test_reboosted_apart import D, EVENTS, TURN, fresh, reversed_product\n"
+        "X, y = reversed_product(EVENTS, TURN, D)\n"
         "booster = fresh()\n"
         "def late():\n"
         "    threading.main_thread().join()\n"
@@ -255,7 +242,7 @@ def test_learning_nothing_runs_the_kernel(monkeypatch):
     learn = learning.learn_events
     monkeypatch.setattr(learning, "learn_events", lambda *args: ran.append(args) or learn(*args))
     booster = fresh()
-    X, y = stream(2)
+    X, y = reversed_product(2, TURN, D)
     scores = kaboost.learn_many(booster, X[:0], y[:0])
 
     assert (0, 1) == scores.shape

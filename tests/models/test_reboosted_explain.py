@@ -17,7 +17,9 @@ from kaboost.models.reboosted.state import Trees
 from kaboost.models.reboosted.trees.binning import MAX_NUMBER, to_key
 from kaboost.models.reboosted.trees.binning import to_keys as keys_of
 from kaboost.models.reboosted.trees.shap import explain_trees, shap_scratch
-from tests.models.test_reboosted import LOSSES, SMALL, build, learned, plainly, stream
+from tests.boosters import copied
+from tests.models.number_streams import product_with_gaps
+from tests.models.test_reboosted import LOSSES, SMALL, build, learned, plainly
 from tests.naive.shapley import expected, shapley
 
 
@@ -55,7 +57,7 @@ def oracle(exported, rows):
 def test_equals_shap(loss):
     """Contributions and base are those of shap's TreeExplainer on the exported trees."""
     booster = learned(2000, loss=loss)
-    X, _ = stream(200, loss=loss, seed=9)
+    X, _ = product_with_gaps(200, loss=loss, seed=9)
     X[:, 3] = np.where(np.arange(200) % 7, X[:, 3], np.inf)
     found = explain_many(booster, X)
     base, phi = oracle(export_trees(booster), full_rows(booster, X))
@@ -86,7 +88,7 @@ def test_equals_shap_where_missing_decides():
 def test_equals_all_sets_of_features():
     """Contributions are the mean marginal values over all orders of the features, by definition."""
     booster = learned(2000)
-    X, _ = stream(12, seed=9)
+    X, _ = product_with_gaps(12, seed=9)
     exported, rows = export_trees(booster), full_rows(booster, X)
     phi = [sum(np.array(shapley(one, x)) for one in exported["trees"]) for x in rows]
     base = exported["base"] + sum(expected(one, rows[0], set()) for one in exported["trees"])
@@ -103,7 +105,7 @@ def test_lines_explain_what_the_linear_learners_say(loss):
     their weights; what is missing adds nothing.
     """
     booster = learned(2000, loss=loss)
-    X, _ = stream(50, loss=loss, seed=9)
+    X, _ = product_with_gaps(50, loss=loss, seed=9)
     X[:5] = np.nan
     own, L = linear_part(booster).lines, booster.linear
     base, phi = explain_linear(booster, X)
@@ -123,7 +125,7 @@ def test_lines_explain_what_the_linear_learners_say(loss):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_adds_up(loss):
     """Base, contributions and mixing come to the served score; with numbers nothing is mixed in."""
-    X, y = stream(2500, loss=loss)
+    X, y = product_with_gaps(2500, loss=loss)
     y = y if loss in ("logistic", "poisson") else 40.0 * y + 300.0
     booster = build(loss=loss)
     kaboost.learn_many(booster, X[:2000], y[:2000])
@@ -143,7 +145,7 @@ def test_adds_up(loss):
 def test_exported_trees_say_the_linear_part():
     """The exported trees sum up to what the contributions explain."""
     booster = learned(2000)
-    X, _ = stream(50, seed=9)
+    X, _ = product_with_gaps(50, seed=9)
     exported, rows = export_trees(booster), full_rows(booster, X)
     everything = set(range(rows.shape[1]))
     predicted = [sum(expected(one, x, everything) for one in exported["trees"]) for x in rows]
@@ -266,7 +268,7 @@ def chain(D, values, covers, total):
 
 def test_a_constant_feature_adds_nothing():
     """Dummy: what never varies is cut nowhere and gets exactly 0."""
-    X, y = stream(2000)
+    X, y = product_with_gaps(2000)
     X[:, 4] = 7.0
     booster = build()
     kaboost.learn_many(booster, X, y)
@@ -297,11 +299,9 @@ def test_a_snapshot_explains_the_same():
     """Serving arrays, read-only, are all that an explanation needs."""
     booster = learned(2000)
     spec = {"bank": {"kind": "reboosted_trees", "structures": SMALL}, "loss": "logistic"}
-    kept = {name: array.copy() for name, array in kaboost.serving_arrays(booster).items()}
-    for array in kept.values():
-        array.flags.writeable = False
+    kept = copied(kaboost.serving_arrays(booster), writeable=False)
     served = kaboost.from_arrays(spec, kept)
-    X, _ = stream(20, seed=9)
+    X, _ = product_with_gaps(20, seed=9)
 
     for mine, theirs in zip(explain_many(booster, X), explain_many(served, X), strict=True):
         assert mine.tobytes() == theirs.tobytes()
@@ -313,11 +313,11 @@ def test_compiled_equals_plain():
     program = (
         "from tests.models import test_reboosted as t;"
         "from kaboost.models.explain.interface import *;"
-        "b = t.learned(); e = explain_many(b, t.stream(5, seed=9)[0]);"
+        "b = t.learned(); e = explain_many(b, t.product_with_gaps(5, seed=9)[0]);"
         "print(e.contributions.tobytes().hex(), gains(b).tobytes().hex())"
     )
     booster = learned()
-    found = explain_many(booster, stream(5, seed=9)[0])
+    found = explain_many(booster, product_with_gaps(5, seed=9)[0])
 
     assert plainly("-c", program).split() == [
         found.contributions.tobytes().hex(),

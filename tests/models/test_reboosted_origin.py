@@ -11,38 +11,19 @@ import kaboost
 from kaboost.models.explain.interface import explain_many
 from kaboost.models.features.label_outliers import FIRST_LABELS
 from kaboost.models.reboosted.label_guard import label_offset
+from tests.boosters import absolute_errors, default_booster
+from tests.models.number_streams import product_of_eight
 
 LOSSES = ("squared", "absolute", "huber", {"kind": "quantile", "q": 0.5})
-
-
-def stream(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw events of 8 numbers and labels about 0, of a deviation of 3.6."""
-    r = np.random.default_rng(3)
-    X = r.normal(size=(n, 8))
-    return X, 3.0 * X[:, 0] + 2.0 * X[:, 1] * X[:, 2] + r.normal(0.0, 0.5, n)
-
-
-def build(loss: Any) -> Any:
-    """Build the default model over 8 numbers."""
-    return kaboost.build({"bank": "reboosted_trees", "loss": loss, "seed": 1}, 8)
-
-
-def errors(booster: Any, X: np.ndarray, y: np.ndarray, batch: int) -> np.ndarray:
-    """Return how far off every event was that was predicted before it was learned."""
-    parts = [
-        kaboost.learn_many(booster, X[k : k + batch], y[k : k + batch])[:, 0]
-        for k in range(0, len(y), batch)
-    ]
-    return np.asarray(abs(np.concatenate(parts) - y))
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 @pytest.mark.parametrize("level", [100.0, -1e6, 1.7e9])
 def test_the_level_of_labels_does_not_matter(loss: Any, level: float) -> None:
     """From the first labels on, after which learning starts again; the mean has an error of 2.9."""
-    X, y = stream(3000)
-    near = errors(build(loss), X, y, 50)
-    far = errors(build(loss), X, y + level, 50)
+    X, y = product_of_eight(3000)
+    near = absolute_errors(default_booster(8, loss), X, y, 50)
+    far = absolute_errors(default_booster(8, loss), X, y + level, 50)
 
     first = slice(FIRST_LABELS, 100)
     assert far[first].mean() < 1.4 * near[first].mean()
@@ -52,16 +33,19 @@ def test_the_level_of_labels_does_not_matter(loss: Any, level: float) -> None:
 
 def test_batches_do_not_matter() -> None:
     """Labels are put about 0 at the same event wherever a batch ends."""
-    X, y = stream(300)
-    losses = [errors(build("squared"), X, y + 1e6, batch) for batch in (1, FIRST_LABELS, 37, 300)]
+    X, y = product_of_eight(300)
+    losses = [
+        absolute_errors(default_booster(8, "squared"), X, y + 1e6, batch)
+        for batch in (1, FIRST_LABELS, 37, 300)
+    ]
     for other in losses[1:]:
         np.testing.assert_array_equal(losses[0], other)
 
 
 def test_what_tells_of_a_score_tells_it_where_labels_are() -> None:
     """Prefixes, predictions, explanations and progressive losses are of the labels as they came."""
-    X, y = stream(1500)
-    booster = build("squared")
+    X, y = product_of_eight(1500)
+    booster = default_booster(8, "squared")
     kaboost.learn_many(booster, X[:FIRST_LABELS], y[:FIRST_LABELS] + 1e6)
     before, rest = float(booster.progress.loss_sum), slice(FIRST_LABELS, 1400)
     predicted = kaboost.learn_many(booster, X[rest], y[rest] + 1e6)[:, 0]
@@ -81,10 +65,10 @@ def test_what_tells_of_a_score_tells_it_where_labels_are() -> None:
 @pytest.mark.parametrize("jitter", [0.0, 1e-9])
 def test_a_start_that_is_stuck_tells_no_origin(loss: Any, jitter: float) -> None:
     """A sensor that begins with one number for a hundred events costs no more than it had to."""
-    X, y = stream(600)
+    X, y = product_of_eight(600)
     y += 7.0
     y[:100] = 7.0 + jitter * y[:100]
-    off = errors(build(loss), X, y, 50)
+    off = absolute_errors(default_booster(8, loss), X, y, 50)
 
     assert off[100:200].mean() < abs(y[100:200] - 7.0).mean()
     assert off[200:].mean() < 0.8 * abs(y[200:] - 7.0).mean()
@@ -110,14 +94,18 @@ def test_neither_level_nor_size_of_labels_matters(level: float, size: float, see
     """However far or large labels are, errors relative to their spread are the same; a batch's end
     does not matter; a prediction is the score that is learned from.
     """
-    X, f = stream(1500)
+    X, f = product_of_eight(1500)
     X, f = np.roll(X, 100 * seed, 0), np.roll(f, 100 * seed)
-    y, booster, other = level + size * f, build("squared"), build("squared")
-    near = errors(build("squared"), X, f, 50)
-    far = errors(booster, X, y, 50)
+    y, booster, other = (
+        level + size * f,
+        default_booster(8, "squared"),
+        default_booster(8, "squared"),
+    )
+    near = absolute_errors(default_booster(8, "squared"), X, f, 50)
+    far = absolute_errors(booster, X, y, 50)
 
     assert far[500:].mean() < 1.15 * size * near[500:].mean()
-    np.testing.assert_array_equal(far, errors(other, X, y, 37))
+    np.testing.assert_array_equal(far, absolute_errors(other, X, y, 37))
     predicted = kaboost.predict_many(booster, X[:1])
     explained = explain_many(booster, X[:1])
     whole = explained.base + explained.contributions.sum(axis=2) + explained.mixing
@@ -128,9 +116,9 @@ def test_neither_level_nor_size_of_labels_matters(level: float, size: float, see
 @pytest.mark.parametrize("first", [1e200, -1e30, 5e-300])
 def test_an_odd_first_label_gives_no_scale(first: float) -> None:
     """A first label of another size than the others costs nothing for long."""
-    X, y = stream(1500)
-    near = errors(build("squared"), X, y, 50)
+    X, y = product_of_eight(1500)
+    near = absolute_errors(default_booster(8, "squared"), X, y, 50)
     y[0] = first
-    far = errors(build("squared"), X, y, 50)
+    far = absolute_errors(default_booster(8, "squared"), X, y, 50)
 
     assert far[500:].mean() < 1.15 * near[500:].mean()

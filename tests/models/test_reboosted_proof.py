@@ -9,6 +9,7 @@ from kaboost import Model
 from kaboost.models.booster import learn_many
 from kaboost.models.build import build
 from kaboost.models.reboosted.state import INLINE
+from tests.boosters import default_booster, log_losses
 
 SPEC = {"bank": "reboosted_trees", "loss": "logistic"}
 
@@ -18,18 +19,12 @@ def sigmoid(s):
     return 1.0 / (1.0 + np.exp(-s))
 
 
-def losses(X, y, seed=0):
-    """The log-loss of every event before it was learned."""
-    s = learn_many(build({**SPEC, "seed": seed}, X.shape[1]), X, y)[:, 0]
-    return np.logaddexp(0.0, np.where(y > 0, -s, s))
-
-
 def test_no_label_leaks():
     """Labels that nothing foretells cost what a coin costs, or a little more."""
     r = np.random.default_rng(1)
     X, y = r.standard_normal((160_000, 10)), (r.random(160_000) < 0.5).astype(float)
 
-    assert losses(X, y).mean() > np.log(2.0) - 0.001
+    assert log_losses(default_booster(10, seed=0), X, y).mean() > np.log(2.0) - 0.001
 
 
 def test_no_label_leaks_through_categories():
@@ -52,7 +47,7 @@ def test_an_abrupt_drift_is_followed(at):
         turned = np.where(np.arange(len(X)) < at, 1.0, -1.0)
         y = turned * (X[:, 0] + 0.5 * X[:, 1] - 0.2) > 0.0
         y = (y ^ (r.random(len(y)) < 0.05)).astype(float)
-        lost = losses(X, y, seed)
+        lost = log_losses(default_booster(10, seed=seed), X, y)
         before.append(lost[at - 2_000 : at].mean())
         after.append(lost[at + 1_500 : at + 3_000].mean())
         assert lost[at : at + 200].mean() > 1.3 * before[-1]  # or there was nothing to follow
@@ -74,7 +69,7 @@ def turned(task, at, seed, n=3_000):
 def lost(loss, X, y, seed):
     """The log-loss or the absolute error of every event before it was learned."""
     if loss == "logistic":
-        return losses(X, y, seed)
+        return log_losses(default_booster(X.shape[1], seed=seed), X, y)
     spec = {"bank": "reboosted_trees", "loss": loss, "seed": seed}
     return abs(learn_many(build(spec, X.shape[1]), X, y)[:, 0] - y)
 
@@ -111,8 +106,8 @@ def test_a_new_rule_is_learned_as_soon_as_by_a_new_model():
         z += 0.9 * (abs(R[:, 5]) - 0.8) + ((R[:, 6] > 0.0) & (R[:, 7] > 0.0)) - 0.25
         z += 0.5 * R[:, 8] * abs(R[:, 9])
         y = ((z > 0.0) ^ (r.random(len(z)) < 0.05)).astype(float)
-        served.append(losses(X, y, 1)[at + 8_000 :].mean())
-        fresh.append(losses(X[at:], y[at:], 1)[8_000:].mean())
+        served.append(log_losses(default_booster(X.shape[1]), X, y)[at + 8_000 :].mean())
+        fresh.append(log_losses(default_booster(X.shape[1]), X[at:], y[at:])[8_000:].mean())
 
     assert np.max(np.divide(served, fresh)) < 1.15
 

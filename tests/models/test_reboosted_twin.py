@@ -11,6 +11,7 @@ from kaboost.models.reboosted.ensemble import served_trees
 from kaboost.models.reboosted.predict import tree_scores
 from kaboost.models.reboosted.scratch import allocate
 from kaboost.models.reboosted.trees.binning import to_keys
+from tests.models.number_streams import levels
 from tests.naive.reboosted import MISSING
 from tests.naive.structure import How, Structure
 
@@ -22,17 +23,6 @@ OF_THE_BANK = ("loss", "rates", "budget")
 def fill_scores(trees, keys, a):
     """Fill a.scores and a.F with the structure's scores of one event."""
     tree_scores(trees, keys, a.leaves[0], a)
-
-
-def stream(n, loss):
-    """Levels of which some are missing, a label that follows them, weights."""
-    r = np.random.default_rng(3)
-    X = r.integers(0, LEVELS, size=(n, D)).astype(float)
-    X[r.random((n, D)) < 0.05] = np.nan
-    z = np.nan_to_num(X[:, 0] - 4.0) + np.nan_to_num((X[:, 1] - 4.0) * (X[:, 2] > 5))
-    z += 2.0 * np.isnan(X[:, 3]) + r.normal(size=n)
-    y = (z > 0.3).astype(float) if loss == "logistic" else z
-    return X, y, np.ones(n)  # tests/models/test_reboosted_weights.py has other importances
 
 
 def specification(how):
@@ -64,7 +54,8 @@ def test_structure_is_its_twin(loss, sizes, apart, n, many, longest):
     booster, twin = kaboost.build(specification(how), D), Structure(how, SEED)
     bank = booster.trees
     bank.params.background_min_ns[...] = apart
-    X, y, w = stream(n, loss)
+    X, y = levels(n, D, LEVELS, loss)
+    w = np.ones(n)  # tests/models/test_reboosted_weights.py has other importances
     codes = np.where(np.isnan(X), MISSING, np.nan_to_num(X)).astype(int)
     a, spans = allocate(bank, booster.stack, D), []
     for t in range(n):

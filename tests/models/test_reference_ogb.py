@@ -15,19 +15,14 @@ from kaboost.models.verbs import (
     update_rule,
     value_gradient_prefixes,
 )
+from tests.boosters import learned
 from tests.models.reference_streams import stream_c, stream_h, stream_r
 
 LINE = {"kind": "linear", "step": "sgd", "lr": 0.05, "features": "cyclic"}
 
 
-def learned(rule, bank, loss, X, y):
-    """The booster after the stream, and the scores it served."""
-    booster = kaboost.build({"rule": rule, "bank": bank, "loss": loss}, d=X.shape[1])
-    return booster, kaboost.learn_many(booster, X, y)
-
-
 def loss_of(rule, bank, loss, X, y):
-    return learned(rule, bank, loss, X, y)[0].progress.mean_loss
+    return learned({"rule": rule, "bank": bank, "loss": loss}, X, y).booster.progress.mean_loss
 
 
 def hedge(n):
@@ -96,7 +91,7 @@ def test_span(n, eta, radius, expected):
     """Where the target is outside the hull, the span goes on to fall; B is that of equation 3.1."""
     X, z = stream_h()
     rule = {"kind": "ogb_span", "eta": 2 * math.log(n + 1) / n, "fit": "linear", "bound": 0.3}
-    booster, _ = learned(rule, hedge(n), "squared", 0.3 * X, z)
+    booster, _ = learned({"rule": rule, "bank": hedge(n), "loss": "squared"}, 0.3 * X, z)
 
     assert booster.rule.eta == pytest.approx(eta, abs=5e-5)
     assert booster.rule.B == pytest.approx(radius, abs=5e-5)
@@ -122,7 +117,7 @@ def test_deterministic_reduction(n, expected):
     X, z = stream_h()
     eta = 1.0 if n == 1 else math.log(n + 1) / n
     rule = {"kind": "ogb_span", "eta": eta, "bound": 0.3}
-    booster, _ = learned(rule, hedge(n), "absolute", 0.3 * X, z)
+    booster, _ = learned({"rule": rule, "bank": hedge(n), "loss": "absolute"}, 0.3 * X, z)
 
     assert booster.progress.mean_loss == pytest.approx(expected, abs=6e-7)
     assert booster.progress.prefix_losses[0] == pytest.approx(0.228146, abs=6e-7)
@@ -152,7 +147,9 @@ def test_stumps(n, eta, form, expected):
     """Greedy span over stumps on noisy stream R, with B = 8 and weak predictions as they are."""
     X, z = stream_r(0.1)
     rule = {"kind": "ogb_span", "eta": eta, "radius": 8, "bound": 1e6, "greedy_form": form}
-    booster, _ = learned(rule, {"kind": "stumps", "n": n, "lr": 0.1}, "squared", X, z)
+    booster, _ = learned(
+        {"rule": rule, "bank": {"kind": "stumps", "n": n, "lr": 0.1}, "loss": "squared"}, X, z
+    )
 
     assert booster.rule.L == 9.0
     assert booster.progress.mean_loss == pytest.approx(expected, abs=6e-7)
@@ -174,7 +171,7 @@ def test_logistic(n, fit, eta, errors, loss):
     X, u = stream_c()
     assert (u > 0).sum() == 2001
     rule = {"kind": "ogb_span", "fit": fit, "eta": eta, "bound": 2}
-    booster, scores = learned(rule, LINE | {"n": n}, "logistic", X, u)
+    booster, scores = learned({"rule": rule, "bank": LINE | {"n": n}, "loss": "logistic"}, X, u)
 
     eta = booster.rule.eta
     assert booster.rule.B == pytest.approx(min(2 * eta * n, 2 * math.log(4 / eta)))
@@ -191,7 +188,7 @@ def test_scaling(scale, radius, expected):
     """A.2: a larger scale falls faster, until B grows with it."""
     X, z = stream_h()
     rule = {"kind": "ogb_span", "fit": "linear", "bound": 0.3, "scale": scale}
-    booster, _ = learned(rule, hedge(16), "squared", 0.3 * X, z)
+    booster, _ = learned({"rule": rule, "bank": hedge(16), "loss": "squared"}, 0.3 * X, z)
 
     assert booster.rule.eta == pytest.approx(math.log(16) / 16)
     assert booster.rule.B == pytest.approx(radius, abs=5e-5)

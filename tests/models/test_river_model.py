@@ -79,7 +79,7 @@ def make(spec: dict[str, Any], task: str = "binary", **more: Any) -> RiverModel:
     )
 
 
-def stream(task: str, count: int = 300) -> tuple[list[dict[str, Any]], list[Any]]:
+def rows_with_gaps(task: str, count: int = 300) -> tuple[list[dict[str, Any]], list[Any]]:
     """Draw events with something to learn; every fifth value is missing."""
     draw = random.Random(7)
     rows, labels = [], []
@@ -106,7 +106,7 @@ def test_estimator_learns(task: str, spec: dict[str, Any]) -> None:
     """Progressive predictions get better, are probabilities, and a twin comes to the same ones."""
     model, twin = make(spec, task), make(spec, task)
     model.rehearse()
-    rows, labels = stream(task)
+    rows, labels = rows_with_gaps(task)
     predicted = model.learn_many(rows, labels)
     losses = loss(model, predicted, labels)
     for row, label in zip(rows, labels, strict=True):
@@ -214,7 +214,7 @@ def test_certain_answers_lose_a_bounded_amount() -> None:
 
 def test_weight_is_rivers_own_where_it_takes_one() -> None:
     """Weight 3 is what River makes of w=3; weight 0 teaches nothing."""
-    rows, labels = stream("binary")
+    rows, labels = rows_with_gaps("binary")
     model, plain = make(TREE), make(TREE)
     direct = river_spec.build_estimator(plain.spec)
     weights = [3.0, 0.0, 0.5] + [1.0] * 7
@@ -233,7 +233,7 @@ def test_weight_is_rivers_own_where_it_takes_one() -> None:
 def test_weight_is_counted_where_river_takes_none() -> None:
     """ALMA has no weights: such an event is learned once, and counted."""
     spec = BINARY["ALMA"]
-    rows, labels = stream("binary", 3)
+    rows, labels = rows_with_gaps("binary", 3)
     model, plain = make(spec), make(spec)
     model.learn_many(rows, labels, [2.0, 1.0, 0.0])
     plain.learn_many(rows[:2], labels[:2])

@@ -2,12 +2,14 @@
 
 import doctest
 from datetime import datetime
+from decimal import Decimal
 
 import numpy as np
 import pytest
 
 from kaboost import ModelError
 from kaboost.models.features import rows as module
+from kaboost.models.features.labels import encode_many, labels
 from kaboost.models.features.new_features import find_new_features
 from kaboost.models.features.rows import tabulate
 from kaboost.models.features.schema import layout
@@ -153,3 +155,21 @@ def test_what_does_not_fit_is_refused_by_name(row, message):
 def test_examples_run():
     """The examples in the docstrings give what they show."""
     assert doctest.testmod(module).failed == 0
+
+
+def test_decimals_are_numbers():
+    """As databases have them, also among the labels."""
+    table = tabulate(SCHEMA, [{"n": Decimal("1.5"), "c": Decimal(7)}, {"n": None, "c": 7.0}])
+
+    assert [1.5] == table.numbers[:1, 0].tolist()
+    assert 1 == len(set(table.categories[0]))
+    assert [(0, {"d": "number"})] == find_new_features({}, [{"d": Decimal(1)}], [1.0])
+    assert [2.5] == encode_many(labels("regression"), [Decimal("2.5")]).tolist()
+    assert [1.0, 0.0] == encode_many(labels("binary"), [Decimal(1), Decimal(0)]).tolist()
+
+
+@pytest.mark.parametrize("text", ["1e999", "NaN", "sNaN", "-Infinity"])
+def test_decimals_that_are_not_finite(text):
+    """They are refused as such floats are."""
+    with pytest.raises(ModelError, match=r"features\.n: .* is not finite"):
+        tabulate(SCHEMA, [{"n": Decimal(text)}])

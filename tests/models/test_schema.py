@@ -10,6 +10,7 @@ from kaboost.models.build import check
 from kaboost.models.features.columns import Columns, reserved_width
 from kaboost.models.features.new_features import find_new_features
 from kaboost.models.features.schema import Schema, infer_kind, kind_hint, parse_schema
+from tests.boosters import array_bytes
 from tests.models.test_rows import Frame
 
 # Four structures, as the default model has: the same compiled code.
@@ -34,10 +35,6 @@ def rows(count, late=300):
         found.append(x)
         labels.append(int(x["a"] + (x["city"] == "x") + 2.0 * x.get("n7", 0.0) > 0.3))
     return found, labels
-
-
-def state(model):
-    return {name: array.tobytes() for name, array in model.to_arrays().items()}
 
 
 @pytest.mark.parametrize(
@@ -159,7 +156,7 @@ def test_no_trace_of_batches(size):
     parts = [cut.learn_many(x[k : k + size], y[k : k + size]) for k in range(0, len(x), size)]
 
     np.testing.assert_array_equal(predicted, np.concatenate(parts))
-    assert state(whole) == state(cut)
+    assert array_bytes(whole.to_arrays()) == array_bytes(cut.to_arrays())
 
 
 def test_saved_before_and_continued(tmp_path):
@@ -172,7 +169,7 @@ def test_saved_before_and_continued(tmp_path):
     again = Model.load(tmp_path / "model")
     again.learn_many(x[250:], y[250:])
 
-    assert state(whole) == state(again)
+    assert array_bytes(whole.to_arrays()) == array_bytes(again.to_arrays())
     assert whole.describe() == again.describe()
 
 
@@ -190,13 +187,13 @@ def test_pinned_kinds_stay():
 def test_nothing_is_learned_of_rows_that_cannot_be():
     """A later value of another kind, or no memory: told before the first row is learned."""
     model = Model("binary", SPEC)
-    before = state(model)
+    before = array_bytes(model.to_arrays())
     with pytest.raises(ModelError, match=r"features\.a in rows\[200\]: 'b' is not a number"):
         model.learn_many([{"a": 1.0}] * 200 + [{"a": "b"}], [0, 1] * 100 + [0])
     with pytest.raises(ModelError, match="max_memory"):
         model.learn_many([{f"x{j}": 1.0 for j in range(3000)}], [0])
 
-    assert before == state(model)
+    assert before == array_bytes(model.to_arrays())
     assert not model.encoder.kinds
 
 
@@ -251,7 +248,7 @@ def test_room_depends_on_what_joined_alone():
 
     assert 50 < len(kept) < 400
     assert list(kept) == list(steps.encoder.kinds) == list(found)[: len(kept)]
-    assert state(whole) == state(steps)
+    assert array_bytes(whole.to_arrays()) == array_bytes(steps.to_arrays())
     assert not whole.affordable_features({"one more": "boolean"})
 
 
@@ -277,7 +274,7 @@ def test_a_row_of_weight_nothing_may_say_anything():
     single.learn_one({"a": "x"}, 0, 0.0)
     single.learn_one({"a": 1.0}, 1, 1.0)
 
-    assert state(batch) == state(single)
+    assert array_bytes(batch.to_arrays()) == array_bytes(single.to_arrays())
     with pytest.raises(ModelError, match="name 3 is not a text"):
         single.learn_one({3: 5}, 1)
 

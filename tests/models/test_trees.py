@@ -12,6 +12,7 @@ from kaboost.models.banks.histogram_trees.binning import bin_of, fit_edges
 from kaboost.models.kernels.random import generator
 from kaboost.models.types import LINEAR, LOGISTIC, SQUARE
 from kaboost.models.verbs import learner_view, learning_only, reset_learner
+from tests.boosters import restored
 from tests.models.bank_pair import bytes_of, drive, drive_twin, make, steps, twin_of
 
 SMALL = {"kind": "trees", "n": 3, "warmup": 20, "grace": 10, "bins": 8, "n_min": 3}
@@ -130,7 +131,7 @@ def test_goes_on_after_a_restore(cut):
     straight, first = (kaboost.build(spec, 4) for _ in range(2))
     kaboost.learn_many(straight, X, targets[:, 0, 0])
     kaboost.learn_many(first, X[:cut], targets[:cut, 0, 0])
-    second = kaboost.from_arrays(spec, {k: a.copy() for k, a in kaboost.to_arrays(first).items()})
+    second = restored(first, spec)
     kaboost.learn_many(second, X[cut:], targets[cut:, 0, 0])
 
     assert bytes_of(straight.bank) == bytes_of(second.bank)

@@ -5,7 +5,7 @@ import random
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,19 +32,32 @@ def settings_for(bootstrap: str, folder: Path, topic: str, **sections: Any) -> S
     """Make settings that keep every file in one folder; a section's keys go over the defaults."""
     whole: dict[str, dict[str, Any]] = {
         "kafka": {"bootstrap_servers": bootstrap, "topic": topic, "group_id": topic},
-        "task": {"kind": "binary"},
         "features": {"schema": SCHEMA},
-        "snapshots": {"directory": str(folder / "snapshots"), "every_seconds": 0.1},
-        "checkpoints": {"directory": str(folder / "checkpoints"), "every_seconds": 0.2},
-        "metrics": {"port": free_port()},
     }
     if "labels" in sections:
         whole["labels"] = {"directory": str(folder / "labels")}
-    merged = whole | {name: whole.get(name, {}) | given for name, given in sections.items()}
+    return settings_in(folder / "kaboost.json", whole, sections)  # every JSON text is YAML
+
+
+def settings_in(
+    file: Path, base: Mapping[str, Mapping[str, Any]], sections: Mapping[str, Mapping[str, Any]]
+) -> Settings:
+    """Write a file of settings and load it; its folder keeps the files of the service.
+
+    Keys of `sections` go over those of `base`, and these over the defaults of the tests.
+    """
+    folder = file.parent
+    whole: dict[str, Mapping[str, Any]] = {
+        "task": {"kind": "binary"},
+        "snapshots": {"directory": str(folder / "snapshots"), "every_seconds": 0.1},
+        "checkpoints": {"directory": str(folder / "checkpoints"), "every_seconds": 0.2},
+        "metrics": {"port": free_port()},
+        **base,
+    }
+    merged = whole | {name: {**whole.get(name, {}), **given} for name, given in sections.items()}
     merged.setdefault("model", LINEAR)
-    path = folder / "kaboost.json"  # every JSON text is YAML
-    path.write_text(json.dumps(merged))
-    return config.load(path)
+    file.write_text(json.dumps(merged))
+    return config.load(file)
 
 
 class Running:

@@ -16,15 +16,14 @@ import psutil
 
 from kaboost.models.evaluation.baselines import progressive_validation, record
 from kaboost.models.model import Model
-from kaboost.service.config.settings import Settings, load
+from kaboost.service.config.settings import Settings
 from kaboost.service.http.problems import MEDIA_TYPE, TYPES, Problem
 from kaboost.service.storage import snapshots
 from kaboost.service.storage.snapshots import FolderSnapshotStore
 from kaboost.service.storage.state import State
 from tests.outcomes import outcome
 from tests.ports import free_port
-from tests.service.learning import until
-from tests.specs import LINEAR
+from tests.service.learning import settings_in, until
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = {"age": "number", "vip": "boolean", "country": "category", "speed": "number"}
@@ -35,19 +34,11 @@ PATIENCE = 60.0  # seconds that a test waits for what takes one or two on an idl
 
 def settings(folder: Path, **sections: Mapping[str, Any]) -> Settings:
     """Make settings of a service that keeps all its files in one folder."""
-    whole: dict[str, Any] = {
-        "task": {"kind": "binary"},
+    base = {
         "features": {"schema": SCHEMA},
-        "snapshots": {"directory": str(folder / "snapshots"), "every_seconds": 0.1},
-        "checkpoints": {"directory": str(folder / "checkpoints"), "every_seconds": 0.2},
         "api": {"port": free_port(), "drain_seconds": 0.0},
-        "metrics": {"port": free_port()},
     }
-    merged = whole | {name: whole.get(name, {}) | given for name, given in sections.items()}
-    merged.setdefault("model", LINEAR)
-    path = folder / "kaboost.yaml"
-    path.write_text(json.dumps(merged))
-    return load(path)
+    return settings_in(folder / "kaboost.yaml", base, sections)
 
 
 def taught(settings: Settings, events: int = 60, seed: int = 1) -> Model:
@@ -152,6 +143,21 @@ class Program:
         answer = self.client.post("/predict", json={"features": features})
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
+
+    def answer_after(self, events: int) -> dict[str, Any]:
+        """Wait until predictions come from a model that has learned so many events; give one."""
+
+        def answer() -> dict[str, Any] | None:
+            found = self.predict()
+            return found if found["model"]["events_learned"] == events else None
+
+        return dict(until(answer))
+
+    def events_learned(self) -> int:
+        """Return how many events the served model has learned, -1 while it is not ready."""
+        if self.probe(200) is None:
+            return -1
+        return int(self.client.get("/model").json()["events_learned"])
 
     def metric(self, name: str, **labels: str) -> float:
         """Add up a metric's samples that have these labels."""

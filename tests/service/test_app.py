@@ -69,16 +69,6 @@ def several(tmp_path: Path) -> Iterator[Program]:
         yield program
 
 
-def learned(program: Program, events: int) -> dict[str, Any]:
-    """Wait until answers come from a model that has learned so many events."""
-
-    def answer() -> dict[str, Any] | None:
-        found = program.predict()
-        return found if found["model"]["events_learned"] == events else None
-
-    return dict(until(answer))
-
-
 def family(program: Program) -> list[int]:
     """List the processes that the program started."""
     return [child.pid for child in program.process.children(recursive=True)]
@@ -88,7 +78,7 @@ def test_serve_learns_and_answers(serve: Program, topic: str, send: Send) -> Non
     """Events on the topic change the answers; all metrics of learner and API stand on one page."""
     assert serve.predict()["model"]["cold_start"] is True
     send(topic, EVENTS)
-    found = learned(serve, len(EVENTS))["model"]
+    found = serve.answer_after(len(EVENTS))["model"]
     text = serve.client.get("/metrics").text
     families = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
 
@@ -104,12 +94,12 @@ def test_killed_learner_comes_back_unnoticed(
     """Kill -9 of the learner: no request fails meanwhile, and it goes on where it was."""
     half = len(EVENTS) // 2
     send(topic, EVENTS[:half])
-    learned(serve, half)
+    serve.answer_after(half)
     with asking(serve) as statuses:
         serve.child("learner").kill()
         until(lambda: serve.events("process restarting", role="learner"))
         send(topic, EVENTS[half:])
-        learned(serve, len(EVENTS))
+        serve.answer_after(len(EVENTS))
     status = FolderSnapshotStore(wanted.snapshots.directory).read_status()
 
     assert {200} == set(statuses)
@@ -149,7 +139,7 @@ def test_end_is_clean(
 ) -> None:
     """Told to stop, the learner writes a last checkpoint, every process ends, nothing is left."""
     send(topic, EVENTS)
-    learned(serve, len(EVENTS))
+    serve.answer_after(len(EVENTS))
     children = family(serve)
     ended = serve.end(number)
     last, _ = FolderCheckpointStore(wanted.checkpoints.directory).restore()

@@ -168,6 +168,12 @@ REFUSED: list[tuple[tuple[str, ...], str]] = [
     (("--set", "api.port=x"), "api.port = 'x' (flag): should be a whole number"),
     (("--set", "kafka.extra.sasl.pasword=x"), 'No such configuration property: "sasl.pasword"'),
     (("--set", "kafka.extra.security.protocol=tls"), "kafka.extra: "),
+    (("--set", "events.format=avroo"), "events.format: 'avroo' is unknown; use auto, json, avro"),
+    (("--set", "events.format=avro"), "events.format: avro needs a schema"),
+    (
+        ("--set", "labels.topic=l", "--set", "labels.format=avroo"),
+        "labels.format: 'avroo' is unknown; use auto, json, avro",
+    ),
 ]
 
 

@@ -176,13 +176,6 @@ def test_serve_shows_what_it_cannot_learn(
     assert 0 == progress[-1]["events_learned"]
 
 
-def learned(program: Program) -> int:
-    """Return how many events the served model has learned, -1 without one."""
-    if program.probe(200) is None:
-        return -1
-    return int(program.client.get("/model").json()["events_learned"])
-
-
 def learner(program: Program) -> dict[str, Any]:
     """Return what readiness says of the learner."""
     return dict((program.probe(200) or {})["learner"])
@@ -199,7 +192,7 @@ def test_a_frozen_broker_is_named(own_broker: Broker, tmp_path: Path) -> None:
     events = [encode(ROW, k % 2) for k in range(20)]
     with running("serve", wanted) as program:
         produce(own_broker.bootstrap, topic, events)
-        until(lambda: learned(program) == 20)
+        until(lambda: program.events_learned() == 20)
         assert "running" == learner(program)["state"]
         os.kill(own_broker.pid, signal.SIGSTOP)
         try:
@@ -212,7 +205,7 @@ def test_a_frozen_broker_is_named(own_broker: Broker, tmp_path: Path) -> None:
         assert (True, True) == (ready["stale"], own_broker.bootstrap in ready["reason"])
         assert math.isnan(lag)
         produce(own_broker.bootstrap, topic, events)
-        until(lambda: learned(program) == 40)
+        until(lambda: program.events_learned() == 40)
         until(lambda: learner(program)["state"] == "running")
         assert False is program.predict()["model"]["stale"]
         assert program.events("learning stalled")
@@ -229,7 +222,7 @@ def test_hanging_processes_are_started_again(
     kafka = {"bootstrap_servers": broker.bootstrap, "topic": topic, "group_id": topic}
     with running("serve", settings(tmp_path, kafka=kafka)) as program:
         send(topic, [encode(ROW, k % 2) for k in range(20)])
-        until(lambda: learned(program) == 20)
+        until(lambda: program.events_learned() == 20)
         children = {role: program.child(role) for role in ("learner", "api-0")}
         for child in children.values():
             child.suspend()
@@ -239,6 +232,6 @@ def test_hanging_processes_are_started_again(
             assert program.events("process gives no sign of life", role=role)
             assert program.events("process hangs: it is killed and started again", role=role)
         program.reconnect()
-        until(lambda: learned(program) == 40)
+        until(lambda: program.events_learned() == 40)
 
         assert program.predict()

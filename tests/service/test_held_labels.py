@@ -143,3 +143,16 @@ def test_held_labels_are_restored(tmp_path: Path) -> None:
     assert (2, 4) == (store.held, store.waiting)
     assert [1] == [e.number for e in store.oldest_held(3.0, 9)]
     store.close()
+
+
+def test_held_ones_count_as_waiting(tmp_path: Path, learned: list[float]) -> None:
+    """Beyond labels.max_waiting the oldest expire, and held ones are learned with their label."""
+    section = {**SECTIONS["labels"], "max_waiting": 10}
+    with trainer(tmp_path, **{**SECTIONS, "labels": section}) as made:
+        read(made, features(0, 10))
+        read(made, labels([1, 2], [1, 1]))
+        assert ([], 8, 2) == (learned, made.late_figures.waiting, made._store.held)
+        read(made, features(10, 4))  # the four oldest go: 0 and 3 expire
+
+        assert ([0.0, 1.0, 1.0, 0.0], 0) == (learned, made._store.held)
+        assert 10 == made.late_figures.waiting

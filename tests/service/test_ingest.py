@@ -68,9 +68,11 @@ def test_predict_now_label_later(
         api={"port": free_port()},
     )
     client, stream = serve(settings), rows(40)
+    scores = []
     for k, (features, _) in enumerate(stream):
         answer = ok(client.post("/predict", json={"features": features, "id": f"r{k}"}))
         assert f"r{k}" == answer["id"]
+        scores.append(answer["score"])
     ok(client.post("/predict", json={"features": stream[0][0]}))  # no id: not written
     labels = [{"id": f"r{k}", "result": label} for k, (_, label) in enumerate(stream)]
     written = ok(client.post("/labels", json=labels), 202)["records"]
@@ -81,6 +83,8 @@ def test_predict_now_label_later(
     assert [f"r{k}" for k in range(40)] == [record["id"] for record in records]
     assert stream[0][0].items() <= records[0]["features"].items()
     assert {"prediction", "score", "version", "timestamp"} <= records[0].keys()
+    assert scores == [record["score"] for record in records]
+    until(lambda: client.get("/model").json()["events_learned"] == 40)
 
 
 def test_a_new_model_learns_from_predictions(

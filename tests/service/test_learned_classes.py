@@ -43,7 +43,7 @@ TASK = {"kind": "multiclass", "labels": "auto", "max_classes": 4}
 CLASSES = ["ship", "truck", "car", "bus"]  # in order of first sight
 
 
-def stream(count: int) -> list[tuple[dict[str, Any], str]]:
+def rows_of_new_classes(count: int) -> list[tuple[dict[str, Any], str]]:
     """Draw events whose labels come up one by one; every 20th has a mistyped one from 150 on."""
     made = []
     for k, (features, _) in enumerate(rows(count)):
@@ -92,8 +92,8 @@ def test_classes_survive_kills(
     learner in other batches; a class too many is a dead letter with its remedy.
     """
     settings = make_settings(topic, task=TASK, model=SPEC, kafka={"batch_events": 90})
-    events = [encode(features, label) for features, label in stream(240)]
-    mistyped = [k for k, (_, label) in enumerate(stream(240)) if label == "trcuk"]
+    events = [encode(features, label) for features, label in rows_of_new_classes(240)]
+    mistyped = [k for k, (_, label) in enumerate(rows_of_new_classes(240)) if label == "trcuk"]
     command = [sys.executable, "-m", "kaboost.service.cli", "learner", "--config"]
     log = tmp_path / "learner.log"
     for part in range(4):
@@ -117,14 +117,16 @@ def test_classes_survive_kills(
     assert [(line["label"], line["classes"]) for line in found][:4] == [
         (label, k + 1) for k, label in enumerate(CLASSES)
     ]
-    firsts = [[label for _, label in stream(240)].index(label) + 1 for label in CLASSES]
+    firsts = [
+        [label for _, label in rows_of_new_classes(240)].index(label) + 1 for label in CLASSES
+    ]
     assert [line["event_number"] for line in found][:4] == firsts
 
 
 def test_the_model_is_that_of_the_library(topic: str, make_settings: Make, send: Send) -> None:
     """The same events in-process give the same bytes, and snapshots list the classes."""
     settings = make_settings(topic, task={**TASK, "max_classes": 9}, model=SPEC)
-    events = stream(200)
+    events = rows_of_new_classes(200)
     send(topic, [encode(features, label) for features, label in events])
     learn_all(settings, 200)
     twin = Model("multiclass", SPEC, SCHEMA, labels="auto", max_classes=9)
@@ -169,7 +171,7 @@ def test_events_of_weight_0_and_of_one_class(
 def test_another_bound_is_refused(topic: str, make_settings: Make, send: Send) -> None:
     """A checkpoint of another bound, or of declared labels, names the difference."""
     settings = make_settings(topic, task=TASK, model=SPEC)
-    send(topic, [encode(features, label) for features, label in stream(50)])
+    send(topic, [encode(features, label) for features, label in rows_of_new_classes(50)])
     learn_all(settings, 50)
 
     for task, named in (
@@ -206,7 +208,7 @@ def test_late_labels_begin_classes(
     the batches and whether a label is read before its features.
     """
     settings = late(kafka={"batch_events": 500})
-    events, draw = stream(160), random.Random(3)
+    events, draw = rows_of_new_classes(160), random.Random(3)
     order = [0, *draw.sample(range(1, 160), 159)]
     records = [label_record(k, events[k][1], T0 + DAY + n) for n, k in enumerate(order)]
     records += [label_record(order[5], "bus", T0 + DAY + 200), label_record(999, "plane", T0 + DAY)]
@@ -234,7 +236,7 @@ def test_the_label_of_expired_features_is_a_class(
     """It is known from the settings: class 0, over restarts."""
     settings = late(wait="1d", expired={"label": "none"})
     assert settings.labels.topic
-    events = stream(20)
+    events = rows_of_new_classes(20)
     send(settings.kafka.topic, [feature_record(k, events[k][0], T0 + k) for k in range(10)])
     send(settings.labels.topic, [label_record(k, events[k][1], T0 + 100 + k) for k in range(5)])
     consume(settings, 15)

@@ -17,6 +17,7 @@ from tests.service.learning import until
 Make = Callable[..., Settings]
 Send = Callable[..., None]
 THIN = (0, 2)  # the partition with few records
+PARTITIONS = 5  # that have records
 
 
 class Times:
@@ -25,6 +26,7 @@ class Times:
     def __init__(self) -> None:
         self.read: list[int] = []
         self.behind = self._thick = 0  # of records of all but the thin partition
+        self.ahead = 0.0  # of records of the thin partition, before the last record of another
         self._latest: dict[tuple[int, int], float] = {}
 
     def reached(self, topic: int, partition: int) -> float:
@@ -39,6 +41,8 @@ class Times:
             if place != THIN:
                 self._thick = max(self._thick, time)
                 self.behind = max(self.behind, self._thick - time)
+            elif len(self._latest) == PARTITIONS:
+                self.ahead = max(self.ahead, time - min(self._latest.values()))
 
 
 @contextmanager
@@ -85,6 +89,8 @@ def test_a_backlog_comes_in_the_order_of_its_times(
     assert sorted(times.read) == list(range(count))
     # A chunk of a partition with a tenth of the records spans ten times as many.
     assert times.behind <= 10 * 1.3 * min(limit, CHUNK)
+    # One with a hundredth is read a few records at a time.
+    assert times.ahead <= 10 * 1.3 * min(limit, CHUNK)
 
 
 def test_paused_it_gives_nothing_and_loses_nothing(

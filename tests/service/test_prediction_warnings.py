@@ -25,7 +25,9 @@ def predict(body: Any, schema: Any = SCHEMA, unknown: Any = "refuse") -> dict[st
     decoder = JsonDecoder(schema, task, unknown)
     codec = PredictCodec(decoder, task, 100, ignore_keys=unknown == "ignore")
     rows = codec.read(json.dumps(body).encode())
-    answer: dict[str, Any] = json.loads(codec.respond(rows, Model("binary", LINEAR, schema), STAMP))
+    answer: dict[str, Any] = json.loads(
+        codec.respond(rows, Model("binary", LINEAR, schema), STAMP).body
+    )
     return answer
 
 

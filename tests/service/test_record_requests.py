@@ -177,6 +177,8 @@ def test_the_record_is_hinted_at(body: str, words: str) -> None:
 class Accept:
     """A sender whose broker takes everything at once."""
 
+    room = 1000
+
     def __init__(self) -> None:
         self.values: list[bytes] = []
 

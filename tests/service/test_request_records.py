@@ -3,9 +3,11 @@
 import asyncio
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
@@ -18,15 +20,18 @@ from kaboost.service.config.settings import Settings, load
 from kaboost.service.errors import RequestError
 from kaboost.service.events.json import JsonDecoder
 from kaboost.service.http.ingest import Ingest, Place, PredictionLog
-from kaboost.service.http.predict import PredictCodec
+from kaboost.service.http.predict import Answer, PredictCodec
 from kaboost.service.http.records import RecordRequests
 from kaboost.service.metrics import ApiMetrics, api_metrics
+from kaboost.service.storage.snapshots import Numbering
 
 Delivered = Callable[[Place | None, str], None]
 
 
 class Written:
     """A sender whose broker has every record at once."""
+
+    room = 1000
 
     def __init__(self) -> None:
         self.records: list[tuple[str, bytes | None, bytes]] = []
@@ -87,6 +92,19 @@ def test_bytes_are_written_as_they_came(post: Callable[..., list[bytes]], value:
     """Alone and in an array: the learner reads what the client wrote."""
     assert [value] == post(b"\n" + value + b" ")
     assert [value] * 3 == post(b"[" + value + b" , " + value + b"]")
+
+
+def test_a_request_without_room_writes_nothing(
+    post: Callable[..., list[bytes]], sender: Written, late: Settings
+) -> None:
+    """No part of it, so it can be sent again as it is."""
+    sender.room = 1
+    with pytest.raises(HTTPException) as refused:
+        post(b'[{"id": 1, "features": {"a": 1}}, {"id": 2, "features": {"a": 1}}]')
+
+    assert 503 == refused.value.status_code
+    assert f"max_pending = {late.predictions.max_pending}" in refused.value.detail
+    assert not sender.records
 
 
 def test_keys_are_the_ids(post: Callable[..., list[bytes]], sender: Written) -> None:
@@ -163,9 +181,12 @@ def test_predictions_have_the_features_that_were_sent(
             {"predictions": [answer, answer], "model": {"version": 3}},
         ),
     ]
+    snapshot: Any = SimpleNamespace(header={"run": "run-0001"}, numbering=Numbering(9, 3))
     for request, response in bodies:
         body = json.dumps(request).encode()
-        log.write(codec.read(body).ids, body, msgspec.json.encode(response))
+        ids = codec.read(body).ids
+        scores = np.arange(3.0) + np.zeros((len(ids), 1))
+        log.write(ids, body, Answer(msgspec.json.encode(response), scores), snapshot)
 
     assert [("t", b"5"), ("t", b"k")] == [record[:2] for record in sender.records]
     for _, key, value in sender.records:
@@ -173,6 +194,9 @@ def test_predictions_have_the_features_that_were_sent(
         assert row == written["features"]
         assert ((key or b"").decode(), 1, 0.8, 1.4, 3) == tuple(
             written[name] for name in ("id", "prediction", "probability", "score", "version")
+        )
+        assert ([0.0, 1.0, 2.0], "run-0001", 9) == tuple(
+            written[name] for name in ("scores", "run", "epoch")
         )
 
 

@@ -53,7 +53,7 @@ def test_an_emptied_folder_is_filled_again(
         program.ready()
         for k in range(5):
             send(topic, [encode(ROW, j % 2) for j in range(10)])
-            until(lambda k=k: learned(program) == 10 * (k + 1))
+            until(lambda k=k: program.events_learned() == 10 * (k + 1))
         until(lambda: len({version(program) for _ in range(8)}) == 1)  # both workers have it
         before = seen[-1]
         epoch = program.client.get("/model").json()["epoch"]
@@ -64,18 +64,13 @@ def test_an_emptied_folder_is_filled_again(
             until(lambda role=role: len(program.events("process running", role=role)) == 2)
             version(program)
         send(topic, [encode(ROW, j % 2) for j in range(10)])
-        until(lambda: learned(program) == 60)
+        until(lambda: program.events_learned() == 60)
         until(lambda: version(program) > before + 1)
 
     assert before > 4
     assert epoch > 1_700_000_000
     assert sorted(seen) == seen
     assert program.events("the newest snapshot was removed, it is published again")
-
-
-def learned(program: Program) -> int:
-    """Return how many events the served model has learned."""
-    return int(program.predict()["model"]["events_learned"])
 
 
 @pytest.mark.parametrize("cold_start", [False, True])

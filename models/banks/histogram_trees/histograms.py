@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kaboost.models.banks.histogram_trees.binning import Binning, bin_of, encode, fit_edges, hold
 from kaboost.models.kernels.jit import inlined, kernel, unregistered, verb
-from kaboost.models.kernels.random import generator, uniform
+from kaboost.models.kernels.random import State, generator, uniform
 from kaboost.models.types import Ints, Mat, Mat3, Vec
 from kaboost.models.verbs import learner_view, learning_only
 
@@ -32,6 +32,14 @@ class SplitSums(NamedTuple):
     total: Vec
     left: Vec
     right: Vec
+
+
+class Criterion(Protocol):
+    """What a tree splits by: a NamedTuple of its limits, by whose type verbs are dispatched."""
+
+    def _asdict(self) -> dict[str, Any]:
+        """Return the limits by name."""
+        ...
 
 
 class Cut(NamedTuple):
@@ -55,7 +63,7 @@ def _(histograms: Histograms, i: int) -> Histograms:
 
 
 @kernel
-def reset_histograms(histograms: Histograms, i: int, d: int, state: Any) -> None:
+def reset_histograms(histograms: Histograms, i: int, d: int, state: State) -> None:
     """Empty the histograms of learner i, which draws its features of d again."""
     histograms.sums[i] = 0.0
     histograms.warmup[i] = 0.0
@@ -81,7 +89,7 @@ def seen_features(share: str | float, d: int) -> int:
 
 
 @kernel
-def choose_features(features: Ints, d: int, state: Any) -> None:
+def choose_features(features: Ints, d: int, state: State) -> None:
     """Fill features (k,) with k of d numbers, ascending, by selection sampling; all d need no draw.
 
     Knuth, The Art of Computer Programming, volume 2, algorithm S.
@@ -148,7 +156,9 @@ def scale_histogram(H: Mat3, factor: float) -> None:
 
 
 @verb
-def best_bin(criterion: Any, H: Mat3, f: int, cuts: int, sums: SplitSums) -> tuple[int, float]:
+def best_bin(
+    criterion: Criterion, H: Mat3, f: int, cuts: int, sums: SplitSums
+) -> tuple[int, float]:
     """Return the first best cut of feature f and its gain; -1 where no cut is allowed.
 
     sums.total holds the statistics of the leaf; the other two may be overwritten.
@@ -158,7 +168,7 @@ def best_bin(criterion: Any, H: Mat3, f: int, cuts: int, sums: SplitSums) -> tup
 
 @kernel
 def best_cut(
-    criterion: Any, H: Mat3, features: Ints, cuts: Ints, sums: SplitSums, floor: float
+    criterion: Criterion, H: Mat3, features: Ints, cuts: Ints, sums: SplitSums, floor: float
 ) -> Cut:
     """Return the best cut of gain above `floor`; ties go to the first."""
     place, cut, best, second = -1, -1, floor, floor

@@ -4,13 +4,14 @@ numbered as they come; the children of a node are `left` and `left + 1`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kaboost.models.banks.histogram_trees.binning import Binning
 from kaboost.models.banks.histogram_trees.histograms import Histograms, reset_histograms
+from kaboost.models.kernels.random import State
 from kaboost.models.types import Ints, Mat, Mat3
 from kaboost.models.verbs import bank_scratch_rows, learner_view, learning_only, reset_learner
 
@@ -80,7 +81,7 @@ def _(bank: Hoeffding, i: int) -> Hoeffding:
 
 
 @reset_learner.register
-def _(bank: Hoeffding, i: int, state: Any) -> None:
+def _(bank: Hoeffding, i: int, state: State) -> None:
     bank.feat[i] = -1
     bank.cut[i] = 0.0
     bank.left[i] = 0

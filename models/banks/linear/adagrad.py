@@ -19,6 +19,7 @@ from kaboost.models.banks.linear.bank import (
     move_weights,
 )
 from kaboost.models.kernels.numeric import clear_learner, residual
+from kaboost.models.kernels.random import State
 from kaboost.models.kernels.simd import aligned
 from kaboost.models.types import Mat, Mat3, Vec
 from kaboost.models.verbs import learner_view, learning_only, reset_learner
@@ -44,7 +45,7 @@ def _(step: AdaGrad, i: int) -> AdaGrad:
 
 
 @reset_learner.register
-def _(step: AdaGrad, i: int, state: Any) -> None:
+def _(step: AdaGrad, i: int, state: State) -> None:
     clear_learner(step.S, i)
 
 

@@ -15,6 +15,7 @@ from kaboost.models.banks.linear.bank import Linear, Step, learning_rate, move_w
 from kaboost.models.kernels.adam import adam_lanes, adam_rates, reset_decay
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import clear_learner, residual
+from kaboost.models.kernels.random import State
 from kaboost.models.kernels.simd import aligned
 from kaboost.models.types import Mat, Mat3, Vec
 from kaboost.models.verbs import bank_scratch_rows, learner_view, learning_only, reset_learner
@@ -46,7 +47,7 @@ def _(step: Adam, i: int) -> Adam:
 
 
 @reset_learner.register
-def _(step: Adam, i: int, state: Any) -> None:
+def _(step: Adam, i: int, state: State) -> None:
     clear_learner(step.M, i)
     clear_learner(step.V, i)
     reset_decay(step.decayed, i)

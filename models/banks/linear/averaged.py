@@ -11,7 +11,8 @@ import numpy as np
 from kaboost.models.banks.linear.bank import Linear
 from kaboost.models.banks.linear.sgd import Sgd
 from kaboost.models.kernels.numeric import clear_learner
-from kaboost.models.types import LOSS_LIMIT, Loss, Mat, Mat3, Vec
+from kaboost.models.kernels.random import State
+from kaboost.models.types import LOSS_LIMIT, EventScratch, Loss, Mat, Mat3, Rule, Vec
 from kaboost.models.verbs import (
     bank_scratch_rows,
     combine,
@@ -84,7 +85,7 @@ def _(bank: Averaged, x: Vec) -> None:
 
 
 @reset_learner.register
-def _(bank: Averaged, i: int, state: Any) -> None:
+def _(bank: Averaged, i: int, state: State) -> None:
     reset_learner(bank.bank, i, state)
     bank.t[i] = 0.0
     clear_learner(bank.mean, i)
@@ -92,7 +93,15 @@ def _(bank: Averaged, i: int, state: Any) -> None:
 
 @observe_average.register
 def _(
-    bank: Averaged, rule: Any, loss: Loss, x: Vec, y: Vec, w: float, seen: Any, a: Any, s: Vec
+    bank: Averaged,
+    rule: Rule,
+    loss: Loss,
+    x: Vec,
+    y: Vec,
+    w: float,
+    seen: Any,
+    a: EventScratch,
+    s: Vec,
 ) -> None:
     predict_served(bank, x, a.h, a.bank_scratch)
     combine(rule, a.h, a.F, s, a.rule_scratch)

@@ -10,10 +10,11 @@ below that differ from their defaults, and for its arrays `learner_view`, `reset
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kaboost.models.kernels.jit import kernel, unregistered, verb
 from kaboost.models.kernels.numeric import add, clear_learner, fill, shift
+from kaboost.models.kernels.random import State
 from kaboost.models.types import Mat, Mat3, Param, Vec
 from kaboost.models.verbs import (
     bank_scratch_rows,
@@ -25,11 +26,19 @@ from kaboost.models.verbs import (
 )
 
 
+class StepState(Protocol):
+    """The state of any step: a NamedTuple, by whose type verbs are dispatched."""
+
+    def _asdict(self) -> dict[str, Any]:
+        """Return its arrays by name."""
+        ...
+
+
 class Linear(NamedTuple):
     """N linear learners and the step that moves their weights."""
 
     w: Mat3  # (m, rows, N)
-    step: Any
+    step: Any  # a StepState: the functions of each step know its fields
     cyclic: bool  # learner i sees only feature (first + i) mod d, and the bias
     first: int  # 0; in a bank of one, the number of its learner
 
@@ -39,7 +48,7 @@ class Step(NamedTuple):
 
     kind: str
     options: tuple[Param, ...]
-    make: Callable[[Mapping[str, Any], Mat3, int], Any]  # (options, w, d)
+    make: Callable[[Mapping[str, Any], Mat3, int], StepState]  # (options, w, d)
 
 
 def learning_rate(default: float) -> Param:
@@ -48,19 +57,26 @@ def learning_rate(default: float) -> Param:
 
 
 @verb
-def dot_features(step: Any, w: Mat, x: Vec, cyclic: bool, first: int, h: Vec) -> None:
+def dot_features(step: StepState, w: Mat, x: Vec, cyclic: bool, first: int, h: Vec) -> None:
     """Fill h (N,) with w (rows, N) times x (d,), 1 for the bias."""
     dot_rows(w, x, cyclic, first, h)
 
 
 @verb
-def rescale(step: Any, w: Mat3, x: Vec) -> None:
+def rescale(step: StepState, w: Mat3, x: Vec) -> None:
     """Adapt scales, and the weights in them, to x (d,): most steps have none."""
 
 
 @verb
 def move_weights(
-    step: Any, bank: Linear, x: Vec, h: Mat, target: Mat, weight: Vec, mode: int, bank_scratch: Mat
+    step: StepState,
+    bank: Linear,
+    x: Vec,
+    h: Mat,
+    target: Mat,
+    weight: Vec,
+    mode: int,
+    bank_scratch: Mat,
 ) -> None:
     """Update the weights by the step, as the verb `learn`; one verb, since every verb costs compile
     time.
@@ -69,7 +85,7 @@ def move_weights(
 
 
 @verb
-def move_weight(step: Any, w: Mat3, c: int, j: int, i: int, g: float) -> None:
+def move_weight(step: StepState, w: Mat3, c: int, j: int, i: int, g: float) -> None:
     """Move weight w[c, j, i] for its gradient g; g = 0 must move nothing. For `move_each`."""
     raise unregistered("move_weight", step)
 
@@ -86,7 +102,7 @@ def _(bank: Linear, i: int) -> Linear:
 
 
 @reset_learner.register
-def _(bank: Linear, i: int, state: Any) -> None:
+def _(bank: Linear, i: int, state: State) -> None:
     clear_learner(bank.w, i)
     reset_learner(bank.step, i, state)
 

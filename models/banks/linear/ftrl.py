@@ -20,6 +20,7 @@ from kaboost.models.banks.linear.bank import (
 )
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import clear_learner, residual
+from kaboost.models.kernels.random import State
 from kaboost.models.kernels.simd import aligned
 from kaboost.models.types import Mat, Mat3, Param, Vec
 from kaboost.models.verbs import learner_view, learning_only, reset_learner
@@ -53,7 +54,7 @@ def _(step: Ftrl, i: int) -> Ftrl:
 
 
 @reset_learner.register
-def _(step: Ftrl, i: int, state: Any) -> None:
+def _(step: Ftrl, i: int, state: State) -> None:
     clear_learner(step.z, i)
     clear_learner(step.n, i)
 

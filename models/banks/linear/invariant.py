@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from kaboost.models.banks.linear.bank import Linear, Step, descend, learning_rate, move_weights
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import residual, steps
+from kaboost.models.kernels.random import State
 from kaboost.models.types import SQUARE, Mat, Mat3, Vec
 from kaboost.models.verbs import learner_view, reset_learner
 
@@ -34,7 +35,7 @@ def _(step: Invariant, i: int) -> Invariant:
 
 
 @reset_learner.register
-def _(step: Invariant, i: int, state: Any) -> None:
+def _(step: Invariant, i: int, state: State) -> None:
     pass
 
 

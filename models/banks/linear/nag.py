@@ -21,6 +21,7 @@ from kaboost.models.banks.linear.bank import (
 from kaboost.models.banks.linear.scales import dot_scaled, normalise_rates, rescale_weights
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import clear_learner, residual
+from kaboost.models.kernels.random import State
 from kaboost.models.kernels.simd import (
     Column,
     Dense,
@@ -59,7 +60,7 @@ def _(step: Nag, i: int) -> Nag:
 
 
 @reset_learner.register
-def _(step: Nag, i: int, state: Any) -> None:
+def _(step: Nag, i: int, state: State) -> None:
     # All learners share the scales: they stay.
     clear_learner(step.S, i)
     step.t[i] = 0.0

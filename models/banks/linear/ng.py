@@ -21,6 +21,7 @@ from kaboost.models.banks.linear.bank import (
 from kaboost.models.banks.linear.scales import dot_scaled, normalise_rates, rescale_weights
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import residual, shift
+from kaboost.models.kernels.random import State
 from kaboost.models.kernels.simd import Column, Dense, Lane, NewRow, Row, Sum, over_learners, where
 from kaboost.models.types import Mat, Mat3, Vec
 from kaboost.models.verbs import learner_view, learning_only, reset_learner
@@ -48,7 +49,7 @@ def _(step: Ng, i: int) -> Ng:
 
 
 @reset_learner.register
-def _(step: Ng, i: int, state: Any) -> None:
+def _(step: Ng, i: int, state: State) -> None:
     # All learners share the scales: they stay.
     step.t[i] = 0.0
     step.n[i] = 0.0

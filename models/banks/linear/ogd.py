@@ -20,6 +20,7 @@ from kaboost.models.banks.linear.bank import (
 )
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import fill, residual
+from kaboost.models.kernels.random import State
 from kaboost.models.types import Mat, Mat3, Param, Vec
 from kaboost.models.verbs import bank_scratch_rows, learner_view, learning_only, reset_learner
 
@@ -54,7 +55,7 @@ def _(step: Ogd, i: int) -> Ogd:
 
 
 @reset_learner.register
-def _(step: Ogd, i: int, state: Any) -> None:
+def _(step: Ogd, i: int, state: State) -> None:
     step.t[i] = 0.0
 
 

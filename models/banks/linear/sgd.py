@@ -21,6 +21,7 @@ from kaboost.models.banks.linear.bank import (
     multiply_rates,
 )
 from kaboost.models.kernels.numeric import dot, residual, retreat, steps
+from kaboost.models.kernels.random import State
 from kaboost.models.types import Mat, Mat3, Param, Vec
 from kaboost.models.verbs import learner_view, learning_only, reset_learner
 
@@ -56,12 +57,12 @@ def _(step: ScheduledSgd, i: int) -> ScheduledSgd:
 
 
 @reset_learner.register
-def _(step: Sgd, i: int, state: Any) -> None:
+def _(step: Sgd, i: int, state: State) -> None:
     pass
 
 
 @reset_learner.register
-def _(step: ScheduledSgd, i: int, state: Any) -> None:
+def _(step: ScheduledSgd, i: int, state: State) -> None:
     step.t[i] = 0.0
 
 

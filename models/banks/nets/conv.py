@@ -11,6 +11,7 @@ from kaboost.models.banks.nets.layers import draw_layer, draw_layers
 from kaboost.models.kernels.adam import adam_lanes, adam_rates, reset_decay
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import add, clear_learner, fill, residual, sigmoid
+from kaboost.models.kernels.random import State
 from kaboost.models.types import Component, Mat, Mat3, Param, Vec
 from kaboost.models.verbs import (
     bank_scratch_rows,
@@ -71,7 +72,7 @@ def _(bank: Conv, i: int) -> Conv:
 
 
 @reset_learner.register
-def _(bank: Conv, i: int, state: Any) -> None:
+def _(bank: Conv, i: int, state: State) -> None:
     draw_layer(bank.K, i, state)
     draw_layer(bank.V, i, state)
     for moments in (bank.MK, bank.VK, bank.MV, bank.VV):

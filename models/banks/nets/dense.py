@@ -16,6 +16,7 @@ from kaboost.models.banks.nets.layers import draw_layer, draw_layers
 from kaboost.models.kernels.adam import adam_inputs, adam_rates, adam_units, reset_decay
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import clear_learner, dot, fill, residual, retreat, sigmoid
+from kaboost.models.kernels.random import State
 from kaboost.models.kernels.simd import (
     Lane,
     NewLane,
@@ -210,13 +211,13 @@ def _(
 
 
 @reset_learner.register
-def _(bank: SgdNets, i: int, state: Any) -> None:
+def _(bank: SgdNets, i: int, state: State) -> None:
     draw_layer(bank.W1, i, state)
     draw_layer(bank.W2, i, state)
 
 
 @reset_learner.register
-def _(bank: AdamNets, i: int, state: Any) -> None:
+def _(bank: AdamNets, i: int, state: State) -> None:
     draw_layer(bank.W1, i, state)
     draw_layer(bank.W2, i, state)
     for moments in (bank.M1, bank.V1, bank.M2, bank.V2):

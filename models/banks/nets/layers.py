@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from kaboost.models.kernels.jit import kernel
-from kaboost.models.kernels.random import uniform, uniforms
+from kaboost.models.kernels.random import State, uniform, uniforms
 from kaboost.models.kernels.simd import aligned
 from kaboost.models.types import Mat3
 
@@ -31,7 +30,7 @@ def draw_layers(seed: int, N: int, sizes: tuple[tuple[int, int], ...]) -> list[M
 
 
 @kernel
-def draw_layer(A: Mat3, i: int, state: Any) -> None:
+def draw_layer(A: Mat3, i: int, state: State) -> None:
     """Draw one layer of learner i again: weights, then biases."""
     units, rows, _ = A.shape
     bound = 1.0 / math.sqrt(rows - 1)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from kaboost.models.banks.refit_trees.cart import Pairs, fit_cart
 from kaboost.models.banks.state_size import too_large
 from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.random import State
 from kaboost.models.types import LOGISTIC, SQUARE, Component, Ints, Mat, Mat3, Param, Vec
 from kaboost.models.verbs import learn, learner_view, learning_only, predict, reset_learner
 
@@ -89,7 +90,7 @@ def keep(bank: RefitTrees, i: int, x: Vec, target: Mat, w: float) -> None:
 
 
 @reset_learner.register
-def _(bank: RefitTrees, i: int, state: Any) -> None:
+def _(bank: RefitTrees, i: int, state: State) -> None:
     bank.feat[i] = -1
     bank.cut[i] = 0.0
     bank.v[i] = 0.0

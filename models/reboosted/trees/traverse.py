@@ -7,8 +7,6 @@ through one tree eight events go in parallel, as many as the registers of a proc
 
 from __future__ import annotations
 
-from typing import Any
-
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.reboosted.config import PREFIX_BLOCK
 from kaboost.models.reboosted.state import Codes, Keys, Places, TreeBuild
@@ -61,7 +59,7 @@ def traverse_block(nodes: Ints, D: int, columns: Keys, first: int, last: int, le
 
 
 @kernel
-def _key_child(nodes: Ints, x: Keys, mask: Any, at: Any, lane: Any) -> Any:
+def _key_child(nodes: Ints, x: Keys, mask: UINT, at: UINT, lane: UINT) -> UINT:
     """Return the child of the node `at` that one of the parallel events goes to; all uint64."""
     node = nodes[at]
     bits = UINT(node)
@@ -100,7 +98,7 @@ def _traverse_codes(nodes: Ints, D: int, codes: Codes, positions: Places) -> Non
 
 
 @kernel
-def _code_child(nodes: Ints, codes: Codes, at: Any) -> Any:
+def _code_child(nodes: Ints, codes: Codes, at: UINT) -> UINT:
     """Return the child of the node `at` that an event of codes (d,) goes to; both uint64."""
     node = UINT(nodes[at])
     code = UINT(codes[(node >> UINT(16)) & CHILD_MASK]) + ((node >> UINT(32)) & UINT(1))

@@ -12,6 +12,8 @@ from kaboost.models.features.onehot import Encoder, Table, slice_table
 from kaboost.models.model import Model
 from kaboost.models.table_model import Captured
 from kaboost.models.types import Mat, Vec
+from tests.boosters import array_bytes
+from tests.models.number_streams import regimes
 from tests.specs import LINEAR
 
 SCHEMA = {"x": "number", "y": "number", "colour": "category"}
@@ -43,8 +45,7 @@ def test_a_linear_model_learns_the_same_whenever_the_label_comes() -> None:
     at_once.learn(whole, y, w)
     late.learn_captured(late.capture(whole), y, w)
 
-    for name, array in at_once.to_arrays().items():
-        assert array.tobytes() == late.to_arrays()[name].tobytes(), name
+    assert array_bytes(at_once.to_arrays()) == array_bytes(late.to_arrays())
 
 
 @pytest.mark.parametrize("kind", [Columns, Encoder])
@@ -61,17 +62,6 @@ def test_an_encoder_learns_the_same_in_two_steps(kind: type[Encoder]) -> None:
 
     for ours, theirs in zip(late.state, at_once.state, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-
-
-def regimes(n: int, seed: int) -> tuple[Mat, Vec]:
-    """Draw labels that agree with a hidden state, which changes every 150 events on average: a
-    model that learned the last labels is right, one that waits for them is often wrong.
-    """
-    draw = np.random.default_rng(seed)
-    state = np.cumsum(draw.random(n) < 1 / 150) % 2
-    x = draw.normal(size=(n, 3))
-    log_odds = 4.0 * (2 * state - 1) + 1.5 * x[:, 0]
-    return x, (draw.random(n) < 1 / (1 + np.exp(-log_odds))).astype(np.float64)
 
 
 def prequential(x: Mat, y: Vec, delay: int, *, capture: bool, step: int = 25) -> Vec:
@@ -95,7 +85,7 @@ def prequential(x: Mat, y: Vec, delay: int, *, capture: bool, step: int = 25) ->
 
 @pytest.fixture(scope="module")
 def streams() -> Any:
-    return regimes(6000, seed=3)
+    return regimes(6000, 3, seed=3)
 
 
 def test_late_labels_make_nothing_overconfident(streams: tuple[Mat, Vec]) -> None:
@@ -230,3 +220,33 @@ def test_a_category_of_no_effect_says_nothing_of_the_class_that_is_learned() -> 
     a = rows[rows[:, 3] == encoder.encode_many(
         Table(np.empty((1, 0)), np.empty((1, 0)), [["x"], ["a"]]))[0, 3]]  # fmt: skip
     np.testing.assert_allclose(a[:, 2], 0.8 / (0.8 + 0.4), atol=0.05)
+
+
+def test_a_model_without_evidence_says_the_base_rate() -> None:
+    """Rows that were captured before anything was learned tell nothing of how sure to be."""
+    draw = np.random.default_rng(3)
+    whole, labels = table(4_000, 5), (draw.random(4_000) < 0.03).astype(float)
+    model = Model("binary", features=SCHEMA)
+    captured = model.capture(whole)
+    for first in range(0, 2_000, 500):
+        some = slice(first, first + 500)
+        rows = Captured(*(values[some] for values in captured))
+        model.learn_captured(rows, labels[some], np.ones(500))
+
+    p = model.predictions(model.predict(slice_table(whole, 2_000, 4_000)))[:, 1]
+
+    assert 0.01 < p.mean() < 0.06
+    assert 0.2 > p.max()
+
+
+@pytest.mark.parametrize("spec", [LINEAR, {}])
+def test_an_answer_before_any_event_is_the_first_class(spec: dict[str, Any]) -> None:
+    """So its error is that of this class, as a client saw it."""
+    model = Model("binary", spec, {"x": "number", "y": "number"})
+    whole = Table(table(4).numbers, np.empty((4, 0)), [])
+    captured = model.capture(whole)
+
+    outcome = model.learn_captured(captured, np.array([0.0, 1.0, 0.0, 0.0]), np.ones(4))
+
+    assert [0.0, 1.0, 0.0, 0.0] == outcome.errors.tolist()
+    assert outcome.losses == pytest.approx(np.full(4, np.log(2.0)))
