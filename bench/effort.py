@@ -1,8 +1,8 @@
 """Loss against events a second at several efforts of the default model.
 
-`python -m bench.effort --data FOLDER [--efforts 1 2 10 20] [--streams ...] [--seeds 3]` learns every
-stream of `bench.quality` at each effort. `--covertype` adds all 581,012 rows of Covertype, shuffled,
-with the error from row 500,000 on.
+`python -m bench.effort --data FOLDER [--efforts 1 2 10 20] [--streams ...] [--seeds 3]` learns
+streams of `bench.quality` at each effort. `--covertype` adds all 581,012 rows of Covertype,
+shuffled, with the error from row 500,000 on.
 """
 
 from __future__ import annotations
