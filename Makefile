@@ -65,6 +65,8 @@ tools:
 lock: setup
 	$(BIN)/uv pip compile pyproject.toml $(LOCK_FLAGS) $(UPGRADE) $(FORMATS) -o requirements.lock
 	$(BIN)/uv pip compile pyproject.toml $(LOCK_FLAGS) $(UPGRADE) -c requirements.lock \
-		--group dev -o requirements-dev.lock
+		$(FORMATS) --extra object-store -o requirements-object-store.lock
+	$(BIN)/uv pip compile pyproject.toml $(LOCK_FLAGS) $(UPGRADE) -c requirements.lock \
+		-c requirements-object-store.lock --group dev -o requirements-dev.lock
 	$(BIN)/uv pip compile pyproject.toml $(LOCK_FLAGS) $(UPGRADE) -c requirements.lock \
 		--group bench -o requirements-bench.lock

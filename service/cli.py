@@ -7,20 +7,23 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kaboost.service import dlq_commands
+from kaboost.service.command_options import DEFAULT_FILE, File, Json, Set
+from kaboost.service.command_options import load_settings as _load
+from kaboost.service.command_options import print_rows as _print
 from kaboost.service.errors import ConfigError, Exit, KaboostError
 
 if TYPE_CHECKING:
     from kaboost.service.config.settings import Settings
     from kaboost.service.onboarding.plan import Ask
 
-Rows = Sequence[Mapping[str, Any]]
 log = logging.getLogger(__name__)
 app = typer.Typer(
     name="kaboost",
@@ -31,20 +34,13 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 config_app = typer.Typer(no_args_is_help=True, help="Show or check the configuration.")
-checkpoints_app = typer.Typer(no_args_is_help=True, help="List, show or verify checkpoint files.")
+checkpoints_app = typer.Typer(
+    no_args_is_help=True, help="List, show, verify or compare checkpoint files."
+)
 app.add_typer(config_app, name="config")
 app.add_typer(checkpoints_app, name="checkpoints")
+app.add_typer(dlq_commands.app, name="dlq")
 
-DEFAULT_FILE = Path("kaboost.yaml")
-File = Annotated[
-    Path | None,
-    typer.Option("--config", envvar="KABOOST_CONFIG", help="Configuration file.", metavar="FILE"),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Set one value: kafka.topic=payments.", metavar="KEY=VALUE"),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ColdStart = Annotated[
     bool,
     typer.Option("--cold-start", help="Start a new model in a new folder; the old one is kept."),
@@ -264,7 +260,7 @@ def checkpoints_list(file: File = None, set_: Set = None, as_json: Json = False)
     """List all checkpoints, the newest first."""
     from kaboost.service.listings import checkpoint_rows
 
-    _print(checkpoint_rows(_load(file, set_).checkpoints.directory), as_json)
+    _print(checkpoint_rows(_load(file, set_)), as_json)
 
 
 @checkpoints_app.command("show", epilog="Example: kaboost checkpoints show --json")
@@ -275,10 +271,38 @@ def checkpoints_show(
     as_json: Json = False,
 ) -> None:
     """Show the header and the arrays of one checkpoint."""
-    from kaboost.service.listings import checkpoint_details, newest_checkpoint
+    from kaboost.service.listings import checkpoint_details, chosen_checkpoint
+    from kaboost.service.storage.stores import readable_folder
 
-    chosen = path or newest_checkpoint(_load(file, set_).checkpoints.directory)
-    _print(checkpoint_details(chosen), as_json)
+    if path is not None and path.exists():
+        _print(checkpoint_details(path), as_json)
+        return
+    settings = _load(file, set_)
+    with readable_folder(settings.checkpoints) as folder:
+        _print(checkpoint_details(chosen_checkpoint(folder, settings, path)), as_json)
+
+
+@checkpoints_app.command("diff", epilog="Example: kaboost checkpoints diff OLD NEW")
+def checkpoints_diff(
+    before: Annotated[Path | None, typer.Argument(help="The older file.")] = None,
+    after: Annotated[Path | None, typer.Argument(help="The newer file.")] = None,
+    file: File = None,
+    set_: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Compare two checkpoints, by default the two newest."""
+    from kaboost.service.checkpoint_diff import diff_rows
+    from kaboost.service.listings import chosen_checkpoint, last_two
+    from kaboost.service.storage.stores import readable_folder
+
+    if before is not None and after is None:
+        raise ConfigError(f"checkpoints diff {before}: name two files, or none")
+    settings = _load(file, set_)
+    with readable_folder(settings.checkpoints) as folder:
+        if before is None or after is None:
+            before, after = last_two(folder, settings)
+        pair = (chosen_checkpoint(folder, settings, path) for path in (before, after))
+        _print(diff_rows(*pair), as_json)
 
 
 @checkpoints_app.command("verify", epilog="Example: kaboost checkpoints verify --config k.yaml")
@@ -286,7 +310,7 @@ def checkpoints_verify(file: File = None, set_: Set = None, as_json: Json = Fals
     """Read every checkpoint completely; exit 1 if one is damaged or there is none."""
     from kaboost.service.listings import checkpoint_rows
 
-    rows = checkpoint_rows(_load(file, set_).checkpoints.directory)
+    rows = checkpoint_rows(_load(file, set_))
     _print(rows, as_json)
     all_ok = bool(rows) and all(row["state"] == "ok" for row in rows)
     raise typer.Exit(Exit.DONE if all_ok else Exit.NOT_HELD)
@@ -299,29 +323,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KaboostError as err:
         print(f"kaboost: {err}", file=sys.stderr)
         sys.exit(err.exit_code)
-
-
-def _load(file: Path | None, set_: list[str] | None) -> "Settings":
-    from kaboost.service.config.settings import load
-
-    flags: dict[str, object] = {}
-    for pair in set_ or []:
-        key, equals, value = pair.partition("=")
-        if not equals or ("." not in key and key not in ("name", "model")):
-            raise ConfigError(
-                f"--set {pair}: write SECTION.KEY=VALUE, such as kafka.topic=payments"
-            )
-        flags[key] = value
-    file = file or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)
-    try:
-        return load(file, flags)
-    except ConfigError as err:
-        if file is not None:
-            raise
-        raise ConfigError(
-            f"no configuration file: there is no {DEFAULT_FILE} in {Path.cwd()}, and neither "
-            f"--config nor KABOOST_CONFIG names one\n{err}"
-        ) from err
 
 
 def _key_value(pair: str) -> tuple[str, str]:
@@ -354,37 +355,13 @@ def _run(settings: "Settings", role: Callable[["Settings"], int]) -> None:
     """Run one role; an error that stops it is logged like everything else."""
     from kaboost.service.logs import setup
 
-    setup(settings.log)
+    setup(settings.log, private=bool(settings.privacy.fields))
     try:
         code = role(settings)
     except KaboostError as err:
         log.error("stopped", extra={"exit_code": int(err.exit_code), "reason": str(err)})
         code = err.exit_code
     raise typer.Exit(code)
-
-
-def _print(rows: Rows, as_json: bool) -> None:
-    """Print rows as JSON, or as a table with the keys of the first row and reasons below it."""
-    if as_json:
-        typer.echo(json.dumps(rows, indent=2))
-        return
-    if not rows:
-        typer.echo("none")
-        return
-    keys = [key for key in rows[0] if key != "reason"]
-    table = [keys, *([_cell(row[key]) for key in keys] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
-    for reason in filter(None, (row.get("reason") for row in rows)):
-        typer.echo(reason)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(value)
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,13 @@ KaboostError             5  an internal error at a named place
 ├ BrokerError            4  broker or topic unreachable for good
 │ └ RegistryAway         4  the schema registry gives no schema now: wait and ask again
 ├ EventError             5  one event cannot be used: goes to the dead-letter topic
+│ └ InternalFault        5  one event makes our own code fail
 ├ RequestError           5  an HTTP request is invalid: the response is 422
 ├ NotReady               5  there is no model yet: the response is 503
 └ CheckpointError        3  no checkpoint can be used
   ├ Damaged              3  one file is damaged: the one before it is used
   ├ NotWritten           1  a file cannot be written: tried again, or by the next start
+  │ └ StoreAway          1  an object store does not answer, after some tries
   └ Incompatible         3  another format or another model than configured
 """
 
@@ -53,7 +55,7 @@ class Refused(KaboostError):
 class FolderBusy(Refused):
     """Refuse to write to a folder that another process writes to."""
 
-    def __init__(self, directory: Path, holder: str) -> None:
+    def __init__(self, directory: Path | str, holder: str) -> None:
         super().__init__(
             f"{directory} is in use by {holder}: stop it, or give this learner another folder"
         )
@@ -77,6 +79,18 @@ class EventError(KaboostError):
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+class InternalFault(EventError):
+    """Send an event to the dead-letter topic because learning fails at it.
+
+    `raised` is the class of the exception, `stack` where it came from.
+    """
+
+    def __init__(self, message: str, raised: str, stack: str) -> None:
+        super().__init__("internal", message)
+        self.raised = raised
+        self.stack = stack
 
 
 class RequestError(KaboostError):
@@ -105,6 +119,10 @@ class NotWritten(CheckpointError):
     """Report a file that cannot be written; a later attempt may find disk space."""
 
     exit_code = Exit.NOT_HELD
+
+
+class StoreAway(NotWritten):
+    """Report an object store that does not answer, or refuses, after some tries."""
 
 
 class Incompatible(CheckpointError):

@@ -13,6 +13,7 @@ from kaboost.service.config.settings import Settings, origins, values
 from kaboost.service.errors import CheckpointError, ConfigError, Incompatible
 from kaboost.service.storage import checkpoints, files
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
+from kaboost.service.storage.stores import readable_folder
 
 Row = dict[str, Any]
 HEADER_START = b'{"__metadata__":{"kaboost":'  # of every Kaboost file, after 8 bytes of length
@@ -67,25 +68,44 @@ def _part_rows(word: str, part: Component) -> list[Row]:
     ]
 
 
-def checkpoint_rows(directory: Path) -> list[Row]:
-    """Read every checkpoint completely, the newest first."""
-    return [_checkpoint_row(path) for path in FolderCheckpointStore(directory).paths()]
+def checkpoint_rows(settings: Settings) -> list[Row]:
+    """Read every checkpoint completely, the newest first; those of an object store by their URL."""
+    place = settings.checkpoints.directory
+    with readable_folder(settings.checkpoints) as folder:
+        rows = [_checkpoint_row(path) for path in FolderCheckpointStore(folder).paths()]
+    if isinstance(place, str):
+        for row in rows:
+            row["file"] = row["file"].replace(str(folder), place.rstrip("/"))
+    return rows
 
 
-def newest_checkpoint(directory: Path) -> Path:
-    """Find the newest file of the newest run."""
-    path = next(FolderCheckpointStore(directory).paths(), None)
+def chosen_checkpoint(folder: Path, settings: Settings, chosen: Path | None) -> Path:
+    """Return a file that was named, below the folder or anywhere, or else the newest one."""
+    if chosen is not None:
+        return folder / chosen if (folder / chosen).exists() else chosen
+    path = next(FolderCheckpointStore(folder).paths(), None)
     if path is None:
         raise CheckpointError(
-            f"there is no checkpoint in {directory}: start a learner, or set checkpoints.directory"
+            f"there is no checkpoint in {settings.checkpoints.directory}: start a learner, or set "
+            "checkpoints.directory"
         )
     return path
 
 
 def checkpoint_details(path: Path) -> list[Row]:
     """List the header of a checkpoint, then its arrays."""
+    header, arrays = read_checkpoint(path)
+    fields = [{"key": key, "value": value} for key, value in header.items()]
+    return fields + [
+        {"key": name, "value": f"{array.dtype} {list(array.shape)}"}
+        for name, array in sorted(arrays.items())
+    ]
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, Any], files.Arrays]:
+    """Read header and arrays of a file; refuse one that is not ours, or not there."""
     try:
-        header, arrays = files.read(path)
+        return files.read(path)
     except FileNotFoundError as err:
         raise CheckpointError(f"{path} does not exist: `checkpoints list` lists the files") from err
     except CheckpointError as err:
@@ -94,11 +114,15 @@ def checkpoint_details(path: Path) -> list[Row]:
         raise Incompatible(
             f"{path} is not a Kaboost file: `checkpoints list` lists the files"
         ) from err
-    fields = [{"key": key, "value": value} for key, value in header.items()]
-    return fields + [
-        {"key": name, "value": f"{array.dtype} {list(array.shape)}"}
-        for name, array in sorted(arrays.items())
-    ]
+
+
+def last_two(folder: Path, settings: Settings) -> tuple[Path, Path]:
+    """Find the two newest files of the newest run, the older one first."""
+    newest = chosen_checkpoint(folder, settings, None)
+    older = next((path for path in FolderCheckpointStore(folder).paths() if path < newest), None)
+    if older is None:
+        raise CheckpointError(f"{newest} is the only checkpoint: name two files to compare")
+    return older, newest
 
 
 def is_ours(path: Path) -> bool:

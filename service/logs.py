@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import sys
+import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -17,14 +18,25 @@ _LIBRARIES = ("uvicorn", "fastapi", "asyncio", "numba", "httpx", "httpcore")
 
 
 class JsonLines(logging.Formatter):
-    """Write one JSON object a line."""
+    """Write one JSON object a line; of an exception only class and stack where its message may hold
+    a value of a private field.
+    """
+
+    def __init__(self, *, private: bool = False) -> None:
+        super().__init__()
+        self._private = private
 
     def format(self, record: logging.LogRecord) -> str:
         """Render a record; values that JSON does not support are written as text."""
         return json.dumps(fields(record) | self._trace(record), default=str, ensure_ascii=False)
 
     def _trace(self, record: logging.LogRecord) -> dict[str, str]:
-        return {"traceback": self.formatException(record.exc_info)} if record.exc_info else {}
+        if not record.exc_info:
+            return {}
+        kind, _, frames = record.exc_info
+        if self._private and kind is not None:
+            return {"traceback": "".join([*traceback.format_tb(frames), kind.__name__])}
+        return {"traceback": self.formatException(record.exc_info)}
 
 
 class TextLines(JsonLines):
@@ -39,10 +51,14 @@ class TextLines(JsonLines):
         return " ".join([head[0], f"{head[1]:<7}", *head[2:], *pairs, *trace])
 
 
-def setup(log: Log, stream: TextIO | None = None) -> None:
-    """Send every log line to standard error in the configured form."""
+def setup(log: Log, stream: TextIO | None = None, *, private: bool = False) -> None:
+    """Send every log line to standard error in the configured form; `private` leaves the messages
+    of unexpected exceptions out.
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonLines() if log.format == "json" else TextLines())
+    handler.setFormatter(
+        JsonLines(private=private) if log.format == "json" else TextLines(private=private)
+    )
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(log.level.upper())

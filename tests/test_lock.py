@@ -23,7 +23,13 @@ def wanted(requirements: list[str]) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["requirements.lock", "requirements-dev.lock", "requirements-bench.lock"]
+    "name",
+    [
+        "requirements.lock",
+        "requirements-object-store.lock",
+        "requirements-dev.lock",
+        "requirements-bench.lock",
+    ],
 )
 def test_lock_names_no_host(name: str) -> None:
     """It installs from whatever registry pip is set up for."""
@@ -41,6 +47,14 @@ def test_lock_has_every_dependency() -> None:
     assert wanted(PROJECT["project"]["dependencies"]) <= comparing.keys()
     assert wanted(PROJECT["dependency-groups"]["bench"]) <= comparing.keys()
     assert {each for each in running.items() if each[0] in comparing} <= comparing.items()
+
+
+def test_the_object_store_has_a_lock_file_of_its_own() -> None:
+    """All that the image has, and the clients of object stores, which are large."""
+    store = locked("requirements-object-store.lock")
+
+    assert locked("requirements.lock").items() <= store.items()
+    assert wanted(PROJECT["project"]["optional-dependencies"]["object-store"]) <= store.keys()
 
 
 @pytest.mark.parametrize("extra", ["avro", "json-schema", "protobuf"])

@@ -1,8 +1,9 @@
-"""More features for trees that have learned: every array of the state is laid out again.
+"""More features, or other sizes, for trees that have learned: every array is laid out again.
 
 Features of an event stand first and the label means last, so these move up, and so do the copies of
 all features that send missing values left. In the window the new features are missing. Nothing that
-was learned is lost, except the oldest events of a window that has become shorter.
+was learned is lost, except the oldest events of a window that has become shorter. Of structures
+that have become smaller the last trees go, and those with more leaves than there may be.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from kaboost.models.reboosted.state import (
     Bins,
     Reboosted,
     Schedule,
-    StructureParams,
     TreeBuild,
     Trees,
     Window,
@@ -33,8 +33,8 @@ _BY_FEATURE = (  # fields of bins
 
 
 def with_features(old: Reboosted, sizes: Sizes, d0: int) -> tuple[Reboosted, tuple[TreeBuild, ...]]:
-    """Return trees over d0 features, more than before, that have learned what the old ones have,
-    and their builds. No old tree may be growing.
+    """Return trees over d0 features, no fewer than before, that have learned what the old ones
+    have, and their builds. No old tree may be growing.
 
     Raises
     ------
@@ -45,19 +45,18 @@ def with_features(old: Reboosted, sizes: Sizes, d0: int) -> tuple[Reboosted, tup
     fresh = bank(sizes, d0, 0)
     places = np.r_[0:before, d0 : d0 + LABEL_MEANS]  # of the old columns among the new
     made = Reboosted(
-        params=_structure_params(old.params, fresh.params),
-        structures=tuple(_trees(one, before, d0) for one in old.structures),
+        params=fresh.params,
+        structures=tuple(
+            _fitted(_trees(one, before, d0), new)
+            for one, new in zip(old.structures, fresh.structures, strict=True)
+        ),
         base_score=old.base_score,
         label_means=old.label_means,
         window=_window(old, fresh.window, places),
         bins=_bins(old, fresh.bins, places),
-        schedule=_schedule(old.schedule, fresh.schedule, places),
+        schedule=_schedule(old.schedule, fresh, places),
     )
     return made, tree_builds(sizes, made.params, d0)
-
-
-def _structure_params(old: StructureParams, fresh: StructureParams) -> StructureParams:
-    return old._replace(window=fresh.window, features=fresh.features)
 
 
 def _trees(old: Trees, before: int, d0: int) -> Trees:
@@ -70,6 +69,18 @@ def _trees(old: Trees, before: int, d0: int) -> Trees:
     leaf = child == np.arange(old.nodes.shape[1])
     moved = np.where(leaf, feature, moved)
     return old._replace(nodes=(old.nodes >> 32 << 32) | (moved << FEATURE_SHIFT) | child)
+
+
+def _fitted(old: Trees, fresh: Trees) -> Trees:
+    """Return as many of the trees as there may be, and empty ones up to that number."""
+    nodes, child = old.nodes, old.nodes & CHILD_MASK
+    leaves = (child == np.arange(nodes.shape[1])).sum(axis=1)
+    kept = np.flatnonzero(leaves[: len(fresh.nodes)] <= fresh.rows.shape[1])
+    width = min(nodes.shape[1], fresh.nodes.shape[1])
+    rows = min(old.rows.shape[1], fresh.rows.shape[1])
+    fresh.nodes[kept, :width] = nodes[kept, :width]
+    fresh.rows[kept, :rows] = old.rows[kept, :rows]
+    return fresh
 
 
 def _window(old: Reboosted, fresh: Window, places: Ints) -> Window:
@@ -107,6 +118,9 @@ def _bins(old: Reboosted, fresh: Bins, places: Ints) -> Bins:
     )
 
 
-def _schedule(old: Schedule, fresh: Schedule, places: Ints) -> Schedule:
-    fresh.feature_gains[:, places] = old.feature_gains
-    return old._replace(feature_gains=fresh.feature_gains)
+def _schedule(old: Schedule, fresh: Reboosted, places: Ints) -> Schedule:
+    gains = fresh.schedule.feature_gains
+    gains[:, places] = old.feature_gains
+    counts = [len(one.nodes) for one in fresh.structures]
+    cursor = np.where(old.cursor < counts, old.cursor, 0)  # a sweep begins where its trees are gone
+    return old._replace(feature_gains=gains, cursor=cursor)

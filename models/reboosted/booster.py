@@ -34,7 +34,7 @@ from kaboost.models.reboosted.background import NO_STOP
 from kaboost.models.reboosted.component import sizes_of
 from kaboost.models.reboosted.ensemble import ReboostedTrees as ReboostedTrees
 from kaboost.models.reboosted.ensemble import reboosted_trees as reboosted_trees
-from kaboost.models.reboosted.ensemble import served_model, served_trees
+from kaboost.models.reboosted.ensemble import resized_progress, served_model, served_trees
 from kaboost.models.reboosted.feature_scale import observe_rows, scaled_keys
 from kaboost.models.reboosted.feature_scale import with_features as with_more_scales
 from kaboost.models.reboosted.first_labels import (
@@ -208,6 +208,7 @@ def _(booster: ReboostedTrees, full: Mapping[str, Any], d: int) -> ReboostedTree
         builds=builds,
         linear=linear,
         shape=shape,
+        progress=resized_progress(booster.progress, trees),
         features=with_more_scales(booster.features, d),
         imputation=with_more_imputation(booster.imputation, d),
     )

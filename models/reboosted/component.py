@@ -14,6 +14,7 @@ from kaboost.models.reboosted.config import (
     Sizes,
     Structure,
 )
+from kaboost.models.reboosted.effort import HIGH, LOW, structures_of
 from kaboost.models.reboosted.initial import bank
 from kaboost.models.reboosted.memory import affordable_window
 from kaboost.models.reboosted.state import LOG_ODDS, LOGARITHMS, NUMBERS
@@ -42,10 +43,10 @@ def sizes_of(full: Mapping[str, Any]) -> Sizes:
     """Return the sizes of a filled-in specification."""
     bank_ = full["bank"]
     return Sizes(
-        structures=structures(bank_["structures"]),
+        structures=structures(bank_["structures"]) or structures_of(bank_["effort"]),
         rates=(*rates("leaf_rates", bank_["leaf_rates"]), 0.0),  # the last one does not learn
         lag_rates=rates("label_lags", bank_["label_lags"]),
-        budget=bank_["budget"],
+        budget=bank_["budget"] * bank_["effort"],
         memory=int(bank_["max_memory"] * 1e6),
         events=MAX_WINDOW,
         link=SCALE_LINKS.get(LOSSES[full["loss"]["kind"]].traits.scale, NUMBERS),
@@ -81,8 +82,8 @@ def _is_number(value: Any) -> bool:
 
 
 def structures(value: Any) -> tuple[Structure, ...]:
-    """Return the structures of a list of mappings, or the default ones; a setting that a mapping
-    leaves out is that of the first default structure.
+    """Return the structures of a list of mappings, none for None; a setting that a mapping leaves
+    out is that of the first default structure.
 
     Raises
     ------
@@ -90,7 +91,7 @@ def structures(value: Any) -> tuple[Structure, ...]:
         It is no list of mappings, or has an unknown setting or one out of range.
     """
     if value is None:
-        return STRUCTURES
+        return ()
     if not isinstance(value, list | tuple) or not 0 < len(value) <= MAX_STRUCTURES:
         raise ModelError(
             f"bank.structures: {value!r} is no list of 1 to {MAX_STRUCTURES} structures; "
@@ -157,10 +158,18 @@ REBOOSTED_TREES = Component(
     "Hu et al. 2017, Algorithm 1 with follow-the-leader trees; specification of reboosted trees",
     (
         Param(
+            "effort",
+            1.0,
+            "work, and sizes of the default structures: 1 costs about 15 microseconds an event, 10 "
+            "about 60; choose by the events a second that come (bench/README.md, Effort)",
+            LOW,
+            HIGH,
+        ),
+        Param(
             "budget",
             4000.0,
-            "nanoseconds of work on new trees an event; more in proportion where events have over "
-            "250 values",
+            "nanoseconds of work on new trees an event, times effort; more in proportion where "
+            "events have over 250 values",
             100.0,
             1e6,
         ),

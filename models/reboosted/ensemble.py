@@ -143,3 +143,22 @@ def _progress(trees: Reboosted) -> Progress:
     for k, count in enumerate(counts):
         wide["prefix_loss_sum"][k, count + 1 :] = np.nan
     return flat._replace(**wide)
+
+
+def resized_progress(old: Progress, trees: Reboosted) -> Progress:
+    """Return the progress of trees whose numbers have changed, where they have.
+
+    A new tree was empty so far: the prefix with it has the losses of the one without.
+    """
+    before = np.isfinite(old.prefix_loss_sum).sum(axis=1) - 1
+    counts = np.array([structure.nodes.shape[0] for structure in trees.structures])
+    if np.array_equal(before, counts):
+        return old
+    made = _progress(trees)
+    for k, (n, count) in enumerate(zip(before, counts, strict=True)):
+        source = np.minimum(np.arange(count + 1), n)
+        made.prefix_loss_sum[k, : count + 1] = old.prefix_loss_sum[k, source]
+        for name in ("edge_total", "edge_missed"):
+            getattr(made, name)[k, : min(n, count)] = getattr(old, name)[k, : min(n, count)]
+    scalars = {name: array for name, array in old._asdict().items() if array.ndim == 0}
+    return made._replace(**scalars)

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
+from kaboost.models.state import migrations
 from kaboost.models.types import ModelError
 
-FORMAT = 1  # increased when older files can no longer be read
 KEY = "kaboost"  # the only metadata key: the order of several would vary between runs
 NAME = re.compile(r"(?!__metadata__$)[\w.-]+")  # of an array
 UNSIGNED = "0" * 64
@@ -38,6 +38,10 @@ Arrays = dict[str, NDArray[Any]]
 
 class FormatError(ModelError):
     """Bytes that are not a complete, undamaged file of this format, or state it cannot hold."""
+
+
+class OtherFormat(FormatError):
+    """A file of a version that this program cannot read; it is not damaged."""
 
 
 def pack(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> bytes:
@@ -83,7 +87,7 @@ def unpack(
     Raises
     ------
     FormatError
-        For anything but a complete, undamaged file of this version.
+        For anything but a complete, undamaged file of this version, or of one before it.
     """
     view = memoryview(buffer)
     digest = _find_digest(view)
@@ -94,8 +98,8 @@ def unpack(
     try:
         index = json.loads(bytes(view[PREFIX : _data_start(view)]))
         metadata = json.loads(index.pop("__metadata__")[KEY])
-        _check_version(metadata["format"])
-        return metadata["header"], _read_arrays(view, index)
+        version = _check_version(metadata["format"])
+        return migrations.migrate(version, metadata["header"], _read_arrays(view, index))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         if isinstance(error, FormatError):
             raise
@@ -116,7 +120,7 @@ def _check_array(name: str, array: NDArray[Any]) -> None:
 
 
 def _write_header(header: Mapping[str, Any]) -> str:
-    full = {"format": FORMAT, "header": dict(header), "sha256": UNSIGNED}
+    full = {"format": migrations.FORMAT, "header": dict(header), "sha256": UNSIGNED}
     try:
         return json.dumps(full, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -149,11 +153,21 @@ def _digest(view: bytearray | memoryview, span: tuple[int, int]) -> str:
     return digest.hexdigest()
 
 
-def _check_version(version: object) -> None:
-    if version != FORMAT:
-        raise FormatError(
-            f"file: format {version!r}, this program reads {FORMAT}; use the version that wrote it"
+def _check_version(version: object) -> int:
+    known = migrations.FORMAT
+    if not isinstance(version, int) or version < 1:
+        raise FormatError(f"file: format {version!r} is none; use the file before it")
+    if version > known:
+        raise OtherFormat(
+            f"file: format {version} is newer than {known}, the newest that this Kaboost reads; "
+            "use the Kaboost that wrote it or a later one"
         )
+    if not migrations.is_readable(version):
+        raise OtherFormat(
+            f"file: format {version} is too old, this Kaboost reads up to {known}; load and save "
+            "it with a version between"
+        )
+    return version
 
 
 def _read_arrays(view: memoryview, index: dict[str, Any]) -> Arrays:

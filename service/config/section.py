@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 SECRET = re.compile(
     r"password|passphrase|secret|credential|token(?!\.endpoint)|key\.pem$|ssl\.key$|oauthbearer\.config"
@@ -27,6 +27,13 @@ def is_secret(key: str) -> bool:
     return SECRET.search(key.lower()) is not None
 
 
+def to_text(value: bool | int | float | str | SecretStr) -> str:
+    """Return a value of a client's key as text, secrets revealed."""
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _parse_duration(value: object) -> object:
     match = DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
     if match:
@@ -46,4 +53,5 @@ def _folder(path: Path) -> Path:
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Duration = Annotated[float, Field(gt=0, le=LONGEST), BeforeValidator(_parse_duration)]
 Folder = Annotated[Path, AfterValidator(_folder)]
+StoreUrl = Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://\S+$")]
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]

@@ -25,6 +25,7 @@ from kaboost.models.spec import normalise_spec
 from kaboost.models.table_model import encoder_of
 from kaboost.service.config.features import Features
 from kaboost.service.config.messages import describe_errors
+from kaboost.service.config.privacy import Privacy
 from kaboost.service.config.records import (
     Events,
     Labels,
@@ -32,8 +33,9 @@ from kaboost.service.config.records import (
     check_late_labels,
     check_predictions,
 )
-from kaboost.service.config.section import Folder, Seconds, Section, TopicName, is_secret
+from kaboost.service.config.section import Seconds, Section, TopicName, is_secret, to_text
 from kaboost.service.config.sources import PREFIX, Leaf, flatten, read
+from kaboost.service.config.stores import Checkpoints, Snapshots
 from kaboost.service.config.task import Task
 from kaboost.service.errors import ConfigError
 
@@ -121,7 +123,7 @@ class Kafka(Section):
     def client(self) -> dict[str, str]:
         """Return the configuration of a confluent-kafka client, secrets revealed."""
         return {"bootstrap.servers": self.bootstrap_servers} | {
-            key: _to_text(value) for key, value in self.extra.items()
+            key: to_text(value) for key, value in self.extra.items()
         }
 
     @field_validator("bootstrap_servers", mode="before")
@@ -159,7 +161,7 @@ class Kafka(Section):
             if key in RESERVED:
                 raise ValueError(f"{key} is not allowed in kafka.extra: {RESERVED[key]}")
         return {
-            key: SecretStr(_to_text(value)) if is_secret(key) else value
+            key: SecretStr(to_text(value)) if is_secret(key) else value
             for key, value in extra.items()
         }
 
@@ -171,44 +173,6 @@ class Kafka(Section):
                 "is kafka.topic itself, so dead letters would be read again: name another topic"
             )
         return value
-
-
-class Snapshots(Section):
-    """How often the served model is updated."""
-
-    directory: Folder = Field(
-        default=Path("data/snapshots"), description="Folder of the snapshot files."
-    )
-    every_events: int = Field(
-        default=100_000, ge=1, description="Most events between two snapshots."
-    )
-    every_seconds: Seconds = Field(default=1.0, description="Most seconds between two snapshots.")
-    keep: int = Field(default=10, ge=1, le=100_000, description="Number of newest files to keep.")
-
-
-class Checkpoints(Section):
-    """How often the learner saves its state, to continue after a crash."""
-
-    directory: Folder = Field(
-        default=Path("data/checkpoints"), description="Folder of the checkpoint files."
-    )
-    every_events: int = Field(
-        default=1_000_000, ge=1, description="Most events between two checkpoints."
-    )
-    every_seconds: Seconds = Field(
-        default=10.0, description="Most seconds between two checkpoints."
-    )
-    keep: int = Field(
-        default=3,
-        ge=1,
-        le=100_000,
-        description="Number of newest files to keep; with 1 a damaged file has no fallback.",
-    )
-    lock_timeout: Seconds | None = Field(
-        default=None,
-        description="Seconds to wait for another learner to leave this folder, or that of the "
-        "snapshots, before exit 3; as long as it runs, if not set.",
-    )
 
 
 class Api(Section):
@@ -315,6 +279,7 @@ class Settings(BaseSettings):
     api: Api = Field(default_factory=Api)
     metrics: Metrics = Field(default_factory=Metrics)
     log: Log = Field(default_factory=Log)
+    privacy: Privacy = Field(default_factory=Privacy)
     _origins: dict[Leaf, str] = PrivateAttr(default_factory=dict)
 
     @property
@@ -394,6 +359,14 @@ class Settings(BaseSettings):
             check_predictions(value, labels_, events, kafka.topic, kafka.dlq)
         return value
 
+    @field_validator("checkpoints")
+    @classmethod
+    def _check_store(cls, value: Checkpoints, info: ValidationInfo) -> Checkpoints:
+        """Refuse an object store for a River model, which has no checkpoints."""
+        if isinstance(value.directory, str) and river_spec.is_river(info.data.get("model")):
+            raise ValueError("a River model has no checkpoints to store; name a folder")
+        return value
+
     @field_validator("metrics")
     @classmethod
     def _check_ports(cls, value: Metrics, info: ValidationInfo) -> Metrics:
@@ -426,8 +399,12 @@ def specify(model: Mapping[str, Any] | None, task: str) -> dict[str, Any]:
 
 def is_hidden(path: Leaf) -> bool:
     """Whether a setting's value is a secret or a mapping that may contain one."""
-    extra = ("kafka", "extra")
-    return path == extra[: len(path)] or (path[:2] == extra and is_secret(".".join(path[2:])))
+    if path == ("privacy", "key"):
+        return True
+    return any(
+        path == extra[: len(path)] or (path[:2] == extra and is_secret(".".join(path[2:])))
+        for extra in (("kafka", "extra"), ("checkpoints", "options"))
+    )
 
 
 def values(settings: Settings) -> dict[Leaf, Any]:
@@ -444,9 +421,3 @@ def origins(settings: Settings) -> dict[Leaf, str]:
 
 def _origin(known: Mapping[Leaf, str], path: Leaf) -> str:
     return next((known[path[:n]] for n in range(len(path), 0, -1) if path[:n] in known), "default")
-
-
-def _to_text(value: bool | int | float | str | SecretStr) -> str:
-    if isinstance(value, SecretStr):
-        return value.get_secret_value()
-    return str(value).lower() if isinstance(value, bool) else str(value)

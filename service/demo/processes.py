@@ -80,7 +80,7 @@ class DemoProcesses:
 
     def learner_pid(self) -> int | None:
         """Read the learner's process id from its lock file; None without one."""
-        return last_pid(self.settings.checkpoints.directory)
+        return last_pid(self.settings.checkpoints.folder)
 
     def _configuration(self, broker: str) -> dict[str, object]:
         return {

@@ -81,7 +81,7 @@ class Scenario:
         killed_at, learned = time.monotonic(), self._traffic.learned
         kill(pid)
         durable = self._durable_offset()
-        tamper(self._processes.settings.checkpoints.directory)
+        tamper(self._processes.settings.checkpoints.folder)
         self._wait_until(
             lambda: self._metrics is not None and self._metrics.restarts > 0, "a new learner"
         )
@@ -155,9 +155,7 @@ class Scenario:
         return learned > len(self._events) // 2 and learned > self._durable_offset()
 
     def _newest(self) -> Checkpoint | None:
-        checkpoint, _ = FolderCheckpointStore(
-            self._processes.settings.checkpoints.directory
-        ).restore()
+        checkpoint, _ = FolderCheckpointStore(self._processes.settings.checkpoints.folder).restore()
         return checkpoint
 
     def _durable_offset(self) -> int:

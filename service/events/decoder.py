@@ -84,6 +84,9 @@ class Decoder(Protocol):
     def prepare(self, values: Sequence[bytes | None]) -> None:
         """Fetch what decoding these takes; raise RegistryAway if it is not there now."""
 
+    def plain(self, value: bytes | None, headers: Headers) -> object:
+        """Return a record as plain values with all that it brings, or raise an EventError."""
+
     def tabulate(self, features: Sequence[Any]) -> Table:
         """Return the features of B decoded rows, grouped by kind."""
 

@@ -9,6 +9,7 @@ from kaboost.service.events.formats import is_plug_in, make_reader
 from kaboost.service.events.json import JsonDecoder
 from kaboost.service.events.label_records import make_label_decoder
 from kaboost.service.events.mapping import RecordMapping
+from kaboost.service.events.privacy import make_privacy
 from kaboost.service.events.record_decoder import RecordDecoder
 from kaboost.service.events.typed import TypedDecoder
 
@@ -19,6 +20,14 @@ def make_decoder(
     schema: Mapping[str, str] | Schema | str, labels: Labels, settings: Settings
 ) -> TypedDecoder:
     """Make the decoder of events for a model's features and labels."""
+    decoder = _make_decoder(schema, labels, settings)
+    decoder.privacy = make_privacy(settings)
+    return decoder
+
+
+def _make_decoder(
+    schema: Mapping[str, str] | Schema | str, labels: Labels, settings: Settings
+) -> TypedDecoder:
     events, unknown, limit = (
         settings.events,
         settings.features.unknown,

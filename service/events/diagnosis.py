@@ -33,6 +33,7 @@ CODES = (
     "feature_type",
     "not_finite",
     "label_unmatched",
+    "internal",  # of no record: our own code failed at it
 )
 LIMIT = 1e308  # of a number's magnitude: the sum of two larger ones is infinite
 EPOCH_MS = (-62_135_596_800_000, 253_402_300_799_999)  # the years 1 to 9999, the range of RFC 3339

@@ -1,7 +1,7 @@
 """Infer features that nobody declared from a record: which names, and which kinds."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from kaboost.models.features.datetimes import is_datetime
 from kaboost.models.features.readings import is_missing_text
@@ -16,14 +16,23 @@ DATE_REMEDY = (
 log = logging.getLogger(__name__)
 
 
+def as_it_is(name: str, value: object) -> object:
+    """Show the value of a field."""
+    return value
+
+
 def infer_new_features(
-    features: Iterable[tuple[str, object]], known: Mapping[str, str], *, on_trial: bool = False
+    features: Iterable[tuple[str, object]],
+    known: Mapping[str, str],
+    *,
+    on_trial: bool = False,
+    shown: Callable[[str, object], object] = as_it_is,
 ) -> dict[str, str]:
     """Return the kinds of an event's features that the schema lacks; null has no kind.
 
     The event is valid but for these features, which may be repeated. Raises an EventError for a
     name or a value that no feature can have, of several faults the first by `CODES`. Dates are
-    logged, unless the names are `on_trial`.
+    logged, unless the names are `on_trial`, with the value as `shown`.
     """
     new = [(name, cell) for name, cell in features if name not in known]
     kinds: dict[str, str] = {}
@@ -38,7 +47,7 @@ def infer_new_features(
         raise EventError(code, f"{shorten(where)}: {detail}")
     for name, cell in () if on_trial else new:
         if isinstance(cell, str) and is_datetime(cell):
-            fields = {"feature": name, "value": cell, "remedy": DATE_REMEDY}
+            fields = {"feature": name, "value": shown(name, cell), "remedy": DATE_REMEDY}
             log.warning("a date is read as a category", extra=fields)
     return kinds
 

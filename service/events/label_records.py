@@ -15,6 +15,7 @@ from kaboost.service.events.diagnosis import explain_label, show
 from kaboost.service.events.formats import make_reader
 from kaboost.service.events.mapping import MISSING, find, listed, parse_path
 from kaboost.service.events.metadata import Instant, read_time
+from kaboost.service.events.privacy import Privacy, make_privacy, read_plainly
 from kaboost.service.events.reader import Reader, Skipped
 from kaboost.service.events.values import coerce, scalar
 
@@ -53,6 +54,7 @@ class LabelDecoder:
     def __init__(self, settings: LabelSettings, reader: Reader, labels: Labels) -> None:
         self._reader = reader
         self._labels = labels
+        self.privacy = Privacy()
         self._names = {
             key: getattr(settings, key)
             for key in ("id", "label", "timestamp", "weight")
@@ -81,8 +83,14 @@ class LabelDecoder:
             except Skipped as skipped:
                 decoded.skipped.append((index, skipped.reason))
             except _NewClass as found:
-                return decoded._replace(consumed=index, new_class=found.label)
-        return decoded
+                decoded = decoded._replace(consumed=index, new_class=found.label)
+                break
+        read = lambda index: self.plain(values[index], headers(index))  # noqa: E731
+        return decoded._replace(faults=self.privacy.faults(decoded.faults, read))
+
+    def plain(self, value: bytes | None, headers: Headers) -> object:
+        """Return a record as plain values with all that it brings, or raise an EventError."""
+        return read_plainly(value, lambda: self._reader.read(value, headers))
 
     def follow_labels(self, labels: Labels) -> None:
         """Take the labels of the model, to which a class was added, or to which none can be."""
@@ -169,7 +177,9 @@ def make_label_decoder(settings: Settings, labels: Labels) -> LabelDecoder:
             raise
         named = str(err).replace("events.format", "labels.format")
         raise ConfigError(named) from err
-    return LabelDecoder(section, reader, labels)
+    decoder = LabelDecoder(section, reader, labels)
+    decoder.privacy = make_privacy(settings)
+    return decoder
 
 
 def to_seconds(moment: Instant) -> float | None:

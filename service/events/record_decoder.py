@@ -8,7 +8,7 @@ import msgspec
 from kaboost.models.features.labels import Labels
 from kaboost.models.features.schema import Schema
 from kaboost.service.errors import EventError
-from kaboost.service.events.decoder import NO_ID
+from kaboost.service.events.decoder import NO_ID, Headers
 from kaboost.service.events.diagnosis import diagnose_event, show
 from kaboost.service.events.flat import FlatTypes, flat_types
 from kaboost.service.events.json import is_sound
@@ -101,6 +101,9 @@ class RecordDecoder(TypedDecoder):
         elif self.mapping.coerces and "label" in event:
             event["label"] = self._coerce_label(event["label"])
         return event
+
+    def _read_plain(self, value: bytes | None, headers: Headers) -> object:
+        return self._reader.read(value, headers)
 
     def _require_id(self, event: Mapping[str, Any]) -> None:
         """Refuse a record without an id, by which features wait for their label."""

@@ -28,6 +28,7 @@ from kaboost.service.events.inference import infer_new_features
 from kaboost.service.events.json_types import FEATURE_TYPES, Event, alias, feature_type
 from kaboost.service.events.metadata import RepairCounts, normalise
 from kaboost.service.events.new_names import NewNames
+from kaboost.service.events.privacy import Privacy, read_plainly
 from kaboost.service.events.reader import Skipped
 
 _NAMES = frozenset((str, type(None)))
@@ -90,6 +91,7 @@ class TypedDecoder(ABC):
         # Values of open features in the last event, if its values were of other types than usual.
         self._reread: list[tuple[str, Any]] | None = None
         self._headers: Callable[[int], Headers] = no_headers
+        self.privacy = Privacy()
         lenient = unknown == "ignore" or self._schema.auto
         inferred = frozenset(self._schema.inferred)
         self._rules = Rules(
@@ -136,8 +138,16 @@ class TypedDecoder(ABC):
         table, y, w = self._tabulate(events)
         if self._odd and events:
             table = table._replace(odd=self._odd)
-        others = (events, faults, new_features, consumed, self._ignored, skipped, self._repairs)
+        faults = self.privacy.faults(
+            faults, lambda index: self.plain(values[index], headers(index))
+        )
+        repairs = self.privacy.repairs(self._repairs)
+        others = (events, faults, new_features, consumed, self._ignored, skipped, repairs)
         return Decoded(table, y, w, *others, new_class=new_class)
+
+    def plain(self, value: bytes | None, headers: Headers) -> object:
+        """Return a record as plain values with all that it brings, or raise an EventError."""
+        return read_plainly(value, lambda: self._read_plain(value, headers))
 
     def _drop_duplicates(
         self, events: Events, faults: Faults, is_new: Callable[[str], bool]
@@ -265,6 +275,10 @@ class TypedDecoder(ABC):
     def _diagnose(self, raw: Any) -> EventError:
         """Return the error of a refused record."""
 
+    def _read_plain(self, value: bytes | None, headers: Headers) -> object:
+        """Return a record that is no JSON object as plain values, or raise an EventError."""
+        raise EventError("json", "not JSON")
+
     def _fast_path(self, values: Sequence[bytes | None]) -> Fast | None:
         """Return what decodes most of these; what it refuses may still be an event."""
         return None
@@ -376,7 +390,9 @@ class TypedDecoder(ABC):
             self._check_label(event, raw)
             names = self._names
             on_trial = names is not None and names.on_trial(again=again)
-            kinds = infer_new_features(items, self._rules.schema, on_trial=on_trial)
+            kinds = infer_new_features(
+                items, self._rules.schema, on_trial=on_trial, shown=self.privacy.shown
+            )
             if kinds and event.weight != 0.0:
                 if not on_trial:
                     raise _NewFeatures(kinds)

@@ -150,6 +150,10 @@ class KafkaConsumer:
             if partition in marks and marks[partition].offset >= low:
                 readable[partition] = marks[partition]
         identity.require_last_records(self._kafka, readable)
+        self.reassign(offsets, marks)
+
+    def reassign(self, offsets: dict[int, int], marks: Mapping[int, RecordMark]) -> None:
+        """Read from these offsets on, of a topic that this client has read before."""
         self._offsets, self._marks = offsets, marks
         self._assign()
 

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from prometheus_client import Counter
 
 from kaboost.service.errors import EventError
+from kaboost.service.kafka.letters import Headers, reason_headers
 from kaboost.service.kafka.stored_record import StoredRecord
 
 MAX_PENDING_BYTES = 8 * 1024 * 1024  # not confirmed; beyond it learning waits
@@ -25,8 +25,6 @@ REQUIRED_CONFIG = {
     # The source's batch may have been compressed: what was small there must be small here.
     "compression.type": "zstd",
 }
-
-Headers = list[tuple[str, str | bytes | None]]
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +48,15 @@ class DeadLetters:
     """The dead letters that the broker has not confirmed yet, and their producer."""
 
     def __init__(
-        self, client: Mapping[str, str], topic: str, timeout: float, written: Counter
+        self,
+        client: Mapping[str, str],
+        topic: str,
+        timeout: float,
+        written: Counter,
+        connector: str = "kaboost",
     ) -> None:
         self._topic = topic
+        self._connector = connector  # in the headers: the name of the model
         self._timeout = timeout
         self._written = written
         self._producer = Producer(
@@ -85,7 +89,7 @@ class DeadLetters:
 
     def send(self, message: Message | StoredRecord, error: EventError, decoder: type) -> None:
         """Send one record with the reason; `outstanding` counts it until it is confirmed."""
-        letter = write(message, error, decoder)
+        letter = write(message, error, decoder, self._connector)
         self._sent += 1
         self._pending[self._sent] = letter
         self._pending_bytes += letter.size
@@ -143,20 +147,10 @@ class DeadLetters:
             log.error("dead letters cannot be written, they are tried again", extra=fields)
 
 
-def write(message: Message | StoredRecord, error: EventError, decoder: type) -> Letter:
+def write(
+    message: Message | StoredRecord, error: EventError, decoder: type, connector: str
+) -> Letter:
     """Make the dead letter of a record: its content unchanged, plus origin, decoder and reason."""
-    now = datetime.now(UTC)
-    where = f"{message.topic()}[{message.partition()}]@{message.offset()}"
-    origin = {
-        "__connect.errors.topic": message.topic(),
-        "__connect.errors.partition": message.partition(),
-        "__connect.errors.offset": message.offset(),
-        "__connect.errors.stage": "VALUE_CONVERTER",
-        "__connect.errors.class.name": f"{decoder.__module__}.{decoder.__qualname__}",
-        "__connect.errors.exception.class.name": "kaboost.service.errors.EventError",
-        "__connect.errors.exception.message": f"{where}: {error.message}",
-        "kaboost.error.code": error.code,
-        "kaboost.failed_at": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-    }
-    headers: Headers = [*(message.headers() or ()), *((k, str(v)) for k, v in origin.items())]
+    reason = reason_headers(message, error, decoder, connector)
+    headers: Headers = [*(message.headers() or ()), *reason]
     return Letter(message.key(), message.value(), headers, error.code, time.monotonic())

@@ -50,6 +50,13 @@ class Inputs:
         if self.labels is not None:
             self.labels.assign(_label_offsets(state), marks[1])
 
+    def reassign(self, state: State, marks: Sequence[Mapping[int, RecordMark]]) -> None:
+        """Read again from the offsets of a state that was restored while these topics are read."""
+        self.events.reassign(state.offsets, marks[0])
+        if self.labels is not None:
+            self.labels.reassign(_label_offsets(state), marks[1])
+            self._reader = OrderedReader([self.events, self.labels])  # the old one has records
+
     def poll(self, limit: int, reached: Reached) -> list[Message]:
         """Read at most `limit` records; of two topics those of the partition that is farthest
         behind, by the event times that were `reached`.

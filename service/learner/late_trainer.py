@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from functools import partial
 from operator import methodcaller
 from time import perf_counter
-from typing import NamedTuple
 
 import numpy as np
 from confluent_kafka import Message
@@ -23,15 +22,10 @@ from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.learner.captured_rows import pack, unpack
 from kaboost.service.learner.late_recorder import LateRecorder
+from kaboost.service.learner.pairs import Learned, Pair
 from kaboost.service.learner.parts import Parts
-from kaboost.service.learner.trainer import (
-    Lineage,
-    Rejected,
-    Trainer,
-    event_seconds,
-    events_of,
-    headers_of,
-)
+from kaboost.service.learner.records import event_seconds, events_of, headers_of
+from kaboost.service.learner.trainer import Lineage, Rejected, Trainer
 from kaboost.service.learner.watermark import Watermark
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.late_figures import LateFigures
@@ -59,24 +53,6 @@ TOO_LATE = "{}: its features had expired, without a label; set labels.wait highe
 _VALUE = methodcaller("value")
 
 
-class Pair(NamedTuple):
-    """Features and their label."""
-
-    entry: Entry
-    label: float
-    weight: float
-    delay: float = 0.0  # seconds from the features to the label
-    state: int = JOINED  # of the entry, once the pair is handled
-
-
-class Learned(NamedTuple):
-    """A label that was learned."""
-
-    label: float
-    weight: float  # that its loss counts with
-    state: int = JOINED  # of its entry; HELD where it is learned later
-
-
 class LateTrainer(Trainer):
     """Own one state whose features wait for their labels; one thread calls."""
 
@@ -96,7 +72,6 @@ class LateTrainer(Trainer):
         self._late = LateRecorder(parts.metrics, state.late.counts)
         self._label_decoder = make_label_decoder(settings, state.model.labels)
         self._keep = settings.checkpoints.keep
-        self._ignored = 0  # values of unknown features in the batch that is being read
         is_log = settings.kafka.topic == settings.predictions.topic
         self._served = ServedScores() if is_log else None
         late = state.late
@@ -163,6 +138,7 @@ class LateTrainer(Trainer):
         rejected = self._read_features(events)
         rejected += self._read_labels(labels)
         rejected += self._expire()
+        self._end_replays(rejected)
         self._snapshots.events += len(messages)
         self._checkpoints.events += len(messages)
         self._note_candidates()
@@ -195,6 +171,25 @@ class LateTrainer(Trainer):
         self._note_checkpoint(written)
         return written
 
+    @property
+    def next_offsets(self) -> dict[tuple[str, int], int]:
+        """The next offset of every partition of both topics."""
+        topic, late = str(self._labels.topic), self.state.late
+        assert late is not None
+        return {**super().next_offsets, **{(topic, p): o for p, o in late.offsets.items()}}
+
+    def plain(self, message: Message) -> object:
+        """Return a record of either topic as plain values, or raise an EventError."""
+        if message.topic() != self._labels.topic:
+            return super().plain(message)
+        return self._label_decoder.plain(message.value(), headers_of([message], 0))
+
+    def _move_past(self, message: Message) -> bool:
+        if message.topic() != self._labels.topic:
+            return super()._move_past(message)
+        assert self.state.late is not None
+        return bool(self._unread([message], self.state.late.offsets, self.marks[1]))
+
     def _split(self, messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
         topic = self._labels.topic
         labels = [message for message in messages if message.topic() == topic]
@@ -204,6 +199,12 @@ class LateTrainer(Trainer):
         """Capture the features of some records; they wait from now on."""
         rejected: list[Rejected] = []
         unread = self._unread(messages, self.state.offsets, self.marks[0])
+        for part in self._replays.parts(unread):
+            rejected += self._read_features_of(part)
+        return rejected
+
+    def _read_features_of(self, unread: Sequence[Message]) -> list[Rejected]:
+        rejected: list[Rejected] = []
         while unread:
             decoded = self._decode(unread)
             rejected += [(unread[index], error) for index, error in decoded.faults]
@@ -213,6 +214,7 @@ class LateTrainer(Trainer):
             if decoded.meta:
                 read = unread[: decoded.consumed]  # up to a record with new features
                 rejected += self._wait(list(events_of(read, decoded)), decoded)
+            self._note_replayed(unread, decoded.consumed, decoded.faults)
             self._follow_kinds()
             if decoded.new_features:
                 self._add_features(decoded.new_features, unread[decoded.consumed])
@@ -269,10 +271,17 @@ class LateTrainer(Trainer):
         assert self.state.late is not None
         unread = self._unread(messages, self.state.late.offsets, self.marks[1])
         rejected: list[Rejected] = []
+        for part in self._replays.parts(unread):
+            rejected += self._read_labels_of(part)
+        return rejected
+
+    def _read_labels_of(self, unread: Sequence[Message]) -> list[Rejected]:
+        rejected: list[Rejected] = []
         while unread:
             values, headers = list(map(_VALUE, unread)), partial(headers_of, unread)
             decoded = self._label_decoder.decode(values, headers)
             rejected += self._learn_labels(unread, decoded)
+            self._note_replayed(unread, decoded.consumed, decoded.faults)
             if decoded.new_class is not None:
                 self._add_class(decoded.new_class)
             unread = unread[decoded.consumed :]
@@ -299,7 +308,10 @@ class LateTrainer(Trainer):
         )  # fmt: skip
         rejected: list[Rejected] = [(unread[index], error) for index, error in decoded.faults]
         return rejected + [
-            (unread[label.place], EventError("label_unmatched", TOO_LATE.format(label.id)))
+            (
+                unread[label.place],
+                EventError("label_unmatched", TOO_LATE.format(self.privacy.shown("id", label.id))),
+            )
             for label in unmatched
         ]
 
@@ -427,7 +439,7 @@ class LateTrainer(Trainer):
         unmatched = self._store.pop_early_before(now - labels.early, self.batch_events)
         self._late.unmatched(len(unmatched))
         self._checkpoints.events += len(unmatched)
-        return [(stored_record.restore(each.record), _unmatched(each)) for each in unmatched]
+        return [(stored_record.restore(each.record), self._unmatched(each)) for each in unmatched]
 
     def _give_up(self, entries: Sequence[Entry], held: Sequence[Entry] = ()) -> None:
         """Learn features without a label as `labels.expired` says, or drop them; learn held ones
@@ -445,6 +457,10 @@ class LateTrainer(Trainer):
         pairs = [Pair(each, label, each.weight, state=EXPIRED) for each in entries]
         pairs += [Pair(each, each.label, each.label_weight) for each in held]
         self._learn_pairs(sorted(pairs, key=lambda pair: _age(pair.entry)))
+
+    def _unmatched(self, early: EarlyLabel) -> EventError:
+        where = self.privacy.shown("id", early.id)
+        return EventError("label_unmatched", UNMATCHED.format(where))
 
     @property
     def late_figures(self) -> LateFigures:
@@ -468,7 +484,3 @@ def _age(entry: Entry) -> tuple[float, int]:
 
 def _record_seconds(message: Message) -> float:
     return float(message.timestamp()[1]) / 1000.0
-
-
-def _unmatched(early: EarlyLabel) -> EventError:
-    return EventError("label_unmatched", UNMATCHED.format(early.id))

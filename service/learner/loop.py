@@ -4,9 +4,10 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TypeVar
+from functools import partial
+from typing import NoReturn, TypeVar
 
 from confluent_kafka import Message
 
@@ -16,6 +17,7 @@ from kaboost.service.kafka.dead_letters import DeadLetters
 from kaboost.service.kafka.fetch_watch import Problem
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.inputs import Inputs
+from kaboost.service.learner.isolation import Isolation
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.progress import Progress
 from kaboost.service.learner.startup import Startup
@@ -61,7 +63,8 @@ class LearnerLoop:
         self._condition: Condition | None = None  # that was published last
         self._rejected: Counter[str] = Counter()  # dead letters of each code, since the start
         self._failing: set[str] = set()  # kinds of files that could not be written last time
-        self._after_failure = ""
+        self._isolation = Isolation()
+        self._startup: Startup
 
     def begin(self, startup: Startup) -> bool:
         """Find state and offsets; return false if asked to stop before the topic exists."""
@@ -73,7 +76,7 @@ class LearnerLoop:
         self._awaits_topics = False
         if kafka.create_dlq:
             topics.create_dead_letter_topic(kafka)
-        self._after_failure = startup.after_failure
+        self._startup = startup
         self.trainer = self._beat_during(lambda: startup.open(self._inputs))
         self._inputs.assign(self.trainer.state, self.trainer.marks)
         if self.trainer.unsaved:
@@ -98,7 +101,7 @@ class LearnerLoop:
                 continue
             # While paused, the consumer returns nothing but still serves the broker.
             trainer = self.trainer
-            messages = self._inputs.poll(trainer.batch_events, trainer.reached)
+            messages = self._inputs.poll(self._batch_limit(), trainer.reached)
             if not self._prepare(messages):
                 break
             if ends := self._inputs.check_ends():
@@ -221,21 +224,36 @@ class LearnerLoop:
                 log.info(f"{kind} written again")
 
     def _train(self, messages: list[Message]) -> list[Rejected]:
-        """Let the trainer learn; an exception there is a bug: stop and name the event."""
-        try:
-            work = messages or (self.trainer.has_due and not self._held)
-            rejected = self.trainer.learn(messages) if work else []
-        except KaboostError:
-            raise  # such as a full disk: the last checkpoint has what was learned before
-        except Exception as err:
-            where = self._locate(messages) if messages else "features without a label"
-            log.exception("internal error", extra={"at": where})
-            raise KaboostError(
-                f"internal error at {where}: {err!r}; {self._after_failure}, please report the "
-                "event"
-            ) from err
+        """Let the trainer learn; an exception there is a bug, whose event is set aside."""
+        rejected: list[Rejected] = []
+        work = messages or (self.trainer.has_due and not self._held)
+        handled = self._isolation.handled(messages)
+        for part, culprit in self._isolation.parts(messages) if work else ():
+            before = self.trainer.events_learned
+            try:
+                rejected += self.trainer.learn(part)
+            except KaboostError:
+                raise  # such as a full disk: the last checkpoint has what was learned before
+            except Exception as err:
+                self._isolate(part, err)
+                break  # the rest is read again; what was rejected before it is not
+            self._isolation.note_success(part, self.trainer.events_learned - before)
+            if culprit is not None:
+                error = self._isolation.error_of(culprit)
+                if self.trainer.pass_over(culprit, error, again=id(culprit) in handled):
+                    rejected.append((culprit, error))
+                self._isolation.note_success([culprit], 0)
+        else:
+            if self._isolation.active:
+                self._isolation.end(self.trainer.next_offsets)
+        rejected = [each for each in rejected if id(each[0]) not in handled]
         self._progress.note(messages, rejected)
         self._progress.note_labels(self.trainer.late_figures)
+        self._log_rejected(rejected)
+        return rejected
+
+    def _log_rejected(self, rejected: list[Rejected]) -> None:
+        """Log the first dead letter of each code, and then ever fewer."""
         for message, error in rejected:
             self._rejected[error.code] += 1
             count = self._rejected[error.code]
@@ -243,9 +261,54 @@ class LearnerLoop:
                 fields = {"code": error.code, "at": _name(message), "reason": error.message}
                 which = f"number {count:,}" if count > 1 else "the first"
                 log.warning(f"dead letter, {which} of its code", extra=fields)
-        return rejected
 
-    def _locate(self, messages: list[Message]) -> str:
+    def _isolate(self, messages: Sequence[Message], error: Exception) -> None:
+        """Restore the last checkpoint after an exception, to learn again in smaller batches.
+
+        The state has half a batch in it. Stop where that cannot help: without records, without a
+        checkpoint, or where several events in a row make learning fail.
+        """
+        if not messages:
+            self._stop_at("features without a label", error)
+        offsets = self.trainer.next_offsets
+        self.trainer.close()  # what it has open, the next one opens
+        restored = self._beat_during(lambda: self._startup.reopen(self._inputs))
+        if restored is None:
+            self._stop_at(self._locate(messages), error)
+        self.trainer = restored
+        self._inputs.reassign(restored.state, restored.marks)
+        self._isolation.note_failure(messages, offsets, error, partial(self._conceal, messages))
+        self._is_whole = True
+        if self._isolation.must_stop:
+            places = ", ".join(map(str, self._isolation.in_a_row))
+            self._stop_at(f"{places}, one after the other", error)
+
+    def _conceal(self, messages: Sequence[Message], text: str) -> str:
+        return self.trainer.privacy.text(text, lambda: self.trainer.plain(messages[0]))
+
+    def _stop_at(self, where: str, error: Exception) -> NoReturn:
+        """Stop and name the event."""
+        log.error("internal error", extra={"at": where}, exc_info=error)
+        detail = type(error).__name__ if self._settings.privacy.fields else repr(error)
+        raise KaboostError(
+            f"internal error at {where}: {detail}; {self._startup.after_failure}, please report "
+            "the event"
+        ) from error
+
+    def _batch_limit(self) -> int:
+        """Return how many records to read; where learning has failed, few, and after a checkpoint,
+        so that each further try begins there.
+        """
+        usual, isolation = self.trainer.batch_events, self._isolation
+        if not isolation.active:
+            return usual
+        offsets = self.trainer.next_offsets
+        is_first = isolation.is_before_suspects(offsets)
+        if is_first and self.trainer.has_learned and self._confirm_letters():
+            self._attempt("checkpoint", self._save)
+        return isolation.batch_limit(offsets, usual)
+
+    def _locate(self, messages: Sequence[Message]) -> str:
         """Name the event that learning fails at; the state is given up, so each is tried again."""
         culprit = self.trainer.find_culprit(messages)
         if culprit is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
-from kaboost.service.errors import EventError, NotWritten
+from kaboost.service.errors import EventError, NotWritten, StoreAway
 from kaboost.service.events.decoder import DUPLICATE
 from kaboost.service.events.diagnosis import CODES
 from kaboost.service.events.metadata import CONVERTED, FIELDS, IGNORED, Repairs
@@ -41,7 +41,8 @@ class Recorder:
         for field in FIELDS:
             for action in (CONVERTED, IGNORED):
                 self._metrics.metadata_repaired.labels(field, action)
-        self._metrics.checkpoint_failures.labels("not_written")
+        for reason in ("not_written", "object_store"):
+            self._metrics.checkpoint_failures.labels(reason)
         self._metrics.snapshot_failures.labels("not_written")
         self.memory(state)
         self.validation(state)
@@ -134,6 +135,7 @@ class Recorder:
         try:
             with self._metrics.checkpoint_duration.time():
                 yield
-        except NotWritten:
-            self._metrics.checkpoint_failures.labels("not_written").inc()
+        except NotWritten as err:
+            reason = "object_store" if isinstance(err, StoreAway) else "not_written"
+            self._metrics.checkpoint_failures.labels(reason).inc()
             raise

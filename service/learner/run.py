@@ -61,7 +61,7 @@ def run(
         try:
             inputs = stack.enter_context(closing(Inputs(settings, metrics)))
             letters = DeadLetters(
-                kafka.client(), kafka.dlq, kafka.dlq_timeout, metrics.dead_letters
+                kafka.client(), kafka.dlq, kafka.dlq_timeout, metrics.dead_letters, settings.name
             )
             stack.enter_context(closing(letters))
             loop = stack.enter_context(closing(LearnerLoop(parts, inputs, letters, stop)))

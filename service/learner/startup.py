@@ -30,6 +30,9 @@ class Startup(Protocol):
     def open(self, inputs: Inputs) -> Trainer:
         """Return the trainer, in the state that the topics continue."""
 
+    def reopen(self, inputs: Inputs) -> Trainer | None:
+        """Return a trainer in the state that was stored last, None where none is stored."""
+
 
 StartupFactory = Callable[[Parts, bool], Startup]  # called with whether this is a cold start
 
@@ -78,6 +81,22 @@ class RestoreFromCheckpoint:
         consumer.check_identity(Identity(header.get("topic_id"), header.get("cluster_id")))
         offsets = dict.fromkeys(partitions, 0) | state.offsets
         return self._trainer(state._replace(offsets=offsets), inputs, restored=True)
+
+    def reopen(self, inputs: Inputs) -> Trainer | None:
+        """Return a trainer in the state of the newest checkpoint."""
+        self._cold_start = False  # it has happened
+        self.prepare()
+        if self._checkpoint is None:
+            return None
+        state = self._checkpoint.state
+        offsets = dict.fromkeys(inputs.partitions, 0) | state.offsets
+        if state.late is not None:
+            known = dict.fromkeys(inputs.label_partitions, 0) | state.late.offsets
+            state = state._replace(late=state.late._replace(offsets=known))
+        state = state._replace(offsets=offsets)
+        kind = Trainer if state.late is None else LateTrainer
+        lineage = self._lineage(inputs.events.identity)
+        return kind(self._parts, state, restored=True, lineage=lineage)
 
     def _trainer(self, state: State, inputs: Inputs, *, restored: bool) -> Trainer:
         """Make the trainer; that of late labels where they have a topic."""

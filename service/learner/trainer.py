@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
 from operator import methodcaller
 from typing import Any, NamedTuple
 
@@ -15,16 +14,25 @@ from confluent_kafka import Message
 from kaboost.models.evaluation.baselines import record, with_classes
 from kaboost.models.features.labels import Label, Labels
 from kaboost.service.errors import EventError, NotWritten
-from kaboost.service.events.decoder import Decoded, Decoder, Headers, Metadata
+from kaboost.service.events.decoder import (
+    DUPLICATE,
+    Decoded,
+    Decoder,
+    Faults,
+)
 from kaboost.service.events.new_names import PROVEN_EVENTS, Known, NewNames, hours
+from kaboost.service.events.privacy import make_privacy
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark, mark_of
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recorder import Recorder
+from kaboost.service.learner.records import event_seconds, events_of, headers_of
+from kaboost.service.learner.replays import Replays
 from kaboost.service.learner.schedule import WriteSchedule
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.late_figures import LateFigures
+from kaboost.service.storage.replayed import ReplayedOrigins
 from kaboost.service.storage.snapshots import Numbering
 from kaboost.service.storage.state import State
 
@@ -73,7 +81,9 @@ class Trainer:
         settings = parts.settings
         self.marks: tuple[Marks, Marks] = (dict(lineage.marks), {})  # of events, of labels
         window = settings.events.duplicates.window
-        self.state = state._replace(ids=state.ids.resized(window))
+        replayed = state.replayed or ReplayedOrigins()
+        self.state = state._replace(ids=state.ids.resized(window), replayed=replayed)
+        self._replays = Replays(replayed, {settings.kafka.topic, settings.labels.topic})
         self._is_new = self.state.ids.is_new if window else None
         self.batch_events = settings.kafka.batch_events  # records in one call of `learn` at most
         self._settings = settings
@@ -83,12 +93,14 @@ class Trainer:
         self._recorder = Recorder(parts.metrics)
         self._stores = parts.stores
         self._decoder = parts.make_decoder(state.model, settings)
+        self.privacy = make_privacy(settings)
         limits = settings.features.max_new_per_event, settings.new_names_per_hour
         self._names = NewNames(*limits, lineage.new_names)
         self._names_logged = -1  # hour
         self._decoder.limit_names(self._names)
         self._kinds_logged = state.model.encoder.kinds
         self._run = parts.stores.checkpoints.run
+        self._ignored = 0  # values of unknown features in the batch that is being read
         self._has_checkpoint = restored
         self._published = -1  # events learned by the newest snapshot of this run
         self._snapshots, self._checkpoints = (
@@ -187,27 +199,13 @@ class Trainer:
         The offsets pass all of them: no checkpoint may be written before the rejected ones are in
         the dead-letter topic.
         """
-        before, ignored = self.events_learned, 0
+        before, self._ignored = self.events_learned, 0
         rejected: list[Rejected] = []
         added: dict[str, str] = {}
         unread = self._unread(messages, self.state.offsets, self.marks[0])
-        while unread:
-            decoded = self._decode(unread)
-            rejected += [(unread[index], error) for index, error in decoded.faults]
-            ignored += decoded.ignored
-            self._recorder.skipped(reason for _, reason in decoded.skipped)
-            self._recorder.repairs(decoded.repairs)
-            if decoded.meta:
-                self._learning = unread, decoded
-                self._learn(decoded)
-                self._track_oldest(unread, decoded)
-                self._learning = None  # else it would live on beside the next batch
-            self._follow_kinds()
-            if decoded.new_features:
-                added |= self._add_features(decoded.new_features, unread[decoded.consumed])
-            if decoded.new_class is not None:
-                self._add_class(decoded.new_class)
-            unread = unread[decoded.consumed :]
+        for part in self._replays.parts(unread):
+            rejected += self._learn_part(part, added)
+        self._end_replays(rejected)
         if added:
             log.info("features inferred", extra={"kinds": added})
             self._recorder.memory(self.state)
@@ -215,8 +213,32 @@ class Trainer:
         self._checkpoints.events += len(messages)
         self._note_candidates()
         errors = [error for _, error in rejected]
-        self._recorder.batch(len(messages), self.events_learned - before, ignored, errors)
+        learned = self.events_learned - before
+        self._recorder.batch(len(messages), learned, self._ignored, errors)
         self._recorder.validation(self.state)
+        return rejected
+
+    def _learn_part(self, unread: Sequence[Message], added: dict[str, str]) -> list[Rejected]:
+        """Learn unread records, in pieces that end at new features and classes."""
+        rejected: list[Rejected] = []
+        while unread:
+            decoded = self._decode(unread)
+            rejected += [(unread[index], error) for index, error in decoded.faults]
+            self._ignored += decoded.ignored
+            self._recorder.skipped(reason for _, reason in decoded.skipped)
+            self._recorder.repairs(decoded.repairs)
+            if decoded.meta:
+                self._learning = unread, decoded
+                self._learn(decoded)
+                self._track_oldest(unread, decoded)
+                self._learning = None  # else it would live on beside the next batch
+            self._note_replayed(unread, decoded.consumed, decoded.faults)
+            self._follow_kinds()
+            if decoded.new_features:
+                added |= self._add_features(decoded.new_features, unread[decoded.consumed])
+            if decoded.new_class is not None:
+                self._add_class(decoded.new_class)
+            unread = unread[decoded.consumed :]
         return rejected
 
     def publish(self, *, cold: bool = False) -> int:
@@ -238,6 +260,32 @@ class Trainer:
         self._note_checkpoint(written)
         return written
 
+    @property
+    def next_offsets(self) -> dict[tuple[str, int], int]:
+        """The next offset of every partition that is read, by topic and partition."""
+        topic = self._settings.kafka.topic
+        return {(topic, partition): offset for partition, offset in self.state.offsets.items()}
+
+    def pass_over(self, message: Message, error: EventError, *, again: bool) -> bool:
+        """Move past a record that learning fails at; return false where it was passed. `again` is
+        one that was counted before the state was restored.
+        """
+        if not self._move_past(message):
+            return False
+        self._snapshots.events += 1
+        self._checkpoints.events += 1
+        self._replays.forget([(message, error)])
+        if not again:
+            self._recorder.batch(1, 0, 0, [error])
+        return True
+
+    def plain(self, message: Message) -> object:
+        """Return a record as plain values, or raise an EventError."""
+        return self._decoder.plain(message.value(), headers_of([message], 0))
+
+    def _move_past(self, message: Message) -> bool:
+        return bool(self._unread([message], self.state.offsets, self.marks[0]))
+
     def rewind(self, message: Message) -> None:
         """Go back to a record to find where learning fails; the state is given up."""
         self.state.offsets[message.partition() or 0] = message.offset() or 0
@@ -253,6 +301,15 @@ class Trainer:
         record(self.state.validation, model.learn(decoded.table, y, w), y, w)
         if decoded.meta:
             self._recorder.learning(len(decoded.meta), time.perf_counter() - begin)
+
+    def _note_replayed(self, unread: Sequence[Message], consumed: int, faults: Faults) -> None:
+        """Note the replayed ones among decoded records."""
+        self._replays.note(unread[:consumed], {index for index, _ in faults})
+
+    def _end_replays(self, rejected: Sequence[Rejected]) -> None:
+        """Count records that were replayed again; what was rejected may be."""
+        self._replays.forget(rejected)
+        self._recorder.skipped([DUPLICATE] * self._replays.take_repeated())
 
     def _unread(
         self, messages: Sequence[Message], offsets: dict[int, int], marks: Marks
@@ -356,13 +413,17 @@ class Trainer:
             self.state = self.state._replace(validation=validation)
             self._follow_labels(model.labels)
             number = self.events_learned + 1
-            fields = {"label": label, "event_number": number, "classes": count}
+            fields = {
+                "label": self.privacy.shown("label", label),
+                "event_number": number,
+                "classes": count,
+            }
             log.info("a new class is learned", extra=fields)
             self._recorder.memory(self.state)
             return
         self._follow_labels(model.labels._replace(max_classes=count - 1))
         fields = {
-            "label": label,
+            "label": self.privacy.shown("label", label),
             "classes": count - 1,
             "max_memory": model.spec["bank"]["max_memory"],
             "remedy": "begin a new model with more model.bank.max_memory, and --cold-start",
@@ -443,26 +504,6 @@ class Trainer:
             "events_learned": self.events_learned,
             "offsets": {str(p): offset for p, offset in self.state.offsets.items()},
         }
-
-
-def events_of(messages: Sequence[Message], decoded: Decoded) -> Iterator[Message]:
-    """Yield the records of the decoded events, in order."""
-    others = {index for index, _ in chain(decoded.faults, decoded.skipped)}
-    return (message for index, message in enumerate(messages) if index not in others)
-
-
-def headers_of(messages: Sequence[Message], index: int) -> Headers:
-    """Return the headers of one of some records."""
-    headers = messages[index].headers() or ()
-    return list(headers.items()) if isinstance(headers, dict) else headers
-
-
-def event_seconds(message: Message, meta: Metadata) -> float:
-    """Return an event's time, or else its record's, in seconds since 1970."""
-    timestamp = meta.timestamp
-    if isinstance(timestamp, datetime):
-        return timestamp.timestamp()
-    return (message.timestamp()[1] if timestamp is None else timestamp) / 1000
 
 
 def _now() -> str:

@@ -41,7 +41,9 @@ def check_folders(settings: Settings) -> list[Check]:
     """Look whether the folders can be written, and at the space on their disk."""
     folders = {
         "snapshots.directory": settings.snapshots.directory,
-        "checkpoints.directory": settings.checkpoints.directory,
+        "checkpoints.directory"
+        if isinstance(settings.checkpoints.directory, Path)
+        else "checkpoints.cache": settings.checkpoints.folder,
     }
     if settings.labels.topic is not None:
         folders["labels.directory"] = settings.labels.directory

@@ -9,6 +9,7 @@ from kaboost.service.errors import KaboostError
 from kaboost.service.onboarding.report import Check, split_remedy
 from kaboost.service.onboarding.topic_sample import REQUEST_SECONDS
 from kaboost.service.storage.checkpoints import Checkpoint, FolderCheckpointStore
+from kaboost.service.storage.stores import readable_folder
 
 NAME = "checkpoint"
 COLD_START = "start once with --cold-start, or restore what it was learned with"
@@ -19,9 +20,11 @@ def check_state(settings: Settings) -> list[Check]:
     if settings.is_live:
         return []  # a River model is learned again from the topic
     directory = settings.checkpoints.directory
-    store = FolderCheckpointStore(directory)
     try:
-        checkpoint, _ = store.restore(_expected(settings))
+        with readable_folder(settings.checkpoints) as folder:
+            store = FolderCheckpointStore(folder)
+            checkpoint, _ = store.restore(_expected(settings))
+            is_new_run = store.is_new_run()
         if checkpoint is not None:
             return [_found(settings, checkpoint)]
         committed = _committed(settings)
@@ -30,7 +33,7 @@ def check_state(settings: Settings) -> list[Check]:
     except KafkaException as err:
         remedy = f"grant DESCRIBE on group {settings.kafka.group_id}"
         return [Check(NAME, "yellow", f"offsets not read: {err.args[0].str()}", remedy)]
-    if not committed or store.is_new_run():
+    if not committed or is_new_run:
         begins = f"none in {directory}; learning begins at kafka.start_from"
         return [Check(NAME, "green", f"{begins}: {settings.kafka.start_from}")]
     detail = f"group {settings.kafka.group_id} has committed offsets, but {directory} has none"

@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one role until SIGTERM, or until the parent ends."""
     args = parser().parse_args(argv)
     settings = receive_settings(args.settings)
-    logs.setup(settings.log)
+    logs.setup(settings.log, private=bool(settings.privacy.fields))
     temp_dir = os.environ.get(METRICS_FOLDER, "") if args.role == "api" else ""
     threading.Thread(target=end_with_parent, args=(temp_dir,), name="lifeline", daemon=True).start()
     try:

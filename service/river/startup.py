@@ -32,6 +32,9 @@ class ReplayFromTopic:
         except ModelError as err:
             raise ConfigError(str(err)) from err
 
+    def reopen(self, inputs: Inputs) -> None:
+        """Return none: only a replay of the whole topic could restore the state."""
+
     def open(self, inputs: Inputs) -> RiverTrainer:
         """Return a trainer that begins with the replay."""
         consumer, partitions = inputs.events, inputs.partitions

@@ -10,7 +10,8 @@ from kaboost.models.adapters.from_river import RiverModel
 from kaboost.models.evaluation.baselines import copied
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.parts import Parts
-from kaboost.service.learner.trainer import Rejected, Trainer, events_of
+from kaboost.service.learner.records import events_of
+from kaboost.service.learner.trainer import Rejected, Trainer
 from kaboost.service.river.progress import RiverProgress
 from kaboost.service.river.replay import Replay
 from kaboost.service.river.shared_model import SharedModel
@@ -40,7 +41,7 @@ class RiverTrainer(Trainer):
         self._model = state.model
         self._shared, replay, cold_start = sharing
         self._replay: Replay | None = replay
-        self._folder = parts.settings.checkpoints.directory
+        self._folder = parts.settings.checkpoints.folder
         self._topic = parts.settings.kafka.topic
         progress = RiverProgress.read(self._folder, self._topic)
         self._saved_offsets = {} if cold_start else _trusted(progress, replay.ends)

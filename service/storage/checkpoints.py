@@ -13,6 +13,7 @@ from kaboost.service.storage import files
 from kaboost.service.storage.comparison import require_equal
 from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.recent_ids import RecentIds
+from kaboost.service.storage.replayed import ReplayedOrigins
 from kaboost.service.storage.state import LateState, State, read_validation
 
 KIND = "checkpoint"
@@ -143,7 +144,7 @@ class FolderCheckpointStore:
     def newest_header(self) -> dict[str, Any]:
         """Read the header of the newest readable checkpoint of all runs, empty without one."""
         for path in self.paths():
-            with suppress(Damaged, FileNotFoundError):
+            with suppress(Damaged, Incompatible, FileNotFoundError):
                 return files.read(path, mapped=True, verify=False)[0]
         return {}
 
@@ -171,7 +172,8 @@ def load(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
     offsets = {int(partition): offset for partition, offset in header["offsets"].items()}
     ids = RecentIds.from_arrays(arrays)
     late = LateState.from_description(header["late"]) if header.get("late") else None
-    return Checkpoint(header, State(model, validation, offsets, ids, late))
+    replayed = ReplayedOrigins.from_arrays(arrays)
+    return Checkpoint(header, State(model, validation, offsets, ids, late, replayed))
 
 
 def _written(path: Path) -> Written:

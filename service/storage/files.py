@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kaboost.models.state.format import FormatError, pack, unpack
-from kaboost.service.errors import Damaged, NotWritten, Refused
+from kaboost.models.state.format import FormatError, OtherFormat, pack, unpack
+from kaboost.service.errors import Damaged, Incompatible, NotWritten, Refused
 
 SUFFIX = ".safetensors"
 Arrays = dict[str, NDArray[Any]]
@@ -79,6 +79,8 @@ def read(path: Path, *, mapped: bool = False, verify: bool = True) -> tuple[dict
         if path.is_symlink():
             raise Damaged(f"{path} is damaged: {_dangling(path)}") from err
         raise
+    except OtherFormat as err:
+        raise Incompatible(f"{path}: {err}, or start a new model with --cold-start") from err
     except (FormatError, OSError, ValueError) as err:
         raise Damaged(f"{path} is damaged: {err}") from err
     return header, dict(arrays)

@@ -236,7 +236,7 @@ def _epoch(path: Path, default: int) -> int:
     """Read the epoch of a snapshot; the default where it cannot be read, or has none."""
     try:
         header, _ = files.read(path, mapped=True, verify=False)
-    except (Damaged, FileNotFoundError):
+    except (Damaged, Incompatible, FileNotFoundError):
         return default
     epoch = header.get("epoch", default)
     return epoch if isinstance(epoch, int) else default

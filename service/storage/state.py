@@ -13,6 +13,7 @@ from kaboost.models.state.format import Arrays
 from kaboost.models.state.tree import from_arrays, to_arrays
 from kaboost.service.storage.late_figures import LateCounts
 from kaboost.service.storage.recent_ids import RecentIds
+from kaboost.service.storage.replayed import ReplayedOrigins
 
 VALIDATION = "validation"  # prefix of its arrays
 
@@ -69,6 +70,7 @@ class State(NamedTuple):
     offsets: dict[int, int]  # partition → next offset
     ids: RecentIds = RecentIds()  # of the last learned events
     late: LateState | None = None  # where labels come later
+    replayed: ReplayedOrigins | None = None  # origins of replayed events that were learned
 
     @classmethod
     def initial(cls, model: Model, offsets: dict[int, int]) -> "State":
@@ -82,7 +84,9 @@ class State(NamedTuple):
 
     def to_arrays(self) -> Arrays:
         """Return every array by its name; no copy of those of model and validation."""
-        return {**self.model.to_arrays(), **self.validation_arrays(), **self.ids.to_arrays()}
+        replayed = self.replayed.to_arrays() if self.replayed else {}
+        seen = {**self.ids.to_arrays(), **replayed}
+        return {**self.model.to_arrays(), **self.validation_arrays(), **seen}
 
     def serving_arrays(self) -> Arrays:
         """Return the arrays that a prediction and a report need; no copy."""

@@ -6,10 +6,12 @@
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Protocol
 
 from kaboost.service.storage.checkpoints import Checkpoint, FolderCheckpointStore, Written
 from kaboost.service.storage.lock import FolderLock
+from kaboost.service.storage.object_store import ObjectCheckpointStore, RemoteFiles
 from kaboost.service.storage.snapshots import Condition, FolderSnapshotStore, Snapshot, Status
 from kaboost.service.storage.state import State
 
@@ -132,15 +134,64 @@ def snapshot_store(snapshots: Folder) -> SnapshotStore:
     return FolderSnapshotStore(snapshots.directory, snapshots.keep)
 
 
-def make_stores(checkpoints: Folder, snapshots: Folder) -> Stores:
+class CheckpointSettings(Protocol):
+    """The settings of checkpoints: a folder, or a URL with a folder for copies."""
+
+    @property
+    def directory(self) -> Path | str:
+        """Where the files are: a folder, or the URL of an object store."""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Options of the object store's client."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder on this machine."""
+
+    @property
+    def keep(self) -> int:
+        """How many files are kept."""
+
+
+def make_stores(checkpoints: CheckpointSettings, snapshots: Folder) -> Stores:
     """Make the two stores of one learner; both may be in one folder."""
-    lock = FolderLock(checkpoints.directory)
-    store = FolderCheckpointStore(checkpoints.directory, checkpoints.keep, lock)
-    if checkpoints.directory.resolve() != snapshots.directory.resolve():
+    lock = FolderLock(checkpoints.folder)
+    store = _checkpoint_store(checkpoints, checkpoints.folder, lock)
+    if checkpoints.folder.resolve() != snapshots.directory.resolve():
         return Stores(store, snapshot_store(snapshots))
     return Stores(store, FolderSnapshotStore(snapshots.directory, snapshots.keep, lock))
 
 
-def checkpoint_store(checkpoints: Folder) -> CheckpointStore:
-    """Make the store of checkpoints alone, to look at it."""
-    return FolderCheckpointStore(checkpoints.directory, checkpoints.keep)
+def checkpoint_store(checkpoints: CheckpointSettings) -> CheckpointStore:
+    """Make the store of the folder on this machine, to see who holds its lock."""
+    return FolderCheckpointStore(checkpoints.folder, checkpoints.keep)
+
+
+@contextmanager
+def readable_folder(checkpoints: CheckpointSettings) -> Iterator[Path]:
+    """Yield a folder that has all checkpoints: theirs, or a copy of the object store's."""
+    if isinstance(checkpoints.directory, Path):
+        yield checkpoints.directory
+        return
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        store = _checkpoint_store(checkpoints, folder, FolderLock(folder))
+        assert isinstance(store, ObjectCheckpointStore)
+        store.fetch()
+        yield folder
+
+
+def _checkpoint_store(
+    checkpoints: CheckpointSettings, folder: Path, lock: FolderLock
+) -> FolderCheckpointStore:
+    if isinstance(checkpoints.directory, Path):
+        return FolderCheckpointStore(folder, checkpoints.keep, lock)
+    options = {key: _reveal(value) for key, value in checkpoints.options.items()}
+    remote = RemoteFiles(checkpoints.directory, options)
+    return ObjectCheckpointStore(remote, folder, checkpoints.keep, lock)
+
+
+def _reveal(value: Any) -> Any:
+    """Return the value of a secret, without knowing the settings' classes."""
+    return value.get_secret_value() if hasattr(value, "get_secret_value") else value

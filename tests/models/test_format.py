@@ -162,7 +162,7 @@ def forge(change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda own, index: own.update(format=2), "format 2, this program reads 1"),
+        (lambda own, index: own.update(format=2), "format 2 is newer than 1"),
         (lambda own, index: own.pop("format"), "index"),
         (lambda own, index: index["w"].update(dtype="F128"), "index"),
         (lambda own, index: index["w"].update(shape=[3, 3]), "'w' is not where"),

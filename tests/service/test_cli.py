@@ -69,7 +69,8 @@ def saved(tmp_path: Path) -> list[Path]:
 
 COMMANDS = ["serve", "learner", "api", "demo", "models"]
 COMMANDS += ["config show", "config schema", "config check"]
-COMMANDS += ["checkpoints list", "checkpoints show", "checkpoints verify"]
+COMMANDS += ["checkpoints list", "checkpoints show", "checkpoints verify", "checkpoints diff"]
+COMMANDS += ["dlq list", "dlq show", "dlq replay"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

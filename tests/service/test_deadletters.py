@@ -78,11 +78,16 @@ def test_a_dead_letter_is_the_record_and_the_reason(
         "__connect.errors.topic": topic,
         "__connect.errors.partition": "0",
         "__connect.errors.offset": "3",
+        "__connect.errors.connector.name": "kaboost",
+        "__connect.errors.task.id": "0",
         "__connect.errors.stage": "VALUE_CONVERTER",
         "__connect.errors.class.name": "kaboost.service.events.record_decoder.RecordDecoder",
         "__connect.errors.exception.class.name": "kaboost.service.errors.EventError",
         "__connect.errors.exception.message": f"{topic}[0]@3: {ERROR.message}",
+        "__connect.errors.exception.stacktrace": "kaboost.service.errors.EventError: "
+        + ERROR.message,
         "kaboost.error.code": "feature_type",
+        "kaboost.timestamp": str(records[3].timestamp()[1]),
         "kaboost.failed_at": texts["kaboost.failed_at"],
     }
     assert 4.0 == metrics.dead_letters.labels("feature_type")._value.get()

@@ -233,8 +233,8 @@ def test_a_large_event_is_refused_unread(size: int) -> None:
 
 def test_all_codes_are_tried() -> None:
     """The examples above leave no code of the interface out."""
-    # test_frame_faults.py, test_late_labels.py
-    elsewhere = {"timestamp", "too_large", "schema_id", "format", "label_unmatched"}
+    # test_frame_faults.py, test_late_labels.py, test_isolation.py
+    elsewhere = {"timestamp", "too_large", "schema_id", "format", "label_unmatched", "internal"}
     assert set(CODES) == {*REFUSED, *elsewhere}
 
 

@@ -9,16 +9,14 @@ import uuid
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
 from kaboost.service.demo import mock_broker as mockbroker
-from kaboost.service.errors import ConfigError, Exit, KaboostError
+from kaboost.service.errors import ConfigError
 from kaboost.service.kafka import consumer
 from kaboost.service.kafka.dead_letters import MAX_PENDING_BYTES
 from kaboost.service.processes.children import child_environment
@@ -375,28 +373,6 @@ def gauge_or_none(settings: Settings) -> float | None:
         return gauge(settings, "kaboost_learning_paused")
     except OSError:
         return None
-
-
-def test_a_bug_in_learning_stops_at_the_named_event(
-    topic: str, make_settings: Make, send: Send, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An exception of our own code is not skipped: exit 5, the event is named, nothing is saved."""
-    settings = make_settings(topic)
-    learn = Model.learn
-
-    def broken(model: Model, table: Any, y: Any, w: Any) -> Any:
-        if 666.0 in table.numbers:
-            raise ZeroDivisionError("a bug")
-        return learn(model, table, y, w)
-
-    monkeypatch.setattr(Model, "learn", broken)
-    send(topic, [*events(rows(37)), encode({"x": 666}, 1), *events(rows(10, seed=2))])
-    with learning(settings) as running, pytest.raises(KaboostError) as err:
-        running.wait()
-
-    assert Exit.INTERNAL == err.value.exit_code
-    assert f"internal error at {topic}[0]@37: ZeroDivisionError" in str(err.value)
-    assert saved(settings)[0] <= 37
 
 
 def test_several_partitions_and_new_ones(
