@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kaboost.service.errors import ConfigError, Exit, KaboostError
+from kaboost.service.options import File, Json, Set
+from kaboost.service.steering_commands import register
 
 if TYPE_CHECKING:
     from kaboost.service.config.settings import Settings
@@ -36,15 +38,6 @@ app.add_typer(config_app, name="config")
 app.add_typer(checkpoints_app, name="checkpoints")
 
 DEFAULT_FILE = Path("kaboost.yaml")
-File = Annotated[
-    Path | None,
-    typer.Option("--config", envvar="KABOOST_CONFIG", help="Configuration file.", metavar="FILE"),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Set one value: kafka.topic=payments.", metavar="KEY=VALUE"),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ColdStart = Annotated[
     bool,
     typer.Option("--cold-start", help="Start a new model in a new folder; the old one is kept."),
@@ -319,6 +312,14 @@ def _load(file: Path | None, set_: list[str] | None) -> "Settings":
             f"no configuration file: there is no {DEFAULT_FILE} in {Path.cwd()}, and neither "
             f"--config nor KABOOST_CONFIG names one\n{err}"
         ) from err
+
+
+def _load_without_numba(file: Path | None, set_: list[str] | None) -> "Settings":
+    import_without_numba()
+    return _load(file, set_)
+
+
+register(app, _load_without_numba, lambda rows, as_json: _print(rows, as_json))
 
 
 def _key_value(pair: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ KaboostError             5  an internal error at a named place
 │ └ RegistryAway         4  the schema registry gives no schema now: wait and ask again
 ├ EventError             5  one event cannot be used: goes to the dead-letter topic
 ├ RequestError           5  an HTTP request is invalid: the response is 422
+├ NotTaken               1  no learner has taken a command: it is withdrawn
 ├ NotReady               5  there is no model yet: the response is 503
 └ CheckpointError        3  no checkpoint can be used
   ├ Damaged              3  one file is damaged: the one before it is used
@@ -85,6 +86,12 @@ class RequestError(KaboostError):
     def __init__(self, errors: Sequence[tuple[str, str]]) -> None:
         super().__init__("; ".join(f"{pointer}: {detail}" for pointer, detail in errors))
         self.errors = list(errors)
+
+
+class NotTaken(KaboostError):
+    """Report a command that no learner has carried out."""
+
+    exit_code = Exit.NOT_HELD
 
 
 class NotReady(KaboostError):

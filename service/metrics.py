@@ -239,7 +239,7 @@ _LEARNER = {
     "paused": _Spec(
         Gauge,
         "kaboost_learning_paused",
-        "1 while dead letters or checkpoints cannot be written, else 0.",
+        "1 while learning is paused by command or because files cannot be written, else 0.",
     ),
     "stalled_seconds": _Spec(
         Gauge,

@@ -23,6 +23,7 @@ from kaboost.models.features.columns import reserved_width
 from kaboost.models.features.schema import AUTO
 from kaboost.models.spec import normalise_spec
 from kaboost.models.table_model import encoder_of
+from kaboost.service.config.admin import Admin
 from kaboost.service.config.features import Features
 from kaboost.service.config.messages import describe_errors
 from kaboost.service.config.records import (
@@ -314,6 +315,7 @@ class Settings(BaseSettings):
     checkpoints: Checkpoints = Field(default_factory=Checkpoints)
     api: Api = Field(default_factory=Api)
     metrics: Metrics = Field(default_factory=Metrics)
+    admin: Admin = Field(default_factory=Admin)
     log: Log = Field(default_factory=Log)
     _origins: dict[Leaf, str] = PrivateAttr(default_factory=dict)
 
@@ -387,15 +389,18 @@ class Settings(BaseSettings):
             check_predictions(value, labels_, events, kafka.topic, kafka.dlq)
         return value
 
-    @field_validator("metrics")
+    @field_validator("metrics", "admin")
     @classmethod
-    def _check_ports(cls, value: Metrics, info: ValidationInfo) -> Metrics:
-        """Refuse one port for API and metrics, also if they run on different machines."""
-        api = info.data.get("api")
-        if api is not None and value.port == api.port != 0:
-            hosts = {host.replace("localhost", "127.0.0.1") for host in (api.host, value.host)}
-            if len(hosts) == 1 or hosts & {"0.0.0.0", "::"}:
-                raise ValueError(f"port {value.port} is also api.port; change one of them")
+    def _check_ports(cls, value: Metrics | Admin, info: ValidationInfo) -> Metrics | Admin:
+        """Refuse one port for two purposes, also if they are on different machines."""
+        for name in ("api", "metrics"):
+            other = info.data.get(name)
+            if other is not None and value.port == other.port != 0:
+                hosts = {
+                    host.replace("localhost", "127.0.0.1") for host in (other.host, value.host)
+                }
+                if len(hosts) == 1 or hosts & {"0.0.0.0", "::"}:
+                    raise ValueError(f"port {value.port} is also {name}.port; change one of them")
         return value
 
 
@@ -419,8 +424,10 @@ def specify(model: Mapping[str, Any] | None, task: str) -> dict[str, Any]:
 
 def is_hidden(path: Leaf) -> bool:
     """Whether a setting's value is a secret or a mapping that may contain one."""
-    extra = ("kafka", "extra")
-    return path == extra[: len(path)] or (path[:2] == extra and is_secret(".".join(path[2:])))
+    extra, key = ("kafka", "extra"), ("admin", "key")
+    if path in (extra[: len(path)], key[: len(path)]):
+        return True
+    return path[:2] == extra and is_secret(".".join(path[2:]))
 
 
 def values(settings: Settings) -> dict[Leaf, Any]:

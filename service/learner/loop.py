@@ -6,11 +6,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import TypeVar
 
 from confluent_kafka import Message
 
-from kaboost.service.errors import KaboostError, NotWritten, RegistryAway
+from kaboost.service.errors import KaboostError, NotWritten, Refused, RegistryAway
 from kaboost.service.kafka import topics
 from kaboost.service.kafka.dead_letters import DeadLetters
 from kaboost.service.kafka.fetch_watch import Problem
@@ -19,7 +20,12 @@ from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.progress import Progress
 from kaboost.service.learner.startup import Startup
+from kaboost.service.learner.steering import Details, Steering, rollback_arguments
 from kaboost.service.learner.trainer import Rejected, Trainer
+from kaboost.service.storage import commands
+from kaboost.service.storage.checkpoints import Written
+from kaboost.service.storage.commands import Command
+from kaboost.service.storage.files import number
 from kaboost.service.storage.snapshots import Condition
 
 HEARTBEAT_SECONDS = 1.0
@@ -48,6 +54,7 @@ class LearnerLoop:
         self._settings = parts.settings
         self._metrics = parts.metrics
         self._snapshots = parts.stores.snapshots
+        self._checkpoints = parts.stores.checkpoints
         self._inputs = inputs
         self._letters = letters
         self._stop = stop
@@ -62,9 +69,14 @@ class LearnerLoop:
         self._rejected: Counter[str] = Counter()  # dead letters of each code, since the start
         self._failing: set[str] = set()  # kinds of files that could not be written last time
         self._after_failure = ""
+        self._startup: Startup
+        actions = {commands.CHECKPOINT: self._save_now, commands.ROLLBACK: self._roll_back}
+        self._steering = Steering(parts.settings.checkpoints.directory, actions)
 
     def begin(self, startup: Startup) -> bool:
         """Find state and offsets; return false if asked to stop before the topic exists."""
+        self._startup = startup
+        self._steering.begin()
         self._beat_during(startup.prepare)
         kafka = self._settings.kafka
         self._awaits_topics = True
@@ -92,6 +104,7 @@ class LearnerLoop:
         """Read and learn until asked to stop."""
         while self._heartbeat():
             self._letters.poll()
+            self._steering.poll()
             self._pause_or_resume()
             if self.trainer.checkpoint_due and self._letters.outstanding and not self._paused:
                 self._letters.poll(CONFIRM_SECONDS)
@@ -137,6 +150,57 @@ class LearnerLoop:
             self._attempt("snapshot", self._publish)
         fields = {"events_learned": self.trainer.events_learned}
         log.info("learner ends, what it has learned is written", extra=fields)
+
+    def _save_now(self, _: Command) -> Details:
+        """Write a checkpoint because somebody asks for one."""
+        self._require_letters()
+        written = self._save()
+        message = f"checkpoint {number(Path(written.name))} is written"
+        return {"message": message, "path": written.name, **self._describe_state()}
+
+    def _roll_back(self, command: Command) -> Details:
+        """Go on with the model of a checkpoint.
+
+        1. The state before is written as a checkpoint, which is kept: a rollback can be undone.
+        2. The consumer reads from the positions that were asked for.
+        3. The model is published as the next version, then written as the newest checkpoint. If it
+           cannot be published, nothing changes.
+        """
+        wanted, positions = rollback_arguments(command)
+        self._require_letters()
+        before, startup = self.trainer, self._startup
+        trainer = self._beat_during(
+            lambda: startup.roll_back(wanted, positions, before, self._inputs)
+        )
+        self._save()
+        kept = self._checkpoints.keep_newest()
+        self._inputs.assign(trainer.state, trainer.marks)
+        try:
+            self._write("snapshot", lambda: trainer.publish(cold=not trainer.events_learned))
+        except NotWritten:
+            self._inputs.assign(before.state, before.marks)
+            raise
+        self.trainer = trainer
+        self._progress.start(trainer.events_learned)
+        self._attempt("checkpoint", self._save)
+        message = f"the model is that of checkpoint {wanted}; kaboost rollback {kept} undoes it"
+        return {"message": message, "before": kept, **self._describe_state()}
+
+    def _require_letters(self) -> None:
+        """Refuse a checkpoint that would pass an unconfirmed dead letter."""
+        if not self._confirm_letters():
+            raise Refused(
+                "dead letters are not confirmed, so no checkpoint can be written: repair the "
+                "dead-letter topic first"
+            )
+
+    def _describe_state(self) -> Details:
+        trainer = self.trainer
+        return {
+            "model_version": trainer.numbering.version,
+            "events_learned": trainer.events_learned,
+            "offsets": {str(p): offset for p, offset in trainer.state.offsets.items()},
+        }
 
     def _confirm_letters(self) -> bool:
         """Wait for the dead letters on their way; return false if that takes too long."""
@@ -192,7 +256,7 @@ class LearnerLoop:
         finally:
             self._writing = ""
 
-    def _save(self) -> None:
+    def _save(self) -> Written:
         """Write a checkpoint.
 
         1. State and next offsets become one durable file.
@@ -202,12 +266,13 @@ class LearnerLoop:
         written = self._write("checkpoint", self.trainer.write_checkpoint)
         self._inputs.commit(self.trainer.state)
         log.debug("checkpoint written", extra={"path": written.name})
+        return written
 
     def _publish(self) -> None:
         cold = self.trainer.events_learned == 0
         self._write("snapshot", lambda: self.trainer.publish(cold=cold))
 
-    def _attempt(self, kind: str, write: Callable[[], None]) -> None:
+    def _attempt(self, kind: str, write: Callable[[], object]) -> None:
         """Write a file; after a failure the trainer decides when to try again."""
         try:
             write()
@@ -259,7 +324,8 @@ class LearnerLoop:
         return f"one event from {_name(messages[0])} to {_name(messages[-1])}"
 
     def _pause_or_resume(self) -> None:
-        """Read nothing while dead letters or checkpoints cannot be written: late, but not lost.
+        """Read nothing while learning is paused by command, or dead letters or checkpoints cannot
+        be written: late, but not lost.
 
         Nor while many bytes of dead letters are on their way, which is no fault and no pause. Both
         end only when all dead letters are confirmed.
@@ -267,7 +333,8 @@ class LearnerLoop:
         waiting = self._letters.outstanding
         stuck = self._letters.stuck or (self._paused and waiting > 0)
         paused = stuck or "checkpoint" in self._failing
-        held = paused or self._letters.full or (self._held and waiting > 0)
+        by_command = self._steering.paused
+        held = by_command or paused or self._letters.full or (self._held and waiting > 0)
         if paused and not self._paused:
             log.error("learning paused", extra={"dead_letters": waiting})
         elif self._paused and not paused:
@@ -277,7 +344,7 @@ class LearnerLoop:
         elif self._held and not held:
             self._inputs.resume()
         self._paused, self._held = paused, held
-        self._metrics.paused.set(paused)
+        self._metrics.paused.set(paused or by_command)
 
     def _heartbeat(self) -> bool:
         """Show every second that the learner is alive; return false when asked to stop."""
@@ -310,7 +377,8 @@ class LearnerLoop:
     def _publish_condition(self) -> None:
         """Publish what has changed of the learner's condition."""
         late = self.trainer.late_figures if hasattr(self, "trainer") else None
-        condition = self._progress.condition._replace(late_labels=late)
+        paused = self._steering.description
+        condition = self._progress.condition._replace(late_labels=late, paused=paused)
         if condition != self._condition:
             self._snapshots.write_condition(condition)
             self._condition = condition

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.errors import ConfigError, NotWritten, Refused
 from kaboost.service.kafka.consumer import KafkaConsumer
-from kaboost.service.kafka.identity import Identity, RecordMark
+from kaboost.service.kafka.identity import Identity
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.late_trainer import LateTrainer
 from kaboost.service.learner.parts import Parts
+from kaboost.service.learner.rollback import Positions, marks_of, rolled_back
 from kaboost.service.learner.trainer import Lineage, Trainer
 from kaboost.service.storage.checkpoints import Checkpoint
 from kaboost.service.storage.snapshots import Numbering
@@ -30,6 +31,9 @@ class Startup(Protocol):
     def open(self, inputs: Inputs) -> Trainer:
         """Return the trainer, in the state that the topics continue."""
 
+    def roll_back(self, number: int, positions: Positions, now: Trainer, inputs: Inputs) -> Trainer:
+        """Return a trainer in the state of a checkpoint, or refuse; `now` stays as it is."""
+
 
 StartupFactory = Callable[[Parts, bool], Startup]  # called with whether this is a cold start
 
@@ -44,6 +48,7 @@ class RestoreFromCheckpoint:
         self._parts = parts
         self._cold_start = cold_start
         self._checkpoint: Checkpoint | None = None
+        self._expected: dict[str, Any] = {}  # of the header of a checkpoint
 
     def prepare(self) -> None:
         """Start the run of a cold start, or restore the newest checkpoint."""
@@ -60,8 +65,8 @@ class RestoreFromCheckpoint:
         if self._cold_start:
             with require_cold_start(self._cold_start):
                 store.start_run()
-        expected = {"model": model, "topic": settings.kafka.topic}
-        self._checkpoint, fallbacks = store.restore(expected)
+        self._expected = {"model": model, "topic": settings.kafka.topic}
+        self._checkpoint, fallbacks = store.restore(self._expected)
         self._parts.metrics.restore_fallbacks.inc(fallbacks)
 
     def open(self, inputs: Inputs) -> Trainer:
@@ -79,6 +84,20 @@ class RestoreFromCheckpoint:
         offsets = dict.fromkeys(partitions, 0) | state.offsets
         return self._trainer(state._replace(offsets=offsets), inputs, restored=True)
 
+    def roll_back(self, number: int, positions: Positions, now: Trainer, inputs: Inputs) -> Trainer:
+        """Return a trainer in the state of a checkpoint of this run."""
+        if inputs.labels is not None:
+            raise Refused(
+                "with labels.topic a rollback is not possible: the features that wait were encoded "
+                "by the model of now; restore checkpoints and labels.directory from a backup"
+            )
+        checkpoint = self._parts.stores.checkpoints.load(number, self._expected)
+        known = dict.fromkeys(inputs.partitions, 0) | now.state.offsets
+        state, marks = rolled_back(checkpoint, positions, now.state._replace(offsets=known), now)
+        names = checkpoint.header.get("new_names", {})
+        lineage = Lineage(inputs.events.identity, marks, now.numbering, names)
+        return Trainer(self._parts, state, restored=True, lineage=lineage)
+
     def _trainer(self, state: State, inputs: Inputs, *, restored: bool) -> Trainer:
         """Make the trainer; that of late labels where they have a topic."""
         lineage = self._lineage(inputs.events.identity)
@@ -90,8 +109,7 @@ class RestoreFromCheckpoint:
     def _lineage(self, identity: Identity) -> Lineage:
         """Return what the checkpoint has besides the state; versions go on after a cold start."""
         header = self._checkpoint.header if self._checkpoint else {}
-        known = header.get("last_records", {}).items()
-        marks = {int(partition): RecordMark(*mark) for partition, mark in known}
+        marks = marks_of(header)
         numbered = header or self._parts.stores.checkpoints.newest_header()
         numbering = Numbering(numbered.get("epoch", 0), numbered.get("version", 0))
         return Lineage(identity, marks, numbering, header.get("new_names", {}))

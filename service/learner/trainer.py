@@ -106,6 +106,11 @@ class Trainer:
         return self.state.events_learned
 
     @property
+    def numbering(self) -> Numbering:
+        """That of the last snapshot."""
+        return self._numbering
+
+    @property
     def unpublished(self) -> bool:
         """Whether no snapshot of this run has learned as much; one may have, after a restore."""
         return self.events_learned > self._published

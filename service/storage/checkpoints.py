@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.errors import CheckpointError, Damaged, Incompatible
-from kaboost.service.storage import files
+from kaboost.service.storage import files, kept
 from kaboost.service.storage.comparison import require_equal
 from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.recent_ids import RecentIds
@@ -134,6 +134,14 @@ class FolderCheckpointStore:
                 f"no checkpoint can be read, start again with --cold-start: {reasons}"
             )
         return None, 0
+
+    def load(self, number: int, expected: Mapping[str, Any]) -> Checkpoint:
+        """Read one checkpoint of the current run, which may be one from before a rollback."""
+        return load(kept.find(self._run_folder, KIND, number), expected)
+
+    def keep_newest(self) -> int:
+        """Keep the newest checkpoint whatever is written after it; return its number."""
+        return kept.keep_newest(self._run_folder, KIND, self._keep)
 
     def newest(self) -> Written | None:
         """Find the newest checkpoint of all runs, without reading it."""
