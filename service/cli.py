@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -38,6 +38,13 @@ app.add_typer(config_app, name="config")
 app.add_typer(checkpoints_app, name="checkpoints")
 
 DEFAULT_FILE = Path("kaboost.yaml")
+OnGap = Annotated[
+    Literal["refuse", "accept"] | None,
+    typer.Option(
+        help="Where the topic does not continue the state: exit with 3, or keep the model and read "
+        "on from the first record there is."
+    ),
+]
 ColdStart = Annotated[
     bool,
     typer.Option("--cold-start", help="Start a new model in a new folder; the old one is kept."),
@@ -80,19 +87,25 @@ def program(
 
 
 @app.command(epilog="Example: kaboost serve --config kaboost.yaml")
-def serve(file: File = None, set_: Set = None, cold_start: ColdStart = False) -> None:
+def serve(
+    file: File = None, set_: Set = None, cold_start: ColdStart = False, on_gap: OnGap = None
+) -> None:
     """Learn and serve: one learner and the API processes, supervised."""
     from kaboost.service.processes.roles import run_serve
 
-    _run(_load(file, set_), lambda settings: run_serve(settings, cold_start=cold_start))
+    settings = _load(file, _with_on_gap(set_, on_gap))
+    _run(settings, lambda settings: run_serve(settings, cold_start=cold_start))
 
 
 @app.command(epilog="Example: kaboost learner --config kaboost.yaml")
-def learner(file: File = None, set_: Set = None, cold_start: ColdStart = False) -> None:
+def learner(
+    file: File = None, set_: Set = None, cold_start: ColdStart = False, on_gap: OnGap = None
+) -> None:
     """Learn: consume labelled events, publish snapshots, write checkpoints."""
     from kaboost.service.processes.roles import run_learner
 
-    _run(_load(file, set_), lambda settings: run_learner(settings, cold_start=cold_start))
+    settings = _load(file, _with_on_gap(set_, on_gap))
+    _run(settings, lambda settings: run_learner(settings, cold_start=cold_start))
 
 
 @app.command(epilog="Example: kaboost api --config kaboost.yaml --set api.port=8080")
@@ -312,6 +325,10 @@ def _load(file: Path | None, set_: list[str] | None) -> "Settings":
             f"no configuration file: there is no {DEFAULT_FILE} in {Path.cwd()}, and neither "
             f"--config nor KABOOST_CONFIG names one\n{err}"
         ) from err
+
+
+def _with_on_gap(set_: list[str] | None, on_gap: str | None) -> list[str]:
+    return [*(set_ or []), *([f"kafka.on_gap={on_gap}"] if on_gap else [])]
 
 
 def _load_without_numba(file: Path | None, set_: list[str] | None) -> "Settings":

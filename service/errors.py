@@ -3,6 +3,7 @@
 KaboostError             5  an internal error at a named place
 ├ ConfigError            2  the configuration is refused: key, value, remedy
 ├ Refused                3  refused for safety: gap in offsets, missing checkpoint
+│ ├ Gap                  3  the topic does not continue the state; `kafka.on_gap: accept` accepts it
 │ └ FolderBusy           3  another process writes to the folder: it is waited for
 ├ BrokerError            4  broker or topic unreachable for good
 │ └ RegistryAway         4  the schema registry gives no schema now: wait and ask again
@@ -49,6 +50,17 @@ class Refused(KaboostError):
     """Refuse to continue because data could be lost or written twice."""
 
     exit_code = Exit.REFUSED
+
+
+GAP_KINDS = ("deleted", "recreated", "other_cluster", "truncated")
+
+
+class Gap(Refused):
+    """Refuse a topic that does not continue the state; `kind` is one of GAP_KINDS."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{message}; or keep the model and accept the gap with --on-gap=accept")
+        self.kind = kind
 
 
 class FolderBusy(Refused):

@@ -106,6 +106,8 @@ class LearnerMetrics(NamedTuple):
     lag_seconds: Gauge  # {topic, partition}
     paused: Gauge
     stalled_seconds: Gauge
+    gaps_accepted: Counter  # {kind}
+    records_lost: Counter
     batch_events: Histogram
     learn_duration: Histogram
     publish_duration: Histogram
@@ -245,6 +247,15 @@ _LEARNER = {
         Gauge,
         "kaboost_learner_stalled_seconds",
         "Seconds since when a partition or all cannot be read, or learning is paused; else 0.",
+    ),
+    "gaps_accepted": _Spec(
+        Counter,
+        "kaboost_gaps_accepted",
+        "Partitions read on from another offset than the state's, with kafka.on_gap: accept.",
+        ("kind",),
+    ),
+    "records_lost": _Spec(
+        Counter, "kaboost_records_lost", "Records deleted before they were read, accepted as a gap."
     ),
     "batch_events": _Spec(
         Histogram, "kaboost_learn_batch_events", "Events learned in one call.", (), BATCH_BUCKETS

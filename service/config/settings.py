@@ -85,6 +85,13 @@ class Kafka(Section):
         description="Where to start without a checkpoint: `earliest`, `latest` or an RFC 3339 "
         "timestamp such as 2026-11-20T10:00:00Z.",
     )
+    on_gap: Literal["refuse", "accept"] = Field(
+        default="refuse",
+        description="What to do where the topic does not continue the state: events between were "
+        "deleted, the topic was created again or is on another cluster, or its log was truncated. "
+        "`refuse` ends with exit 3; `accept` keeps the model and reads on from the first record "
+        "that is there.",
+    )
     topic_timeout: Seconds = Field(
         default=60.0, description="Seconds to wait for a missing topic before exit 4."
     )

@@ -70,6 +70,7 @@ class LearnerLoop:
         self._failing: set[str] = set()  # kinds of files that could not be written last time
         self._after_failure = ""
         self._startup: Startup
+        self.gaps_accepted = 0
         actions = {commands.CHECKPOINT: self._save_now, commands.ROLLBACK: self._roll_back}
         self._steering = Steering(parts.settings.checkpoints.directory, actions)
 
@@ -87,8 +88,8 @@ class LearnerLoop:
             topics.create_dead_letter_topic(kafka)
         self._after_failure = startup.after_failure
         self.trainer = self._beat_during(lambda: startup.open(self._inputs))
-        self._inputs.assign(self.trainer.state, self.trainer.marks)
-        if self.trainer.unsaved:
+        self._assign(self.trainer)
+        if self.trainer.unsaved or self.gaps_accepted:
             self._save()  # at once: a start from `latest` must not be resolved a second time
         if self.trainer.unpublished:
             self._attempt("snapshot", self._publish)
@@ -151,6 +152,16 @@ class LearnerLoop:
         fields = {"events_learned": self.trainer.events_learned}
         log.info("learner ends, what it has learned is written", extra=fields)
 
+    def _assign(self, trainer: Trainer) -> None:
+        """Read on from the offsets of a trainer; gaps are refused, or accepted and recorded."""
+        for gap in self._inputs.assign(trainer.state, trainer.marks):
+            self.gaps_accepted += 1
+            self._metrics.gaps_accepted.labels(gap.kind).inc()
+            self._metrics.records_lost.inc(gap.records_lost)
+            details = {**gap._asdict(), "records_lost": gap.records_lost}
+            log.warning("gap accepted, the model is kept", extra=details)
+            self._steering.note("accept gap", "kafka.on_gap: accept", gap.reason, details)
+
     def _save_now(self, _: Command) -> Details:
         """Write a checkpoint because somebody asks for one."""
         self._require_letters()
@@ -174,11 +185,11 @@ class LearnerLoop:
         )
         self._save()
         kept = self._checkpoints.keep_newest()
-        self._inputs.assign(trainer.state, trainer.marks)
+        self._assign(trainer)
         try:
             self._write("snapshot", lambda: trainer.publish(cold=not trainer.events_learned))
         except NotWritten:
-            self._inputs.assign(before.state, before.marks)
+            self._assign(before)
             raise
         self.trainer = trainer
         self._progress.start(trainer.events_learned)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
-from kaboost.service.errors import EventError, NotWritten
+from kaboost.service.errors import GAP_KINDS, EventError, NotWritten
 from kaboost.service.events.decoder import DUPLICATE
 from kaboost.service.events.diagnosis import CODES
 from kaboost.service.events.metadata import CONVERTED, FIELDS, IGNORED, Repairs
@@ -41,6 +41,8 @@ class Recorder:
         for field in FIELDS:
             for action in (CONVERTED, IGNORED):
                 self._metrics.metadata_repaired.labels(field, action)
+        for kind in GAP_KINDS:
+            self._metrics.gaps_accepted.labels(kind)
         self._metrics.checkpoint_failures.labels("not_written")
         self._metrics.snapshot_failures.labels("not_written")
         self.memory(state)

@@ -1,6 +1,6 @@
 """How a learner gets its first state: from the newest checkpoint, or from a new model."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -78,7 +78,7 @@ class RestoreFromCheckpoint:
             state = self._new_state(consumer, partitions)
             return self._trainer(state, inputs, restored=False)
         state = self._checkpoint.state
-        _refuse_lost_partitions(self._parts.settings.kafka.topic, state.offsets, partitions)
+        consumer.gaps.check_partitions(state.offsets, partitions)
         header = self._checkpoint.header
         consumer.check_identity(Identity(header.get("topic_id"), header.get("cluster_id")))
         offsets = dict.fromkeys(partitions, 0) | state.offsets
@@ -100,16 +100,16 @@ class RestoreFromCheckpoint:
 
     def _trainer(self, state: State, inputs: Inputs, *, restored: bool) -> Trainer:
         """Make the trainer; that of late labels where they have a topic."""
-        lineage = self._lineage(inputs.events.identity)
+        lineage = self._lineage(inputs.events.identity, state)
         if inputs.labels is None:
             return Trainer(self._parts, state, restored=restored, lineage=lineage)
         state = state._replace(late=self._late_state(state.late, inputs.labels, inputs))
         return LateTrainer(self._parts, state, restored=restored, lineage=lineage)
 
-    def _lineage(self, identity: Identity) -> Lineage:
+    def _lineage(self, identity: Identity, state: State) -> Lineage:
         """Return what the checkpoint has besides the state; versions go on after a cold start."""
         header = self._checkpoint.header if self._checkpoint else {}
-        marks = marks_of(header)
+        marks = {p: mark for p, mark in marks_of(header).items() if p in state.offsets}
         numbered = header or self._parts.stores.checkpoints.newest_header()
         numbering = Numbering(numbered.get("epoch", 0), numbered.get("version", 0))
         return Lineage(identity, marks, numbering, header.get("new_names", {}))
@@ -128,10 +128,12 @@ class RestoreFromCheckpoint:
                     f"the state has read labels from {restored.topic}, labels.topic is {topic}: "
                     "restore the setting, or begin a new model with --cold-start"
                 )
-            _refuse_lost_partitions(topic, restored.offsets, partitions)
+            consumer.gaps.check_partitions(restored.offsets, partitions)
             cluster = self._checkpoint.header.get("cluster_id") if self._checkpoint else None
             consumer.check_identity(Identity(restored.topic_id, cluster))
-            late = restored._replace(offsets=dict.fromkeys(partitions, 0) | restored.offsets)
+            offsets = dict.fromkeys(partitions, 0) | restored.offsets
+            known = {p: mark for p, mark in restored.last_records.items() if p in offsets}
+            late = restored._replace(offsets=offsets, last_records=known)
         return late._replace(topic=topic, topic_id=consumer.identity.topic_id)
 
     def _new_state(self, consumer: KafkaConsumer, partitions: list[int]) -> State:
@@ -151,15 +153,6 @@ class RestoreFromCheckpoint:
                 f"{settings.checkpoints.directory} has no checkpoint: bring it back, begin a new "
                 "model with --cold-start, or set another kafka.group_id for a second model"
             )
-
-
-def _refuse_lost_partitions(topic: str, read: Mapping[int, int], partitions: list[int]) -> None:
-    gone = sorted(read.keys() - set(partitions))
-    if gone:
-        raise Refused(
-            f"topic {topic} has no partitions {gone} any more, the state has read them: begin a "
-            "new model with --cold-start, or restore the topic"
-        )
 
 
 @contextmanager
