@@ -89,6 +89,9 @@ class LearnerLoop:
         self._after_failure = startup.after_failure
         self.trainer = self._beat_during(lambda: startup.open(self._inputs))
         self._assign(self.trainer)
+        for change in self.trainer.changes:
+            log.warning("the model takes a change over", extra={"change": change})
+            self._steering.note("change", "configuration", change, {})
         if self.trainer.unsaved or self.gaps_accepted:
             self._save()  # at once: a start from `latest` must not be resolved a second time
         if self.trainer.unpublished:

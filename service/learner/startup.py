@@ -14,6 +14,7 @@ from kaboost.service.learner.late_trainer import LateTrainer
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.rollback import Positions, marks_of, rolled_back
 from kaboost.service.learner.trainer import Lineage, Trainer
+from kaboost.service.storage.changes import ALIASES
 from kaboost.service.storage.checkpoints import Checkpoint
 from kaboost.service.storage.snapshots import Numbering
 from kaboost.service.storage.state import LateState, State
@@ -65,7 +66,8 @@ class RestoreFromCheckpoint:
         if self._cold_start:
             with require_cold_start(self._cold_start):
                 store.start_run()
-        self._expected = {"model": model, "topic": settings.kafka.topic}
+        aliases = settings.features.aliases
+        self._expected = {"model": model, "topic": settings.kafka.topic, ALIASES: aliases}
         self._checkpoint, fallbacks = store.restore(self._expected)
         self._parts.metrics.restore_fallbacks.inc(fallbacks)
 
@@ -112,7 +114,8 @@ class RestoreFromCheckpoint:
         marks = {p: mark for p, mark in marks_of(header).items() if p in state.offsets}
         numbered = header or self._parts.stores.checkpoints.newest_header()
         numbering = Numbering(numbered.get("epoch", 0), numbered.get("version", 0))
-        return Lineage(identity, marks, numbering, header.get("new_names", {}))
+        changes = self._checkpoint.changes if self._checkpoint else ()
+        return Lineage(identity, marks, numbering, header.get("new_names", {}), changes)
 
     def _late_state(
         self, restored: LateState | None, consumer: KafkaConsumer, inputs: Inputs

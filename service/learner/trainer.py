@@ -42,6 +42,7 @@ class Lineage(NamedTuple):
     marks: Mapping[int, RecordMark] = {}
     numbering: Numbering = Numbering()  # of the last snapshot
     new_names: Mapping[str, Any] = {}  # of features: how many came, and those on trial
+    changes: Sequence[str] = ()  # of the configuration, that the state has taken over
 
 
 IDENTIFIER_REMEDY = (
@@ -86,7 +87,8 @@ class Trainer:
         self._decoder.limit_names(self._names)
         self._kinds_logged = state.model.encoder.kinds
         self._run = parts.stores.checkpoints.run
-        self._has_checkpoint = restored
+        self.changes = lineage.changes
+        self._has_checkpoint = restored and not self.changes
         self._published = -1  # events learned by the newest snapshot of this run
         self._snapshots, self._checkpoints = (
             WriteSchedule(s.every_events, s.every_seconds)
@@ -99,6 +101,8 @@ class Trainer:
         self._recorder.start(settings.name, self._kinds(), state)
         self._recorder.candidates(len(self._names.candidates))
         self._resume()
+        if self.changes:
+            self._published = -1  # requests have the new features
 
     @property
     def events_learned(self) -> int:

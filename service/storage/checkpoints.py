@@ -10,6 +10,7 @@ from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.errors import CheckpointError, Damaged, Incompatible
 from kaboost.service.storage import files, kept
+from kaboost.service.storage.changes import ALIASES, Changes, find_changes
 from kaboost.service.storage.comparison import require_equal
 from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.recent_ids import RecentIds
@@ -27,6 +28,7 @@ class Checkpoint(NamedTuple):
 
     header: dict[str, Any]
     state: State
+    changes: tuple[str, ...] = ()  # of the configuration, that it has taken over
 
 
 class Written(NamedTuple):
@@ -165,10 +167,11 @@ def load(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
     """Read one checkpoint file."""
     header, arrays = files.read(path)
     files.expect(path, header, KIND, header.get("sequence"))
-    require_equal(path, header, expected or {})
+    changes = _compare(path, header, dict(expected or {}))
     writable = files.writable(arrays)
     try:
-        model = Model.from_arrays(header["model"], writable)
+        described = changes.description if changes else header["model"]
+        model = Model.from_arrays(described, writable)
         if model.serving_only:
             raise ModelError("it lacks arrays that learning needs")
         validation = read_validation(model.labels, writable)
@@ -176,10 +179,24 @@ def load(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
         raise Incompatible(
             f"{path} was written by another Kaboost: {err}; use that one, or --cold-start"
         ) from err
+    if changes:
+        changes.carry_out(path, model)
     offsets = {int(partition): offset for partition, offset in header["offsets"].items()}
     ids = RecentIds.from_arrays(arrays)
     late = LateState.from_description(header["late"]) if header.get("late") else None
-    return Checkpoint(header, State(model, validation, offsets, ids, late))
+    notes = changes.notes if changes else ()
+    return Checkpoint(header, State(model, validation, offsets, ids, late), notes)
+
+
+def _compare(path: Path, header: dict[str, Any], expected: dict[str, Any]) -> Changes | None:
+    """Return what may change; refuse a checkpoint that differs in anything else."""
+    aliases = expected.pop(ALIASES, {})
+    wanted, changes = expected.get("model"), None
+    if wanted is not None and isinstance(header.get("model"), dict):
+        changes = find_changes(path, header["model"], wanted, aliases)
+        header = {**header, "model": changes.result}
+    require_equal(path, header, expected)
+    return changes
 
 
 def _written(path: Path) -> Written:
