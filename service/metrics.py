@@ -106,6 +106,7 @@ class LearnerMetrics(NamedTuple):
     lag_seconds: Gauge  # {topic, partition}
     paused: Gauge
     stalled_seconds: Gauge
+    serving_fallback: Gauge
     gaps_accepted: Counter  # {kind}
     records_lost: Counter
     batch_events: Histogram
@@ -247,6 +248,11 @@ _LEARNER = {
         Gauge,
         "kaboost_learner_stalled_seconds",
         "Seconds since when a partition or all cannot be read, or learning is paused; else 0.",
+    ),
+    "serving_fallback": _Spec(
+        Gauge,
+        "kaboost_serving_fallback",
+        "1 while answers come from the last good model, not the current one, else 0.",
     ),
     "gaps_accepted": _Spec(
         Counter,

@@ -25,6 +25,7 @@ from kaboost.models.spec import normalise_spec
 from kaboost.models.table_model import encoder_of
 from kaboost.service.config.admin import Admin
 from kaboost.service.config.features import Features
+from kaboost.service.config.guard import Guard
 from kaboost.service.config.messages import describe_errors
 from kaboost.service.config.records import (
     Events,
@@ -320,6 +321,7 @@ class Settings(BaseSettings):
     )
     snapshots: Snapshots = Field(default_factory=Snapshots)
     checkpoints: Checkpoints = Field(default_factory=Checkpoints)
+    guard: Guard = Field(default_factory=Guard)
     api: Api = Field(default_factory=Api)
     metrics: Metrics = Field(default_factory=Metrics)
     admin: Admin = Field(default_factory=Admin)
@@ -370,6 +372,13 @@ class Settings(BaseSettings):
                 check(value, width, known.m, task=task.kind)
                 if known.is_open:
                     check_open(normalise_spec(value, task.kind))
+        return value
+
+    @field_validator("guard")
+    @classmethod
+    def _check_guard(cls, value: Guard, info: ValidationInfo) -> Guard:
+        if value.margin is not None and river_spec.is_river(info.data.get("model")):
+            raise ValueError("a River model has no snapshots to fall back to; leave guard out")
         return value
 
     @field_validator("labels")

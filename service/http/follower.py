@@ -106,7 +106,14 @@ class Follower:
         if not own and compiling and self.learner.is_alive:
             own = f"the learner is {compiling}"
         stalled = condition.stalled if self.learner.is_alive else ""
-        reasons = [self.problem, condition.paused, stalled, condition.problem, own]
+        reasons = [
+            self.problem,
+            condition.paused,
+            condition.fallback,
+            stalled,
+            condition.problem,
+            own,
+        ]
         return "; ".join(filter(None, reasons))
 
     @property
@@ -239,6 +246,7 @@ class Follower:
             snapshot_time=header["created"],
             cold_start=header["cold_start"],
             stale=learner.stopped or silent or stalled or self._is_failing(learner),
+            fallback=bool(header.get("fallback")),
         )
 
     def _is_failing(self, learner: LearnerStatus) -> bool:

@@ -92,7 +92,10 @@ class ModelReport(BaseModel):
     events_learned: int
     snapshot_time: str
     cold_start: bool = Field(description="Whether nothing was learned yet.")
-    stale: bool = Field(description="Whether the learner is silent or stopped.")
+    stale: bool = Field(description="Whether the learner is silent, stopped or paused.")
+    fallback: bool = Field(
+        description="Whether it is the last good model: the current one is worse than a baseline."
+    )
     task: str
     labels: list[bool | int | float | str] = Field(description="Empty for regression.")
     specification: dict[str, Any] = Field(
@@ -195,6 +198,7 @@ def report_model(served: Served, learner: LearnerStatus) -> ModelReport:
         snapshot_time=stamp.snapshot_time,
         cold_start=stamp.cold_start,
         stale=stamp.stale,
+        fallback=stamp.fallback,
         task=model.task,
         labels=list(model.labels.classes),
         specification=model.spec,

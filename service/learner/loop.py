@@ -16,6 +16,7 @@ from kaboost.service.kafka import topics
 from kaboost.service.kafka.dead_letters import DeadLetters
 from kaboost.service.kafka.fetch_watch import Problem
 from kaboost.service.kafka.stored_record import StoredRecord
+from kaboost.service.learner.guard import LossGuard
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.progress import Progress
@@ -26,6 +27,7 @@ from kaboost.service.storage import commands
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.commands import Command
 from kaboost.service.storage.files import number
+from kaboost.service.storage.good_snapshot import GoodSnapshot
 from kaboost.service.storage.snapshots import Condition
 
 HEARTBEAT_SECONDS = 1.0
@@ -70,6 +72,7 @@ class LearnerLoop:
         self._failing: set[str] = set()  # kinds of files that could not be written last time
         self._after_failure = ""
         self._startup: Startup
+        self._guard: LossGuard | None = None
         self.gaps_accepted = 0
         actions = {commands.CHECKPOINT: self._save_now, commands.ROLLBACK: self._roll_back}
         self._steering = Steering(parts.settings.checkpoints.directory, actions)
@@ -88,6 +91,7 @@ class LearnerLoop:
             topics.create_dead_letter_topic(kafka)
         self._after_failure = startup.after_failure
         self.trainer = self._beat_during(lambda: startup.open(self._inputs))
+        self._begin_guard()
         self._assign(self.trainer)
         for change in self.trainer.changes:
             log.warning("the model takes a change over", extra={"change": change})
@@ -125,7 +129,7 @@ class LearnerLoop:
                 self._letters.send(message, error, self.trainer.decoder_class)
             self._is_whole = True
             self._progress.report(self.trainer.state)
-            if self.trainer.publish_due:
+            if self._guard_says_change() or self.trainer.publish_due:
                 self._attempt("snapshot", self._publish)
             if self.trainer.checkpoint_due and not self._letters.outstanding:
                 self._attempt("checkpoint", self._save)
@@ -154,6 +158,30 @@ class LearnerLoop:
             self._attempt("snapshot", self._publish)
         fields = {"events_learned": self.trainer.events_learned}
         log.info("learner ends, what it has learned is written", extra=fields)
+
+    def _begin_guard(self) -> None:
+        """Watch the losses, if the settings say so; an earlier learner may have fallen back."""
+        settings, store = self._settings, self._snapshots
+        if settings.guard.margin is None:
+            return
+        good = GoodSnapshot(settings.snapshots.directory)
+        self._guard = LossGuard(settings.guard, good, store.newest())
+        self._metrics.serving_fallback.set(self._guard.fallback is not None)
+
+    def _guard_says_change(self) -> bool:
+        """Return whether the guard has fallen back or recovered: that is published at once."""
+        guard, trainer = self._guard, self.trainer
+        if guard is None or not guard.observe(trainer.state.validation, trainer.events_learned):
+            return False
+        falls = guard.fallback is not None
+        self._metrics.serving_fallback.set(falls)
+        fields = {"reason": guard.reason, "events_learned": trainer.events_learned}
+        if falls:
+            log.error("answers fall back to the last good model", extra=fields)
+        else:
+            log.warning("answers are of the current model again", extra=fields)
+        self._steering.note("fall back" if falls else "recover", "guard", guard.reason, {})
+        return True
 
     def _assign(self, trainer: Trainer) -> None:
         """Read on from the offsets of a trainer; gaps are refused, or accepted and recorded."""
@@ -195,6 +223,9 @@ class LearnerLoop:
             self._assign(before)
             raise
         self.trainer = trainer
+        if self._guard is not None:
+            self._guard.reset()
+            self._metrics.serving_fallback.set(0)
         self._progress.start(trainer.events_learned)
         self._attempt("checkpoint", self._save)
         message = f"the model is that of checkpoint {wanted}; kaboost rollback {kept} undoes it"
@@ -283,8 +314,11 @@ class LearnerLoop:
         return written
 
     def _publish(self) -> None:
-        cold = self.trainer.events_learned == 0
-        self._write("snapshot", lambda: self.trainer.publish(cold=cold))
+        trainer, guard = self.trainer, self._guard
+        cold, instead = trainer.events_learned == 0, guard.fallback if guard else None
+        version = self._write("snapshot", lambda: trainer.publish(cold=cold, instead=instead))
+        if guard is not None:
+            guard.published(version, trainer.events_learned)
 
     def _attempt(self, kind: str, write: Callable[[], object]) -> None:
         """Write a file; after a failure the trainer decides when to try again."""
@@ -391,8 +425,11 @@ class LearnerLoop:
     def _publish_condition(self) -> None:
         """Publish what has changed of the learner's condition."""
         late = self.trainer.late_figures if hasattr(self, "trainer") else None
-        paused = self._steering.description
-        condition = self._progress.condition._replace(late_labels=late, paused=paused)
+        condition = self._progress.condition._replace(
+            late_labels=late,
+            paused=self._steering.description,
+            fallback=self._guard.reason if self._guard else "",
+        )
         if condition != self._condition:
             self._snapshots.write_condition(condition)
             self._condition = condition

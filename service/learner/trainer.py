@@ -20,6 +20,7 @@ from kaboost.service.events.new_names import Known, NewNames, hours
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark, mark_of
 from kaboost.service.kafka.stored_record import StoredRecord
+from kaboost.service.learner.guard import Fallback
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recorder import Recorder
 from kaboost.service.learner.schedule import WriteSchedule
@@ -224,12 +225,17 @@ class Trainer:
         self._recorder.validation(self.state)
         return rejected
 
-    def publish(self, *, cold: bool = False) -> int:
-        """Publish a snapshot of the current state; `cold` marks a model without any event."""
+    def publish(self, *, cold: bool = False, instead: Fallback | None = None) -> int:
+        """Publish a snapshot of the current state, or of the model that is served instead; `cold`
+        marks a model without any event.
+        """
         header, above = {**self._header(), "cold_start": cold}, self._numbering.version
+        state = self.state
+        if instead is not None:
+            header, state = header | instead.header(), instead.state(state)
         try:
             with self._recorder.publishing():
-                version = self._stores.snapshots.publish(header, self.state, above)
+                version = self._stores.snapshots.publish(header, state, above)
         except NotWritten:
             self._snapshots.retry()
             raise
