@@ -85,6 +85,23 @@ def test_a_topic_created_again_is_read_from_its_beginning(
     assert 2 == len(kinds(settings))
 
 
+def test_a_gap_is_accepted_once(
+    topic: str, make_settings: Make, send: Send, broker: Reachable
+) -> None:
+    """Trap: the state has nothing of the topic that is gone, even if nothing was read since."""
+    settings = make_settings(topic, kafka=ACCEPT)
+    send(topic, events(rows(50)))
+    learn_all(settings, 50)
+    recreate(broker.bootstrap, topic)
+    with learning(settings) as running:
+        until(lambda: saved(settings) == {0: 0})
+        assert 0 == running.stop()
+    send(topic, events(rows(60, seed=2)))
+    learn_all(make_settings(topic), 110)
+
+    assert [("recreated", 50, 0)] == kinds(settings)
+
+
 def test_a_gap_while_it_runs_is_accepted(
     topic: str, make_settings: Make, send: Send, broker: Reachable
 ) -> None:
