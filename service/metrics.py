@@ -89,6 +89,7 @@ class LearnerMetrics(NamedTuple):
     rejected_ratio: Gauge
     dead_letters: Counter  # {reason}
     duplicates: Counter
+    influence_limited: Counter
     skipped: Counter  # {reason}
     waiting_features: Gauge
     waiting_bytes: Gauge
@@ -185,6 +186,11 @@ _LEARNER = {
     ),
     "duplicates": _Spec(
         Counter, "kaboost_duplicates", "Events skipped because their id was learned before."
+    ),
+    "influence_limited": _Spec(
+        Counter,
+        "kaboost_influence_limited",
+        "Events learned with less weight, since their key has had its share.",
     ),
     "skipped": _Spec(
         Counter,

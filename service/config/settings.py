@@ -27,6 +27,7 @@ from kaboost.service.config.admin import Admin
 from kaboost.service.config.features import Features
 from kaboost.service.config.guard import Guard
 from kaboost.service.config.messages import describe_errors
+from kaboost.service.config.monitoring import Log, Metrics
 from kaboost.service.config.records import (
     Events,
     Labels,
@@ -266,29 +267,6 @@ class Api(Section):
     )
 
 
-class Metrics(Section):
-    """The learner's metrics port."""
-
-    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
-    port: int = Field(
-        default=9464, ge=0, le=65_535, description="Port to listen on; 0 for any free one."
-    )
-
-
-class Log(Section):
-    """The log lines on standard error."""
-
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The lowest level that is logged."
-    )
-    format: Literal["json", "text"] = Field(
-        default="json", description="JSON objects, one a line, or text."
-    )
-    progress_seconds: Seconds = Field(
-        default=30.0, description="Seconds between two lines that report the learner's progress."
-    )
-
-
 class Settings(BaseSettings):
     """All settings; `load` merges file, secrets, environment and flags into them."""
 
@@ -362,6 +340,11 @@ class Settings(BaseSettings):
             raise ValueError(
                 "a River model cannot wait for labels.topic; leave it out, send labels in events"
             )
+        events = info.data.get("events")
+        if river_spec.is_river(value) and events and events.max_influence_per_key is not None:
+            raise ValueError(
+                "a River model knows no weights, so leave events.max_influence_per_key out"
+            )
         if river_spec.is_river(value) and features is not None:
             RiverModel(task.kind, value, features.columns, task.labels).rehearse()
         else:
@@ -388,6 +371,10 @@ class Settings(BaseSettings):
         kafka, task, events = (info.data.get(key) for key in ("kafka", "task", "events"))
         if value.topic is None or kafka is None or task is None or events is None:
             return value
+        if events.max_influence_per_key is not None:
+            raise ValueError(
+                "events.max_influence_per_key needs labels in the events; leave one of both out"
+            )
         known = task.known_labels
 
         def encode(label: Any) -> object:

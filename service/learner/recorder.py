@@ -70,6 +70,10 @@ class Recorder:
         """Show how many names of features are on trial."""
         self._metrics.feature_candidates.set(names)
 
+    def limited(self, events: int) -> None:
+        """Count events whose weight was reduced for their key."""
+        self._metrics.influence_limited.inc(events)
+
     def skipped(self, reasons: Iterable[str]) -> None:
         """Count records that are valid and teach nothing."""
         for reason in reasons:

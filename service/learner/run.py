@@ -9,7 +9,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaException
 from prometheus_client import CollectorRegistry, start_http_server
 
-from kaboost.service.config import settings as config
+from kaboost.service.config.monitoring import Metrics
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import BrokerError, ConfigError, Exit, Gap
 from kaboost.service.kafka.dead_letters import DeadLetters
@@ -101,7 +101,7 @@ def _learn(parts: Parts, startup: Startup, stop: threading.Event) -> _Ended:
 
 
 @contextmanager
-def _metrics_server(metrics: config.Metrics, registry: CollectorRegistry) -> Iterator[None]:
+def _metrics_server(metrics: Metrics, registry: CollectorRegistry) -> Iterator[None]:
     """Serve the metrics on their own port."""
     try:
         server, thread = start_http_server(metrics.port, metrics.host, registry)

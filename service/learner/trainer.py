@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from operator import methodcaller
 from typing import Any, NamedTuple
 
@@ -71,7 +71,8 @@ class Trainer:
         settings = parts.settings
         self.marks: tuple[Marks, Marks] = (dict(lineage.marks), {})  # of events, of labels
         window = settings.events.duplicates.window
-        self.state = state._replace(ids=state.ids.resized(window))
+        influence = state.influence.limited_to(settings.events.max_influence_per_key)
+        self.state = state._replace(ids=state.ids.resized(window), influence=influence)
         self._is_new = self.state.ids.is_new if window else None
         self.batch_events = settings.kafka.batch_events  # records in one call of `learn` at most
         self._settings = settings
@@ -204,6 +205,7 @@ class Trainer:
             self._recorder.skipped(reason for _, reason in decoded.skipped)
             self._recorder.repairs(decoded.repairs)
             if decoded.meta:
+                decoded = self._limit_influence(unread, decoded)
                 self._learning = unread, decoded
                 self._learn(decoded)
                 self._track_oldest(unread, decoded)
@@ -257,6 +259,16 @@ class Trainer:
     def find_culprit(self, messages: Sequence[Message]) -> Message | None:
         """Return the record that learning failed at, where that is known without another try."""
         return None
+
+    def _limit_influence(self, messages: Sequence[Message], decoded: Decoded) -> Decoded:
+        """Return events whose keys have no more than their share of the weight."""
+        influence = self.state.influence
+        if influence.limit is None:
+            return decoded
+        events = islice(events_of(messages, decoded), len(decoded.meta))
+        w = influence.weigh([message.key() for message in events], decoded.w)
+        self._recorder.limited(int((w < decoded.w).sum()))
+        return decoded._replace(w=w)
 
     def _learn(self, decoded: Decoded) -> None:
         model, y, w = self.state.model, decoded.y, decoded.w

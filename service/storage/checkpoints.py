@@ -12,6 +12,7 @@ from kaboost.service.errors import CheckpointError, Damaged, Incompatible
 from kaboost.service.storage import files, kept
 from kaboost.service.storage.changes import ALIASES, Changes, find_changes
 from kaboost.service.storage.comparison import require_equal
+from kaboost.service.storage.key_influence import KeyInfluence
 from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.recent_ids import RecentIds
 from kaboost.service.storage.state import LateState, State, read_validation
@@ -185,7 +186,8 @@ def load(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
     ids = RecentIds.from_arrays(arrays)
     late = LateState.from_description(header["late"]) if header.get("late") else None
     notes = changes.notes if changes else ()
-    return Checkpoint(header, State(model, validation, offsets, ids, late), notes)
+    influence = KeyInfluence.from_arrays(arrays)
+    return Checkpoint(header, State(model, validation, offsets, ids, late, influence), notes)
 
 
 def _compare(path: Path, header: dict[str, Any], expected: dict[str, Any]) -> Changes | None:

@@ -11,6 +11,7 @@ from kaboost.models.features.labels import Labels
 from kaboost.models.model import Model
 from kaboost.models.state.format import Arrays
 from kaboost.models.state.tree import from_arrays, to_arrays
+from kaboost.service.storage.key_influence import KeyInfluence
 from kaboost.service.storage.late_figures import LateCounts
 from kaboost.service.storage.recent_ids import RecentIds
 
@@ -69,6 +70,7 @@ class State(NamedTuple):
     offsets: dict[int, int]  # partition → next offset
     ids: RecentIds = RecentIds()  # of the last learned events
     late: LateState | None = None  # where labels come later
+    influence: KeyInfluence = KeyInfluence()  # of the keys of records, where it is limited
 
     @classmethod
     def initial(cls, model: Model, offsets: dict[int, int]) -> "State":
@@ -82,7 +84,8 @@ class State(NamedTuple):
 
     def to_arrays(self) -> Arrays:
         """Return every array by its name; no copy of those of model and validation."""
-        return {**self.model.to_arrays(), **self.validation_arrays(), **self.ids.to_arrays()}
+        others = {**self.ids.to_arrays(), **self.influence.to_arrays()}
+        return {**self.model.to_arrays(), **self.validation_arrays(), **others}
 
     def serving_arrays(self) -> Arrays:
         """Return the arrays that a prediction and a report need; no copy."""

@@ -33,7 +33,8 @@ ROOT = Path(__file__).parents[2]
 UNIT_TESTS = FOLDER / "alerts.test.yml"
 ALERTS = {rule.name: rule for rule in rules("alert")}
 CONTRACT = """ConsumerLagHigh SnapshotStale CheckpointStale LossRegressed WorseThanBaseline
-    DeadLettersGrowing PredictLatencyHigh NoEvents LearnerStalled LearningPaused TargetDown"""
+    DeadLettersGrowing PredictLatencyHigh NoEvents LearnerStalled LearningPaused TargetDown
+    ServingFallback"""
 
 NUMBERS = r"interval_coverage"  # of a regression alone; this service has two classes
 # What need not change when more events are fed, by what its expression is about, and why.
