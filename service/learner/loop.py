@@ -26,7 +26,6 @@ from kaboost.service.learner.trainer import Rejected, Trainer
 from kaboost.service.storage import commands
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.commands import Command
-from kaboost.service.storage.files import number
 from kaboost.service.storage.good_snapshot import GoodSnapshot
 from kaboost.service.storage.snapshots import Condition
 
@@ -197,7 +196,7 @@ class LearnerLoop:
         """Write a checkpoint because somebody asks for one."""
         self._require_letters()
         written = self._save()
-        message = f"checkpoint {number(Path(written.name))} is written"
+        message = f"{Path(written.name).name} is written"
         return {"message": message, "path": written.name, **self._describe_state()}
 
     def _roll_back(self, command: Command) -> Details:

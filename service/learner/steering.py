@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ class Steering:
         self._file = PauseFile(directory)
         self._pause = self._file.read()
         self._polled_at = -POLL_SECONDS
+        self._is_failing = False
         own = {commands.PAUSE: self._do_pause, commands.RESUME: self._do_resume}
         self._actions: dict[str, Action] = {**own, **actions}
 
@@ -59,8 +61,9 @@ class Steering:
         self._pause = self._file.read()
         if self._pause is not None:
             log.warning("learning is paused by command", extra=self._pause._asdict())
-        for command in self._queue.recover():
-            self._record(command, Result("refused", commands.INTERRUPTED))
+        with self._logging_failures():
+            for command in self._queue.recover():
+                self._record(command, Result("refused", commands.INTERRUPTED))
 
     def poll(self) -> None:
         """Carry out the commands that wait."""
@@ -68,10 +71,11 @@ class Steering:
         if now - self._polled_at < POLL_SECONDS:
             return
         self._polled_at = now
-        while (command := self._queue.take()) is not None:
-            result = self._carry_out(command)
-            self._record(command, result)
-            self._queue.finish(command.id, result)
+        with self._logging_failures():
+            while (command := self._queue.take()) is not None:
+                result = self._carry_out(command)
+                self._record(command, result)
+                self._queue.finish(command.id, result)
 
     def note(self, what: str, by: str, reason: str, details: Details) -> None:
         """Record a change that the learner itself has made, such as an accepted gap."""
@@ -80,10 +84,22 @@ class Steering:
             state="done", answer="", details=details,
         )  # fmt: skip
 
+    @contextmanager
+    def _logging_failures(self) -> Iterator[None]:
+        """Log the first failure in a row: a folder that cannot be used stops no learning."""
+        try:
+            yield
+        except (NotWritten, OSError) as err:
+            if not self._is_failing:
+                log.error("commands cannot be taken or answered", extra={"reason": str(err)})
+            self._is_failing = True
+        else:
+            self._is_failing = False
+
     def _carry_out(self, command: Command) -> Result:
         try:
             details = self._actions[command.name](command)
-        except KaboostError as err:
+        except (KaboostError, OSError) as err:
             return Result("refused", str(err))
         return Result("done", str(details.get("message", "")), details)
 

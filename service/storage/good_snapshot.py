@@ -12,10 +12,7 @@ GOOD, CANDIDATE = "last-good", "candidate"  # folders of one file each
 
 
 class GoodSnapshot:
-    """Keep one snapshot that has proved good, and one that may.
-
-    Both are second names of published files: no byte is copied.
-    """
+    """Keep one snapshot that has proved good, and one that may."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -23,12 +20,7 @@ class GoodSnapshot:
     def offer(self, version: int) -> None:
         """Make a published version the candidate, in the place of the one before."""
         self.drop_candidate()
-        folder = files.make(self._directory / CANDIDATE)
-        path = files.numbered(self._directory, KIND, version)
-        try:
-            os.link(path, folder / path.name)
-        except OSError as err:
-            raise NotWritten(f"{folder / path.name} cannot be made: {err.strerror}") from err
+        files.keep(files.numbered(self._directory, KIND, version), self._directory / CANDIDATE)
 
     def promote(self) -> None:
         """Make the candidate the last good one."""

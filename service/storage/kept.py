@@ -1,29 +1,18 @@
 """Checkpoints from before a rollback: kept in a folder of their own, where no newer one counts."""
 
-import os
 from pathlib import Path
 
-from kaboost.service.errors import NotWritten, Refused
+from kaboost.service.errors import Refused
 from kaboost.service.storage import files
 
 FOLDER = "before-rollback"
 
 
 def keep_newest(run: Path, kind: str, most: int) -> int:
-    """Keep the newest file of a run, and the newest so many of those kept; return its number.
-
-    It is the same file by a second name: no byte is copied.
-    """
+    """Keep the newest file of a run, and the newest so many of those kept; return its number."""
     newest = files.newest(run, kind)[0]
-    folder = files.make(run / FOLDER)
-    second = folder / newest.name
-    try:
-        second.unlink(missing_ok=True)
-        os.link(newest, second)
-        files.sync_folder(folder)
-    except OSError as err:
-        raise NotWritten(f"{second} cannot be made: {err.strerror}") from err
-    files.prune(folder, kind, most)
+    files.keep(newest, run / FOLDER)
+    files.prune(run / FOLDER, kind, most)
     return files.number(newest)
 
 

@@ -18,7 +18,7 @@ from kaboost.service.storage.snapshots import FolderSnapshotStore, Snapshot
 from tests.kafka.broker import Reachable
 from tests.service import serving
 from tests.service.learning import Rows, events, gauge, learning, rows, settings_for, until
-from tests.service.steering import audited, command
+from tests.service.steering import audited, command, newest_checkpoint
 
 Make = Callable[..., Settings]
 Send = Callable[..., None]
@@ -195,7 +195,8 @@ def test_a_rollback_ends_it(topic: str, make_settings: Make, send: Send) -> None
     with learning(settings) as running:
         until(lambda: FolderSnapshotStore(settings.snapshots.directory).last_version())
         feed(settings, send, rows(FIRST))
-        number = int(command(settings, "checkpoint").message.split()[1])
+        command(settings, "checkpoint")
+        number = newest_checkpoint(settings)
         feed(settings, send, contradictory(800))
         assert "fallback" in newest(settings).header
         result = command(settings, "rollback", version=number, positions="stay")

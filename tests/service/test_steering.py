@@ -190,6 +190,41 @@ def test_a_rollback_to_deleted_events_is_refused(
     expect_state(settings, stream)
 
 
+def test_a_folder_that_cannot_be_used_stops_no_learning(
+    topic: str, make_settings: Make, send: Send
+) -> None:
+    """A file in the place of a folder; the audit log is then the log."""
+    settings = make_settings(topic)
+    settings.checkpoints.directory.mkdir()
+    for name in ("commands", "audit.jsonl"):
+        path = settings.checkpoints.directory / name
+        path.touch() if name == "commands" else path.mkdir()
+    send(topic, events(rows(10)))
+    learn_all(settings, 10)
+
+    (settings.checkpoints.directory / "commands").unlink()
+    with learning(settings) as running:
+        assert "done" == command(settings, "checkpoint").state
+        assert 0 == running.stop()
+
+
+def test_what_is_no_command_is_refused(topic: str, make_settings: Make) -> None:
+    """Files that somebody has written by hand; the next command is taken."""
+    settings = make_settings(topic)
+    folder = settings.checkpoints.directory / "commands"
+    folder.mkdir(parents=True)
+    written = ["{", "[]", '{"name": "stop"}', '{"name": "pause", "by": 3, "via": "", "more": 1}']
+    for k, text in enumerate(written):
+        (folder / f"{k}.json").write_text(text)
+    queue = CommandQueue(settings.checkpoints.directory)
+    with learning(settings) as running:
+        assert "done" == command(settings, "checkpoint").state
+        assert 0 == running.stop()
+
+    found = [queue.wait(str(k), 0) for k in range(len(written))]
+    assert ["refused"] * len(written) == [result.state for result in found if result]
+
+
 def test_a_command_that_nobody_takes_is_withdrawn(topic: str, make_settings: Make) -> None:
     """Unless it is for the next learner; what a learner had taken when it died is not repeated."""
     settings = make_settings(topic, admin={"timeout_seconds": 0.2})
