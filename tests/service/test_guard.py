@@ -68,7 +68,8 @@ def test_answers_fall_back_until_the_model_recovers(
         feed(settings, send, contradictory(800))
         good = newest(settings)
         assert 1.0 == gauge(settings, "kaboost_serving_fallback")
-        assert 400 <= good.header["events_learned"] <= FIRST
+        # The loss is worse from 400 contradictory events on: 200 before it was good still.
+        assert 400 <= good.header["events_learned"] <= FIRST + 300
         assert good.header["fallback"] < good.version
         reason = FolderSnapshotStore(settings.snapshots.directory).read_condition
         assert "worse than that of" in until(lambda: reason().fallback)
