@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,6 +19,7 @@ from kaboost.service.command_options import DEFAULT_FILE, File, Json, Set
 from kaboost.service.command_options import load_settings as _load
 from kaboost.service.command_options import print_rows as _print
 from kaboost.service.errors import ConfigError, Exit, KaboostError
+from kaboost.service.steering_commands import register
 
 if TYPE_CHECKING:
     from kaboost.service.config.settings import Settings
@@ -41,6 +42,13 @@ app.add_typer(config_app, name="config")
 app.add_typer(checkpoints_app, name="checkpoints")
 app.add_typer(dlq_commands.app, name="dlq")
 
+OnGap = Annotated[
+    Literal["refuse", "accept"] | None,
+    typer.Option(
+        help="Where the topic does not continue the state: exit with 3, or keep the model and read "
+        "on from the first record there is."
+    ),
+]
 ColdStart = Annotated[
     bool,
     typer.Option("--cold-start", help="Start a new model in a new folder; the old one is kept."),
@@ -83,19 +91,25 @@ def program(
 
 
 @app.command(epilog="Example: kaboost serve --config kaboost.yaml")
-def serve(file: File = None, set_: Set = None, cold_start: ColdStart = False) -> None:
+def serve(
+    file: File = None, set_: Set = None, cold_start: ColdStart = False, on_gap: OnGap = None
+) -> None:
     """Learn and serve: one learner and the API processes, supervised."""
     from kaboost.service.processes.roles import run_serve
 
-    _run(_load(file, set_), lambda settings: run_serve(settings, cold_start=cold_start))
+    settings = _load(file, _with_on_gap(set_, on_gap))
+    _run(settings, lambda settings: run_serve(settings, cold_start=cold_start))
 
 
 @app.command(epilog="Example: kaboost learner --config kaboost.yaml")
-def learner(file: File = None, set_: Set = None, cold_start: ColdStart = False) -> None:
+def learner(
+    file: File = None, set_: Set = None, cold_start: ColdStart = False, on_gap: OnGap = None
+) -> None:
     """Learn: consume labelled events, publish snapshots, write checkpoints."""
     from kaboost.service.processes.roles import run_learner
 
-    _run(_load(file, set_), lambda settings: run_learner(settings, cold_start=cold_start))
+    settings = _load(file, _with_on_gap(set_, on_gap))
+    _run(settings, lambda settings: run_learner(settings, cold_start=cold_start))
 
 
 @app.command(epilog="Example: kaboost api --config kaboost.yaml --set api.port=8080")
@@ -323,6 +337,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KaboostError as err:
         print(f"kaboost: {err}", file=sys.stderr)
         sys.exit(err.exit_code)
+
+
+def _with_on_gap(set_: list[str] | None, on_gap: str | None) -> list[str]:
+    return [*(set_ or []), *([f"kafka.on_gap={on_gap}"] if on_gap else [])]
+
+
+def _load_without_numba(file: Path | None, set_: list[str] | None) -> "Settings":
+    import_without_numba()
+    return _load(file, set_)
+
+
+register(app, _load_without_numba, _print)
 
 
 def _key_value(pair: str) -> tuple[str, str]:

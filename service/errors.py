@@ -3,12 +3,14 @@
 KaboostError             5  an internal error at a named place
 ├ ConfigError            2  the configuration is refused: key, value, remedy
 ├ Refused                3  refused for safety: gap in offsets, missing checkpoint
+│ ├ Gap                  3  the topic does not continue the state; `kafka.on_gap: accept` accepts it
 │ └ FolderBusy           3  another process writes to the folder: it is waited for
 ├ BrokerError            4  broker or topic unreachable for good
 │ └ RegistryAway         4  the schema registry gives no schema now: wait and ask again
 ├ EventError             5  one event cannot be used: goes to the dead-letter topic
 │ └ InternalFault        5  one event makes our own code fail
 ├ RequestError           5  an HTTP request is invalid: the response is 422
+├ NotTaken               1  no learner has taken a command: it is withdrawn
 ├ NotReady               5  there is no model yet: the response is 503
 └ CheckpointError        3  no checkpoint can be used
   ├ Damaged              3  one file is damaged: the one before it is used
@@ -50,6 +52,17 @@ class Refused(KaboostError):
     """Refuse to continue because data could be lost or written twice."""
 
     exit_code = Exit.REFUSED
+
+
+GAP_KINDS = ("deleted", "recreated", "other_cluster", "truncated")
+
+
+class Gap(Refused):
+    """Refuse a topic that does not continue the state; `kind` is one of GAP_KINDS."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{message}; or keep the model and accept the gap with --on-gap=accept")
+        self.kind = kind
 
 
 class FolderBusy(Refused):
@@ -99,6 +112,12 @@ class RequestError(KaboostError):
     def __init__(self, errors: Sequence[tuple[str, str]]) -> None:
         super().__init__("; ".join(f"{pointer}: {detail}" for pointer, detail in errors))
         self.errors = list(errors)
+
+
+class NotTaken(KaboostError):
+    """Report a command that no learner has carried out."""
+
+    exit_code = Exit.NOT_HELD
 
 
 class NotReady(KaboostError):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from kaboost.service.config.settings import Log
+from kaboost.service.config.monitoring import Log
 
 # Attributes of every record; any others were passed with `extra=`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

@@ -89,6 +89,7 @@ class LearnerMetrics(NamedTuple):
     rejected_ratio: Gauge
     dead_letters: Counter  # {reason}
     duplicates: Counter
+    influence_limited: Counter
     skipped: Counter  # {reason}
     waiting_features: Gauge
     waiting_bytes: Gauge
@@ -106,6 +107,9 @@ class LearnerMetrics(NamedTuple):
     lag_seconds: Gauge  # {topic, partition}
     paused: Gauge
     stalled_seconds: Gauge
+    serving_fallback: Gauge
+    gaps_accepted: Counter  # {kind}
+    records_lost: Counter
     batch_events: Histogram
     learn_duration: Histogram
     publish_duration: Histogram
@@ -183,6 +187,11 @@ _LEARNER = {
     "duplicates": _Spec(
         Counter, "kaboost_duplicates", "Events skipped because their id was learned before."
     ),
+    "influence_limited": _Spec(
+        Counter,
+        "kaboost_influence_limited",
+        "Events learned with less weight, since their key has had its share.",
+    ),
     "skipped": _Spec(
         Counter,
         "kaboost_records_skipped",
@@ -239,12 +248,26 @@ _LEARNER = {
     "paused": _Spec(
         Gauge,
         "kaboost_learning_paused",
-        "1 while dead letters or checkpoints cannot be written, else 0.",
+        "1 while learning is paused by command or because files cannot be written, else 0.",
     ),
     "stalled_seconds": _Spec(
         Gauge,
         "kaboost_learner_stalled_seconds",
         "Seconds since when a partition or all cannot be read, or learning is paused; else 0.",
+    ),
+    "serving_fallback": _Spec(
+        Gauge,
+        "kaboost_serving_fallback",
+        "1 while answers come from the last good model, not the current one, else 0.",
+    ),
+    "gaps_accepted": _Spec(
+        Counter,
+        "kaboost_gaps_accepted",
+        "Partitions read on from another offset than the state's, with kafka.on_gap: accept.",
+        ("kind",),
+    ),
+    "records_lost": _Spec(
+        Counter, "kaboost_records_lost", "Records deleted before they were read, accepted as a gap."
     ),
     "batch_events": _Spec(
         Histogram, "kaboost_learn_batch_events", "Events learned in one call.", (), BATCH_BUCKETS

@@ -110,9 +110,19 @@ STREAM = [
         About(
             "Learning paused",
             "none",
-            "1 while dead letters or checkpoints cannot be written: nothing is lost or learned.",
+            "1 while paused by command, or files cannot be written: nothing is lost or learned.",
         ),
         of_instance("kaboost_learning_paused"),
+        red_from=1.0,
+    ),
+    number(
+        About(
+            "Serving the last good model",
+            "none",
+            "1 while the loss guard serves an earlier model: the current one is worse than a "
+            "baseline.",
+        ),
+        of_instance("kaboost_serving_fallback"),
         red_from=1.0,
     ),
     number(

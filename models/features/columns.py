@@ -121,7 +121,17 @@ class Columns(Encoder):
         """Return the encoder with new features at the end, or other kinds of inferred ones, and the
         same state for all else.
         """
-        schema = self.schema.with_inferred(new)
+        return self.with_schema(self.schema.with_inferred(new))
+
+    def with_declared(self, new: Mapping[str, str]) -> Columns:
+        """Return the encoder with new declared features, whose columns are the last ones."""
+        columns = (*_order(self.schema), *new.items())
+        return self.with_schema(
+            self.schema._replace(kinds={**self.schema.kinds, **new}, history=columns)
+        )
+
+    def with_schema(self, schema: Schema) -> Columns:
+        """Return the encoder of a schema with the same features and more, and the same state."""
         fresh = self.initial_state(schema)
         categories = list(names_by_kind(schema.kinds))[2]
         pairs = [(i, categories.index(n)) for i, n in enumerate(self.categories) if n in categories]
@@ -304,7 +314,7 @@ def _order(schema: Schema) -> Iterable[tuple[str, str]]:
     """Return features and kinds in the order of their columns: by kind, or that of the schema where
     features may be added, so that earlier columns stay in place.
     """
-    if schema.auto:
+    if schema.auto or schema.history:
         return schema.column_kinds
     return ((name, schema.kinds[name]) for name in chain(*names_by_kind(schema.kinds)))
 

@@ -40,7 +40,7 @@ class Schema(NamedTuple):
     kinds: dict[str, str]
     declared: int | None  # how many are declared; None where no other feature is allowed
     # Features and kinds in the order of columns, those that were given up included; empty while no
-    # inferred kind was corrected.
+    # inferred kind was corrected, and no feature was added to a declared schema.
     history: tuple[tuple[str, str], ...] = ()
     open: frozenset[str] = frozenset()  # features whose inferred kind may still be corrected
 
@@ -218,12 +218,14 @@ def layout(
 
 def describe_schema(schema: Schema) -> dict[str, Any]:
     """Return the schema as plain JSON values: pairs, because sorted JSON loses the order."""
-    return {"schema": [list(pair) for pair in schema.column_kinds], "declared": schema.declared}
+    ordered = {} if schema.auto or not schema.history else {"ordered": True}
+    pairs = [list(pair) for pair in schema.column_kinds]
+    return {"schema": pairs, "declared": schema.declared, **ordered}
 
 
 def from_description(description: Mapping[str, Any]) -> Schema:
     """Return the schema that `describe_schema` described."""
     pairs = tuple((name, kind) for name, kind in description["schema"])
     kinds = dict(pairs)
-    history = pairs if len(pairs) > len(kinds) else ()
+    history = pairs if len(pairs) > len(kinds) or description.get("ordered") else ()
     return Schema(kinds, description.get("declared"), history)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from kaboost.models.features.schema import AUTO, KINDS, WILDCARD, kind_hint, parse_schema
 from kaboost.service.config.section import Section
@@ -53,10 +53,33 @@ class Features(Section):
         "them. With `'*': auto` no feature is unknown.",
     )
 
+    aliases: dict[str, Annotated[str, Field(min_length=1, max_length=200)] | None] = Field(
+        default_factory=dict,
+        description="New names of features that a model has learned, old name to new one, so that "
+        "it goes on without a cold start; null drops one of a declared schema. They apply once: "
+        "events have the new names.",
+    )
+
     @field_validator("columns", mode="before")
     @classmethod
     def _expand_auto(cls, value: object) -> object:
         return {WILDCARD: AUTO} if value == AUTO else value
+
+    @field_validator("aliases")
+    @classmethod
+    def _check_aliases(
+        cls, value: dict[str, str | None], info: ValidationInfo
+    ) -> dict[str, str | None]:
+        """Refuse aliases that say two things of one name."""
+        new = [name for name in value.values() if name is not None]
+        for name in value:
+            if name in info.data.get("columns", {}):
+                raise ValueError(f"{name} is also in features.schema: remove it there or here")
+            if name in new:
+                raise ValueError(f"{name} is an old name and a new one: name the last one only")
+        if len(set(new)) < len(new):
+            raise ValueError("two old names have one new name: features cannot be merged")
+        return value
 
     @field_validator("columns")
     @classmethod

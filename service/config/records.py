@@ -94,6 +94,14 @@ class Events(Section):
         default_factory=Duplicates,
         description="`window`: an event whose id is among the last so many is skipped and counted.",
     )
+    max_influence_per_key: float | None = Field(
+        default=None,
+        gt=0.0,
+        le=1.0,
+        description="Largest share that events of one record key may have of the weight of about "
+        "the last 1,000 events; what is more counts less, down to nothing. 0.05 is a good limit "
+        "where clients are keys and may send wrong labels. Not with labels.topic.",
+    )
 
     @property
     def is_mapped(self) -> bool:

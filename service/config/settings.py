@@ -23,8 +23,11 @@ from kaboost.models.features.columns import reserved_width
 from kaboost.models.features.schema import AUTO
 from kaboost.models.spec import normalise_spec
 from kaboost.models.table_model import encoder_of
+from kaboost.service.config.admin import Admin
 from kaboost.service.config.features import Features
+from kaboost.service.config.guard import Guard
 from kaboost.service.config.messages import describe_errors
+from kaboost.service.config.monitoring import Log, Metrics
 from kaboost.service.config.privacy import Privacy
 from kaboost.service.config.records import (
     Events,
@@ -85,6 +88,13 @@ class Kafka(Section):
         default="earliest",
         description="Where to start without a checkpoint: `earliest`, `latest` or an RFC 3339 "
         "timestamp such as 2026-11-20T10:00:00Z.",
+    )
+    on_gap: Literal["refuse", "accept"] = Field(
+        default="refuse",
+        description="What to do where the topic does not continue the state: events between were "
+        "deleted, the topic was created again or is on another cluster, or its log was truncated. "
+        "`refuse` ends with exit 3; `accept` keeps the model and reads on from the first record "
+        "that is there.",
     )
     topic_timeout: Seconds = Field(
         default=60.0, description="Seconds to wait for a missing topic before exit 4."
@@ -221,29 +231,6 @@ class Api(Section):
     )
 
 
-class Metrics(Section):
-    """The learner's metrics port."""
-
-    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
-    port: int = Field(
-        default=9464, ge=0, le=65_535, description="Port to listen on; 0 for any free one."
-    )
-
-
-class Log(Section):
-    """The log lines on standard error."""
-
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The lowest level that is logged."
-    )
-    format: Literal["json", "text"] = Field(
-        default="json", description="JSON objects, one a line, or text."
-    )
-    progress_seconds: Seconds = Field(
-        default=30.0, description="Seconds between two lines that report the learner's progress."
-    )
-
-
 class Settings(BaseSettings):
     """All settings; `load` merges file, secrets, environment and flags into them."""
 
@@ -276,8 +263,10 @@ class Settings(BaseSettings):
     )
     snapshots: Snapshots = Field(default_factory=Snapshots)
     checkpoints: Checkpoints = Field(default_factory=Checkpoints)
+    guard: Guard = Field(default_factory=Guard)
     api: Api = Field(default_factory=Api)
     metrics: Metrics = Field(default_factory=Metrics)
+    admin: Admin = Field(default_factory=Admin)
     log: Log = Field(default_factory=Log)
     privacy: Privacy = Field(default_factory=Privacy)
     _origins: dict[Leaf, str] = PrivateAttr(default_factory=dict)
@@ -323,6 +312,11 @@ class Settings(BaseSettings):
             raise ValueError(
                 "a River model cannot wait for labels.topic; leave it out, send labels in events"
             )
+        events = info.data.get("events")
+        if river_spec.is_river(value) and events and events.max_influence_per_key is not None:
+            raise ValueError(
+                "a River model knows no weights, so leave events.max_influence_per_key out"
+            )
         if river_spec.is_river(value) and features is not None:
             RiverModel(task.kind, value, features.columns, task.labels).rehearse()
         else:
@@ -335,6 +329,13 @@ class Settings(BaseSettings):
                     check_open(normalise_spec(value, task.kind))
         return value
 
+    @field_validator("guard")
+    @classmethod
+    def _check_guard(cls, value: Guard, info: ValidationInfo) -> Guard:
+        if value.margin is not None and river_spec.is_river(info.data.get("model")):
+            raise ValueError("a River model has no snapshots to fall back to; leave guard out")
+        return value
+
     @field_validator("labels")
     @classmethod
     def _check_late_labels(cls, value: Labels, info: ValidationInfo) -> Labels:
@@ -342,6 +343,10 @@ class Settings(BaseSettings):
         kafka, task, events = (info.data.get(key) for key in ("kafka", "task", "events"))
         if value.topic is None or kafka is None or task is None or events is None:
             return value
+        if events.max_influence_per_key is not None:
+            raise ValueError(
+                "events.max_influence_per_key needs labels in the events; leave one of both out"
+            )
         known = task.known_labels
 
         def encode(label: Any) -> object:
@@ -367,15 +372,18 @@ class Settings(BaseSettings):
             raise ValueError("a River model has no checkpoints to store; name a folder")
         return value
 
-    @field_validator("metrics")
+    @field_validator("metrics", "admin")
     @classmethod
-    def _check_ports(cls, value: Metrics, info: ValidationInfo) -> Metrics:
-        """Refuse one port for API and metrics, also if they run on different machines."""
-        api = info.data.get("api")
-        if api is not None and value.port == api.port != 0:
-            hosts = {host.replace("localhost", "127.0.0.1") for host in (api.host, value.host)}
-            if len(hosts) == 1 or hosts & {"0.0.0.0", "::"}:
-                raise ValueError(f"port {value.port} is also api.port; change one of them")
+    def _check_ports(cls, value: Metrics | Admin, info: ValidationInfo) -> Metrics | Admin:
+        """Refuse one port for two purposes, also if they are on different machines."""
+        for name in ("api", "metrics"):
+            other = info.data.get(name)
+            if other is not None and value.port == other.port != 0:
+                hosts = {
+                    host.replace("localhost", "127.0.0.1") for host in (other.host, value.host)
+                }
+                if len(hosts) == 1 or hosts & {"0.0.0.0", "::"}:
+                    raise ValueError(f"port {value.port} is also {name}.port; change one of them")
         return value
 
 
@@ -400,6 +408,8 @@ def specify(model: Mapping[str, Any] | None, task: str) -> dict[str, Any]:
 def is_hidden(path: Leaf) -> bool:
     """Whether a setting's value is a secret or a mapping that may contain one."""
     if path == ("privacy", "key"):
+        return True
+    if path in (("admin",), ("admin", "key")):
         return True
     return any(
         path == extra[: len(path)] or (path[:2] == extra and is_secret(".".join(path[2:])))

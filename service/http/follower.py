@@ -106,7 +106,15 @@ class Follower:
         if not own and compiling and self.learner.is_alive:
             own = f"the learner is {compiling}"
         stalled = condition.stalled if self.learner.is_alive else ""
-        return "; ".join(filter(None, [self.problem, stalled, condition.problem, own]))
+        reasons = [
+            self.problem,
+            condition.paused,
+            condition.fallback,
+            stalled,
+            condition.problem,
+            own,
+        ]
+        return "; ".join(filter(None, reasons))
 
     @property
     def learns_nothing(self) -> bool:
@@ -229,7 +237,7 @@ class Follower:
     def _stamp(self, snapshot: Snapshot, learner: LearnerStatus) -> Stamp:
         limit = self._settings.api.stale_after_seconds
         silent = learner.age is None or learner.age > limit
-        stalled = bool(self.problem or learner.condition.stalled)
+        stalled = bool(self.problem or learner.condition.stalled or learner.condition.paused)
         header = snapshot.header
         return Stamp(
             name=header["name"],
@@ -238,6 +246,7 @@ class Follower:
             snapshot_time=header["created"],
             cold_start=header["cold_start"],
             stale=learner.stopped or silent or stalled or self._is_failing(learner),
+            fallback=bool(header.get("fallback")),
         )
 
     def _is_failing(self, learner: LearnerStatus) -> bool:

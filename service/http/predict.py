@@ -62,6 +62,7 @@ class Stamp(msgspec.Struct, frozen=True):
     snapshot_time: str
     cold_start: bool
     stale: bool
+    fallback: bool = False  # whether it is the last good model, not the current one
 
 
 class Interval(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import msgspec
 
 from kaboost.models.features.onehot import Table, empty_columns
 from kaboost.service.events.diagnosis import MESSAGE, nearest, shorten
+from kaboost.service.storage.changes import DROPPED
 
 ONE_OF_BOTH = (
     "send either features or record (as it is on the topic), for one row, or instances, for many"
@@ -39,6 +40,10 @@ def missing_features(names: Sequence[str], rows: Sequence[Any], table: Table) ->
     else:
         columns = empty_columns(table) if rows else []
         empty, count = columns, sum(columns)
+    if any(name.endswith(DROPPED) for name in names):
+        lacking = [name for name in compress(names, empty) if not name.endswith(DROPPED)]
+        listed = f"missing, of {len(names)} features: {_listed(lacking, len(lacking))}"
+        return [listed][: len(lacking)]
     return [f"missing, of {len(names)} features: {_listed(compress(names, empty), count)}"][:count]
 
 

@@ -16,9 +16,12 @@ MAX_FAULTS = 1_000  # listed in one document; a body of 8 MiB can hold millions
 # Public: a client may switch on `type`.
 TYPES = {
     400: "urn:kaboost:problem:not-json",
+    401: "urn:kaboost:problem:no-key",
+    403: "urn:kaboost:problem:from-a-page",
     404: "urn:kaboost:problem:no-such-path",
     405: "urn:kaboost:problem:wrong-method",
     408: "urn:kaboost:problem:body-too-slow",
+    409: "urn:kaboost:problem:refused",
     413: "urn:kaboost:problem:too-large",
     415: "urn:kaboost:problem:wrong-media-type",
     422: "urn:kaboost:problem:does-not-fit",

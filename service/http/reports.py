@@ -49,7 +49,9 @@ class Coverage(BaseModel):
 class LearnerReport(BaseModel):
     """What the API knows about the learner."""
 
-    state: str = Field(description="unknown, running, stalled, waiting, restarting or stopped")
+    state: str = Field(
+        description="unknown, running, paused, stalled, waiting, restarting or stopped"
+    )
     pid: int | None = Field(description="The process id of the learner whose state it is.")
     seconds_since_sign: Number = Field(description="Since its last heartbeat, one a second.")
     exit_code: int | None = Field(description="Of its end, if it has ended.")
@@ -90,7 +92,10 @@ class ModelReport(BaseModel):
     events_learned: int
     snapshot_time: str
     cold_start: bool = Field(description="Whether nothing was learned yet.")
-    stale: bool = Field(description="Whether the learner is silent or stopped.")
+    stale: bool = Field(description="Whether the learner is silent, stopped or paused.")
+    fallback: bool = Field(
+        description="Whether it is the last good model: the current one is worse than a baseline."
+    )
     task: str
     labels: list[bool | int | float | str] = Field(description="Empty for regression.")
     specification: dict[str, Any] = Field(
@@ -169,8 +174,8 @@ class Readiness(BaseModel):
     version: int
     stale: bool
     reason: str = Field(
-        description="Why no newer model is served: snapshots cannot be read, records are rejected, "
-        "or kernels compile; else empty."
+        description="Why no newer model is served: snapshots cannot be read, learning is paused, "
+        "records are rejected, or kernels compile; else empty."
     )
     learner: LearnerReport
 
@@ -193,6 +198,7 @@ def report_model(served: Served, learner: LearnerStatus) -> ModelReport:
         snapshot_time=stamp.snapshot_time,
         cold_start=stamp.cold_start,
         stale=stamp.stale,
+        fallback=stamp.fallback,
         task=model.task,
         labels=list(model.labels.classes),
         specification=model.spec,
@@ -253,9 +259,10 @@ def report_learner(learner: LearnerStatus) -> LearnerReport:
     """Describe the learner; a recent heartbeat overrides an old status file, or one of another."""
     if learner.is_alive and (learner.state != "restarting" or learner.is_another):
         stalled = learner.condition.stalled
-        state = "stalled" if stalled else "running"
+        paused = learner.condition.paused
+        state = "paused" if paused else "stalled" if stalled else "running"
         waits = f"process {learner.pid} waits: {learner.reason}"
-        reasons = [stalled, waits if learner.state == "waiting" else ""]
+        reasons = [paused, stalled, waits if learner.state == "waiting" else ""]
         pid = learner.heartbeat_pid or learner.pid
         reason = "; ".join(filter(None, reasons))
         learner = learner._replace(state=state, exit_code=None, reason=reason, pid=pid)

@@ -12,8 +12,9 @@ from confluent_kafka import TopicPartition as At
 from confluent_kafka.admin import AdminClient
 
 from kaboost.service.config.settings import Kafka
-from kaboost.service.errors import BrokerError, ConfigError, Refused
+from kaboost.service.errors import BrokerError, ConfigError, Gap
 from kaboost.service.kafka import identity, topics
+from kaboost.service.kafka.accepted_gaps import AcceptedGaps
 from kaboost.service.kafka.broker_ends import BrokerEnds
 from kaboost.service.kafka.ends import EndsQuestion
 from kaboost.service.kafka.fetch_watch import NO_LEADER, STUCK_SECONDS, FetchWatch, Problem
@@ -71,6 +72,7 @@ class KafkaConsumer:
         self._broker_ends = BrokerEnds(kafka, self._make_admin)
         self._watch = FetchWatch(kafka.topic)
         self.identity = Identity()
+        self.gaps = AcceptedGaps(kafka)
         self._logged_errors: set[int] = set()  # codes logged since the last contact
         required = {
             **REQUIRED_CONFIG,
@@ -133,23 +135,23 @@ class KafkaConsumer:
             else:
                 return any(each.offset != OFFSET_INVALID for each in committed)
 
-    def assign(
-        self, offsets: dict[int, int], marks: Mapping[int, RecordMark] | None = None
-    ) -> None:
+    def assign(self, offsets: dict[int, int], marks: dict[int, RecordMark] | None = None) -> None:
         """Read from these offsets on.
 
         Refuse where the topic lacks the next record, or has another one than that of a mark, which
-        is the last before the offset.
+        is the last before the offset. With `kafka.on_gap: accept` offset and mark are corrected.
         """
         marks = {} if marks is None else marks
-        readable = {}
+        lows, readable = {}, {}
         for partition, offset in offsets.items():
             low, high = self._watermarks(partition)
+            lows[partition] = low
             if not low <= offset <= high:
-                raise self._gap(partition, offset, low, high)
-            if partition in marks and marks[partition].offset >= low:
+                self.gaps.note(partition, self._gap(partition, offset, low, high))
+            elif partition in marks and marks[partition].offset >= low:
                 readable[partition] = marks[partition]
-        identity.require_last_records(self._kafka, readable)
+        self.gaps.check_last_records(readable)
+        self.gaps.correct(offsets, marks, lows)
         self.reassign(offsets, marks)
 
     def reassign(self, offsets: dict[int, int], marks: Mapping[int, RecordMark]) -> None:
@@ -229,7 +231,12 @@ class KafkaConsumer:
         patience = REQUEST_SECONDS if starts else 0.0
         cluster_id = topics.cluster_id(self._consumer, topic) if starts else None
         now = Identity(topics.describe_id(self._admin, topic, patience), cluster_id)
-        identity.require_same(topic, known, now)
+        try:
+            identity.require_same(topic, known, now)
+        except Gap as gap:
+            if not starts:
+                raise  # the learner begins again, and then accepts it
+            self.gaps.note(None, gap)
         self.identity = now.or_else(known)
 
     def pause(self) -> None:
@@ -276,14 +283,17 @@ class KafkaConsumer:
     def _name(self, partition: int) -> str:
         return f"{self._kafka.topic}[{partition}]"
 
-    def _gap(self, partition: int, offset: int, low: int, high: int) -> Refused:
+    def _gap(self, partition: int, offset: int, low: int, high: int) -> Gap:
         if low <= offset <= high:
-            lost = "the log was truncated and written again"
+            kind, lost = "truncated", "the log was truncated and written again"
+        elif offset < low:
+            kind, lost = "deleted", "events between were deleted"
         else:
-            lost = "events between were deleted" if offset < low else "the topic was created again"
-        return Refused(
+            kind, lost = "recreated", "the topic was created again"
+        return Gap(
+            kind,
             f"{self._name(partition)} holds offsets {low} to {high}, the state goes on at "
-            f"{offset}: {lost}; begin a new model with --cold-start, or restore the topic"
+            f"{offset}: {lost}; begin a new model with --cold-start, or restore the topic",
         )
 
     def _check_error(self, message: Message) -> None:

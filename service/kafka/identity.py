@@ -12,7 +12,7 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from kaboost.service.config.settings import Kafka
-from kaboost.service.errors import BrokerError, Refused
+from kaboost.service.errors import BrokerError, Gap
 
 ANSWER_SECONDS = 10.0  # to read one record of each partition
 NO_EPOCH = -1
@@ -53,16 +53,18 @@ def mark_of(message: Message) -> RecordMark:
 def require_same(topic: str, known: Identity, now: Identity) -> None:
     """Refuse a topic with another id, or on another cluster, than is known."""
     if known.cluster_id and now.cluster_id and known.cluster_id != now.cluster_id:
-        raise Refused(
+        raise Gap(
+            "other_cluster",
             f"topic {topic} is on cluster {now.cluster_id}, the state has read one of this name on "
             f"cluster {known.cluster_id}: correct kafka.bootstrap_servers, or start a new model "
-            "with --cold-start"
+            "with --cold-start",
         )
     if known.topic_id and now.topic_id and known.topic_id != now.topic_id:
-        raise Refused(
+        raise Gap(
+            "recreated",
             f"topic {topic} was deleted and created again (its id was {known.topic_id} and "
             f"is {now.topic_id}), so the offsets of the state mean other events: start a new model "
-            "with --cold-start, or restore the topic"
+            "with --cold-start, or restore the topic",
         )
 
 
@@ -74,10 +76,11 @@ def require_last_records(kafka: Kafka, marks: Mapping[int, RecordMark]) -> None:
     for partition, record in _read_again(kafka, marks).items():
         known = marks[partition]
         if record is not None and record.offset() == known.offset and mark_of(record) != known:
-            raise Refused(
+            raise Gap(
+                "truncated",
                 f"{kafka.topic}[{partition}]@{known.offset} is another record than the state has "
                 f"read (leader epoch and time are {_describe(mark_of(record))}, they were "
-                f"{_describe(known)}): {TRUNCATED}"
+                f"{_describe(known)}): {TRUNCATED}",
             )
 
 
@@ -124,7 +127,7 @@ def _read_again(kafka: Kafka, marks: Mapping[int, RecordMark]) -> dict[int, Mess
                 found.setdefault(partition, message)
                 consumer.pause([TopicPartition(kafka.topic, partition)])
             elif error.code() == KafkaError._AUTO_OFFSET_RESET and "truncation" in error.str():
-                raise Refused(f"{kafka.topic}[{partition}]: {error.str()}: {TRUNCATED}")
+                raise Gap("truncated", f"{kafka.topic}[{partition}]: {error.str()}: {TRUNCATED}")
             elif error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
                 found.setdefault(partition, None)
     finally:

@@ -6,6 +6,7 @@ from confluent_kafka import Message
 
 from kaboost.service.config.settings import Kafka, Settings
 from kaboost.service.kafka import topics
+from kaboost.service.kafka.accepted_gaps import AcceptedGap
 from kaboost.service.kafka.consumer import KafkaConsumer
 from kaboost.service.kafka.ends import Ends, EndsCheck
 from kaboost.service.kafka.fetch_watch import Problem
@@ -42,13 +43,16 @@ class Inputs:
             return bool(self.label_partitions)
         return bool(self.partitions)
 
-    def assign(self, state: State, marks: Sequence[Mapping[int, RecordMark]]) -> None:
+    def assign(self, state: State, marks: Sequence[dict[int, RecordMark]]) -> list[AcceptedGap]:
         """Read from the offsets of the state on; refuse where a topic lacks the next record, or the
         last one is another than that of its mark.
+
+        Gaps that are accepted are returned: offsets and marks are corrected.
         """
         self.events.assign(state.offsets, marks[0])
         if self.labels is not None:
             self.labels.assign(_label_offsets(state), marks[1])
+        return [gap for consumer in self._consumers() for gap in consumer.gaps.take()]
 
     def reassign(self, state: State, marks: Sequence[Mapping[int, RecordMark]]) -> None:
         """Read again from the offsets of a state that was restored while these topics are read."""

@@ -7,21 +7,28 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
+from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from confluent_kafka import Message
 
-from kaboost.service.errors import KaboostError, NotWritten, RegistryAway
+from kaboost.service.errors import KaboostError, NotWritten, Refused, RegistryAway
 from kaboost.service.kafka import topics
 from kaboost.service.kafka.dead_letters import DeadLetters
 from kaboost.service.kafka.fetch_watch import Problem
 from kaboost.service.kafka.stored_record import StoredRecord
+from kaboost.service.learner.guard import LossGuard
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.isolation import Isolation
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.progress import Progress
 from kaboost.service.learner.startup import Startup
+from kaboost.service.learner.steering import Details, Steering, rollback_arguments
 from kaboost.service.learner.trainer import Rejected, Trainer
+from kaboost.service.storage import commands
+from kaboost.service.storage.checkpoints import Written
+from kaboost.service.storage.commands import Command
+from kaboost.service.storage.good_snapshot import GoodSnapshot
 from kaboost.service.storage.snapshots import Condition
 
 HEARTBEAT_SECONDS = 1.0
@@ -50,6 +57,7 @@ class LearnerLoop:
         self._settings = parts.settings
         self._metrics = parts.metrics
         self._snapshots = parts.stores.snapshots
+        self._checkpoints = parts.stores.checkpoints
         self._inputs = inputs
         self._letters = letters
         self._stop = stop
@@ -65,9 +73,15 @@ class LearnerLoop:
         self._failing: set[str] = set()  # kinds of files that could not be written last time
         self._isolation = Isolation()
         self._startup: Startup
+        self._guard: LossGuard | None = None
+        self.gaps_accepted = 0
+        actions = {commands.CHECKPOINT: self._save_now, commands.ROLLBACK: self._roll_back}
+        self._steering = Steering(parts.settings.checkpoints.folder, actions)
 
     def begin(self, startup: Startup) -> bool:
         """Find state and offsets; return false if asked to stop before the topic exists."""
+        self._startup = startup
+        self._steering.begin()
         self._beat_during(startup.prepare)
         kafka = self._settings.kafka
         self._awaits_topics = True
@@ -76,10 +90,13 @@ class LearnerLoop:
         self._awaits_topics = False
         if kafka.create_dlq:
             topics.create_dead_letter_topic(kafka)
-        self._startup = startup
         self.trainer = self._beat_during(lambda: startup.open(self._inputs))
-        self._inputs.assign(self.trainer.state, self.trainer.marks)
-        if self.trainer.unsaved:
+        self._begin_guard()
+        self._assign(self.trainer)
+        for change in self.trainer.changes:
+            log.warning("the model takes a change over", extra={"change": change})
+            self._steering.note("change", "configuration", change, {})
+        if self.trainer.unsaved or self.gaps_accepted:
             self._save()  # at once: a start from `latest` must not be resolved a second time
         if self.trainer.unpublished:
             self._attempt("snapshot", self._publish)
@@ -95,6 +112,7 @@ class LearnerLoop:
         """Read and learn until asked to stop."""
         while self._heartbeat():
             self._letters.poll()
+            self._steering.poll()
             self._pause_or_resume()
             if self.trainer.checkpoint_due and self._letters.outstanding and not self._paused:
                 self._letters.poll(CONFIRM_SECONDS)
@@ -111,7 +129,7 @@ class LearnerLoop:
                 self._letters.send(message, error, self.trainer.decoder_class)
             self._is_whole = True
             self._progress.report(self.trainer.state)
-            if self.trainer.publish_due:
+            if self._guard_says_change() or self.trainer.publish_due:
                 self._attempt("snapshot", self._publish)
             if self.trainer.checkpoint_due and not self._letters.outstanding:
                 self._attempt("checkpoint", self._save)
@@ -140,6 +158,94 @@ class LearnerLoop:
             self._attempt("snapshot", self._publish)
         fields = {"events_learned": self.trainer.events_learned}
         log.info("learner ends, what it has learned is written", extra=fields)
+
+    def _begin_guard(self) -> None:
+        """Watch the losses, if the settings say so; an earlier learner may have fallen back."""
+        settings, store = self._settings, self._snapshots
+        if settings.guard.margin is None:
+            return
+        good = GoodSnapshot(settings.snapshots.directory)
+        self._guard = LossGuard(settings.guard, good, store.newest())
+        self._metrics.serving_fallback.set(self._guard.fallback is not None)
+
+    def _guard_says_change(self) -> bool:
+        """Return whether the guard has fallen back or recovered: that is published at once."""
+        guard, trainer = self._guard, self.trainer
+        if guard is None or not guard.observe(trainer.state.validation, trainer.events_learned):
+            return False
+        falls = guard.fallback is not None
+        self._metrics.serving_fallback.set(falls)
+        fields = {"reason": guard.reason, "events_learned": trainer.events_learned}
+        if falls:
+            log.error("answers fall back to the last good model", extra=fields)
+        else:
+            log.warning("answers are of the current model again", extra=fields)
+        self._steering.note("fall back" if falls else "recover", "guard", guard.reason, {})
+        return True
+
+    def _assign(self, trainer: Trainer) -> None:
+        """Read on from the offsets of a trainer; gaps are refused, or accepted and recorded."""
+        for gap in self._inputs.assign(trainer.state, trainer.marks):
+            self.gaps_accepted += 1
+            self._metrics.gaps_accepted.labels(gap.kind).inc()
+            self._metrics.records_lost.inc(gap.records_lost)
+            details = {**gap._asdict(), "records_lost": gap.records_lost}
+            log.warning("gap accepted, the model is kept", extra=details)
+            self._steering.note("accept gap", "kafka.on_gap: accept", gap.reason, details)
+
+    def _save_now(self, _: Command) -> Details:
+        """Write a checkpoint because somebody asks for one."""
+        self._require_letters()
+        written = self._save()
+        message = f"{Path(written.name).name} is written"
+        return {"message": message, "path": written.name, **self._describe_state()}
+
+    def _roll_back(self, command: Command) -> Details:
+        """Go on with the model of a checkpoint.
+
+        1. The state before is written as a checkpoint, which is kept: a rollback can be undone.
+        2. The consumer reads from the positions that were asked for.
+        3. The model is published as the next version, then written as the newest checkpoint. If it
+           cannot be published, nothing changes.
+        """
+        wanted, positions = rollback_arguments(command)
+        self._require_letters()
+        before, startup = self.trainer, self._startup
+        trainer = self._beat_during(
+            lambda: startup.roll_back(wanted, positions, before, self._inputs)
+        )
+        self._save()
+        kept = self._checkpoints.keep_newest()
+        self._assign(trainer)
+        try:
+            self._write("snapshot", lambda: trainer.publish(cold=not trainer.events_learned))
+        except NotWritten:
+            self._assign(before)
+            raise
+        self.trainer = trainer
+        if self._guard is not None:
+            self._guard.reset()
+            self._metrics.serving_fallback.set(0)
+        self._progress.start(trainer.events_learned)
+        self._attempt("checkpoint", self._save)
+        message = f"the model is that of checkpoint {wanted}; kaboost rollback {kept} undoes it"
+        return {"message": message, "before": kept, **self._describe_state()}
+
+    def _require_letters(self) -> None:
+        """Refuse a checkpoint that would pass an unconfirmed dead letter."""
+        if not self._confirm_letters():
+            raise Refused(
+                "dead letters are not confirmed, so no checkpoint can be written: repair the "
+                "dead-letter topic first"
+            )
+
+    def _describe_state(self) -> Details:
+        trainer = self.trainer
+        return {
+            "model_version": trainer.numbering.version,
+            "events_learned": trainer.events_learned,
+            "offsets": {str(p): offset for p, offset in trainer.state.offsets.items()},
+        }
 
     def _confirm_letters(self) -> bool:
         """Wait for the dead letters on their way; return false if that takes too long."""
@@ -195,7 +301,7 @@ class LearnerLoop:
         finally:
             self._writing = ""
 
-    def _save(self) -> None:
+    def _save(self) -> Written:
         """Write a checkpoint.
 
         1. State and next offsets become one durable file.
@@ -205,12 +311,16 @@ class LearnerLoop:
         written = self._write("checkpoint", self.trainer.write_checkpoint)
         self._inputs.commit(self.trainer.state)
         log.debug("checkpoint written", extra={"path": written.name})
+        return written
 
     def _publish(self) -> None:
-        cold = self.trainer.events_learned == 0
-        self._write("snapshot", lambda: self.trainer.publish(cold=cold))
+        trainer, guard = self.trainer, self._guard
+        cold, instead = trainer.events_learned == 0, guard.fallback if guard else None
+        version = self._write("snapshot", lambda: trainer.publish(cold=cold, instead=instead))
+        if guard is not None:
+            guard.published(version, trainer.events_learned)
 
-    def _attempt(self, kind: str, write: Callable[[], None]) -> None:
+    def _attempt(self, kind: str, write: Callable[[], object]) -> None:
         """Write a file; after a failure the trainer decides when to try again."""
         try:
             write()
@@ -322,7 +432,8 @@ class LearnerLoop:
         return f"one event from {_name(messages[0])} to {_name(messages[-1])}"
 
     def _pause_or_resume(self) -> None:
-        """Read nothing while dead letters or checkpoints cannot be written: late, but not lost.
+        """Read nothing while learning is paused by command, or dead letters or checkpoints cannot
+        be written: late, but not lost.
 
         Nor while many bytes of dead letters are on their way, which is no fault and no pause. Both
         end only when all dead letters are confirmed.
@@ -330,7 +441,8 @@ class LearnerLoop:
         waiting = self._letters.outstanding
         stuck = self._letters.stuck or (self._paused and waiting > 0)
         paused = stuck or "checkpoint" in self._failing
-        held = paused or self._letters.full or (self._held and waiting > 0)
+        by_command = self._steering.paused
+        held = by_command or paused or self._letters.full or (self._held and waiting > 0)
         if paused and not self._paused:
             log.error("learning paused", extra={"dead_letters": waiting})
         elif self._paused and not paused:
@@ -340,7 +452,7 @@ class LearnerLoop:
         elif self._held and not held:
             self._inputs.resume()
         self._paused, self._held = paused, held
-        self._metrics.paused.set(paused)
+        self._metrics.paused.set(paused or by_command)
 
     def _heartbeat(self) -> bool:
         """Show every second that the learner is alive; return false when asked to stop."""
@@ -373,7 +485,11 @@ class LearnerLoop:
     def _publish_condition(self) -> None:
         """Publish what has changed of the learner's condition."""
         late = self.trainer.late_figures if hasattr(self, "trainer") else None
-        condition = self._progress.condition._replace(late_labels=late)
+        condition = self._progress.condition._replace(
+            late_labels=late,
+            paused=self._steering.description,
+            fallback=self._guard.reason if self._guard else "",
+        )
         if condition != self._condition:
             self._snapshots.write_condition(condition)
             self._condition = condition

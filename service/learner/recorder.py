@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
-from kaboost.service.errors import EventError, NotWritten, StoreAway
+from kaboost.service.errors import GAP_KINDS, EventError, NotWritten, StoreAway
 from kaboost.service.events.decoder import DUPLICATE
 from kaboost.service.events.diagnosis import CODES
 from kaboost.service.events.metadata import CONVERTED, FIELDS, IGNORED, Repairs
@@ -43,6 +43,8 @@ class Recorder:
                 self._metrics.metadata_repaired.labels(field, action)
         for reason in ("not_written", "object_store"):
             self._metrics.checkpoint_failures.labels(reason)
+        for kind in GAP_KINDS:
+            self._metrics.gaps_accepted.labels(kind)
         self._metrics.snapshot_failures.labels("not_written")
         self.memory(state)
         self.validation(state)
@@ -68,6 +70,10 @@ class Recorder:
     def candidates(self, names: int) -> None:
         """Show how many names of features are on trial."""
         self._metrics.feature_candidates.set(names)
+
+    def limited(self, events: int) -> None:
+        """Count events whose weight was reduced for their key."""
+        self._metrics.influence_limited.inc(events)
 
     def skipped(self, reasons: Iterable[str]) -> None:
         """Count records that are valid and teach nothing."""

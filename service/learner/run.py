@@ -4,19 +4,21 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from typing import NamedTuple
 
 from confluent_kafka import KafkaException
 from prometheus_client import CollectorRegistry, start_http_server
 
-from kaboost.service.config import settings as config
+from kaboost.service.config.monitoring import Metrics
 from kaboost.service.config.settings import Settings
-from kaboost.service.errors import BrokerError, ConfigError, Exit
+from kaboost.service.errors import BrokerError, ConfigError, Exit, Gap
 from kaboost.service.kafka.dead_letters import DeadLetters
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.loop import LearnerLoop
-from kaboost.service.learner.parts import make_parts
+from kaboost.service.learner.parts import Parts, make_parts
 from kaboost.service.learner.startup import (
     RestoreFromCheckpoint,
+    Startup,
     StartupFactory,
     require_cold_start,
 )
@@ -42,6 +44,7 @@ def run(
     3. Restore the newest checkpoint; wait for the topic; find the offsets.
     4. Publish the current state, and compile; requests are served meanwhile.
     5. Read, learn, publish, checkpoint.
+       With `kafka.on_gap: accept` a gap that comes up leads back to 3, where it is accepted.
     6. When asked to stop, read no more, and write a last checkpoint and snapshot; after an error as
        well, unless it is one of learning itself, which leaves half a batch in the state.
     """
@@ -58,7 +61,28 @@ def run(
             if not stack.enter_context(locked):
                 return Exit.DONE
         stack.enter_context(_metrics_server(settings.metrics, registry))
-        try:
+        before: int | None = None  # gaps that the last start accepted
+        while (ended := _learn(parts, startup(parts, cold_start and before is None), stop)).gap:
+            if kafka.on_gap != "accept" or before == 0 == ended.accepted:
+                raise ended.gap  # a start that accepts nothing would lead here again
+            log.warning("a gap is to be accepted", extra={"reason": str(ended.gap)})
+            before = ended.accepted
+    return Exit.DONE
+
+
+class _Ended(NamedTuple):
+    """How a loop has ended: by a gap, or because it was asked to."""
+
+    gap: Gap | None
+    accepted: int  # gaps, at its start or later
+
+
+def _learn(parts: Parts, startup: Startup, stop: threading.Event) -> _Ended:
+    """Let one loop learn until it is asked to stop, or finds a gap."""
+    settings, metrics = parts.settings, parts.metrics
+    kafka, loop = settings.kafka, None
+    try:
+        with ExitStack() as stack:
             inputs = stack.enter_context(closing(Inputs(settings, metrics)))
             letters = DeadLetters(
                 kafka.client(), kafka.dlq, kafka.dlq_timeout, metrics.dead_letters, settings.name
@@ -66,16 +90,18 @@ def run(
             stack.enter_context(closing(letters))
             loop = stack.enter_context(closing(LearnerLoop(parts, inputs, letters, stop)))
             stack.push(loop.rescue)
-            if loop.begin(startup(parts, cold_start)):
+            if loop.begin(startup):
                 loop.learn()
                 loop.finish()
-        except KafkaException as err:
-            raise BrokerError(f"{kafka.bootstrap_servers}: {err.args[0].str()}") from err
-    return Exit.DONE
+    except Gap as gap:
+        return _Ended(gap, loop.gaps_accepted if loop else 0)
+    except KafkaException as err:
+        raise BrokerError(f"{kafka.bootstrap_servers}: {err.args[0].str()}") from err
+    return _Ended(None, loop.gaps_accepted)
 
 
 @contextmanager
-def _metrics_server(metrics: config.Metrics, registry: CollectorRegistry) -> Iterator[None]:
+def _metrics_server(metrics: Metrics, registry: CollectorRegistry) -> Iterator[None]:
     """Serve the metrics on their own port."""
     try:
         server, thread = start_http_server(metrics.port, metrics.host, registry)

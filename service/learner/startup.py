@@ -1,18 +1,20 @@
 """How a learner gets its first state: from the newest checkpoint, or from a new model."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.errors import ConfigError, NotWritten, Refused
 from kaboost.service.kafka.consumer import KafkaConsumer
-from kaboost.service.kafka.identity import Identity, RecordMark
+from kaboost.service.kafka.identity import Identity
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.late_trainer import LateTrainer
 from kaboost.service.learner.parts import Parts
+from kaboost.service.learner.rollback import Positions, marks_of, rolled_back
 from kaboost.service.learner.trainer import Lineage, Trainer
+from kaboost.service.storage.changes import ALIASES
 from kaboost.service.storage.checkpoints import Checkpoint
 from kaboost.service.storage.snapshots import Numbering
 from kaboost.service.storage.state import LateState, State
@@ -33,6 +35,9 @@ class Startup(Protocol):
     def reopen(self, inputs: Inputs) -> Trainer | None:
         """Return a trainer in the state that was stored last, None where none is stored."""
 
+    def roll_back(self, number: int, positions: Positions, now: Trainer, inputs: Inputs) -> Trainer:
+        """Return a trainer in the state of a checkpoint, or refuse; `now` stays as it is."""
+
 
 StartupFactory = Callable[[Parts, bool], Startup]  # called with whether this is a cold start
 
@@ -47,6 +52,7 @@ class RestoreFromCheckpoint:
         self._parts = parts
         self._cold_start = cold_start
         self._checkpoint: Checkpoint | None = None
+        self._expected: dict[str, Any] = {}  # of the header of a checkpoint
 
     def prepare(self) -> None:
         """Start the run of a cold start, or restore the newest checkpoint."""
@@ -63,8 +69,9 @@ class RestoreFromCheckpoint:
         if self._cold_start:
             with require_cold_start(self._cold_start):
                 store.start_run()
-        expected = {"model": model, "topic": settings.kafka.topic}
-        self._checkpoint, fallbacks = store.restore(expected)
+        aliases = settings.features.aliases
+        self._expected = {"model": model, "topic": settings.kafka.topic, ALIASES: aliases}
+        self._checkpoint, fallbacks = store.restore(self._expected)
         self._parts.metrics.restore_fallbacks.inc(fallbacks)
 
     def open(self, inputs: Inputs) -> Trainer:
@@ -76,7 +83,7 @@ class RestoreFromCheckpoint:
             state = self._new_state(consumer, partitions)
             return self._trainer(state, inputs, restored=False)
         state = self._checkpoint.state
-        _refuse_lost_partitions(self._parts.settings.kafka.topic, state.offsets, partitions)
+        consumer.gaps.check_partitions(state.offsets, partitions)
         header = self._checkpoint.header
         consumer.check_identity(Identity(header.get("topic_id"), header.get("cluster_id")))
         offsets = dict.fromkeys(partitions, 0) | state.offsets
@@ -95,25 +102,39 @@ class RestoreFromCheckpoint:
             state = state._replace(late=state.late._replace(offsets=known))
         state = state._replace(offsets=offsets)
         kind = Trainer if state.late is None else LateTrainer
-        lineage = self._lineage(inputs.events.identity)
+        lineage = self._lineage(inputs.events.identity, state)
         return kind(self._parts, state, restored=True, lineage=lineage)
+
+    def roll_back(self, number: int, positions: Positions, now: Trainer, inputs: Inputs) -> Trainer:
+        """Return a trainer in the state of a checkpoint of this run."""
+        if inputs.labels is not None:
+            raise Refused(
+                "with labels.topic a rollback is not possible: the features that wait were encoded "
+                "by the model of now; restore checkpoints and labels.directory from a backup"
+            )
+        checkpoint = self._parts.stores.checkpoints.load(number, self._expected)
+        known = dict.fromkeys(inputs.partitions, 0) | now.state.offsets
+        state, marks = rolled_back(checkpoint, positions, now.state._replace(offsets=known), now)
+        names = checkpoint.header.get("new_names", {})
+        lineage = Lineage(inputs.events.identity, marks, now.numbering, names)
+        return Trainer(self._parts, state, restored=True, lineage=lineage)
 
     def _trainer(self, state: State, inputs: Inputs, *, restored: bool) -> Trainer:
         """Make the trainer; that of late labels where they have a topic."""
-        lineage = self._lineage(inputs.events.identity)
+        lineage = self._lineage(inputs.events.identity, state)
         if inputs.labels is None:
             return Trainer(self._parts, state, restored=restored, lineage=lineage)
         state = state._replace(late=self._late_state(state.late, inputs.labels, inputs))
         return LateTrainer(self._parts, state, restored=restored, lineage=lineage)
 
-    def _lineage(self, identity: Identity) -> Lineage:
+    def _lineage(self, identity: Identity, state: State) -> Lineage:
         """Return what the checkpoint has besides the state; versions go on after a cold start."""
         header = self._checkpoint.header if self._checkpoint else {}
-        known = header.get("last_records", {}).items()
-        marks = {int(partition): RecordMark(*mark) for partition, mark in known}
+        marks = {p: mark for p, mark in marks_of(header).items() if p in state.offsets}
         numbered = header or self._parts.stores.checkpoints.newest_header()
         numbering = Numbering(numbered.get("epoch", 0), numbered.get("version", 0))
-        return Lineage(identity, marks, numbering, header.get("new_names", {}))
+        changes = self._checkpoint.changes if self._checkpoint else ()
+        return Lineage(identity, marks, numbering, header.get("new_names", {}), changes)
 
     def _late_state(
         self, restored: LateState | None, consumer: KafkaConsumer, inputs: Inputs
@@ -129,10 +150,12 @@ class RestoreFromCheckpoint:
                     f"the state has read labels from {restored.topic}, labels.topic is {topic}: "
                     "restore the setting, or begin a new model with --cold-start"
                 )
-            _refuse_lost_partitions(topic, restored.offsets, partitions)
+            consumer.gaps.check_partitions(restored.offsets, partitions)
             cluster = self._checkpoint.header.get("cluster_id") if self._checkpoint else None
             consumer.check_identity(Identity(restored.topic_id, cluster))
-            late = restored._replace(offsets=dict.fromkeys(partitions, 0) | restored.offsets)
+            offsets = dict.fromkeys(partitions, 0) | restored.offsets
+            known = {p: mark for p, mark in restored.last_records.items() if p in offsets}
+            late = restored._replace(offsets=offsets, last_records=known)
         return late._replace(topic=topic, topic_id=consumer.identity.topic_id)
 
     def _new_state(self, consumer: KafkaConsumer, partitions: list[int]) -> State:
@@ -152,15 +175,6 @@ class RestoreFromCheckpoint:
                 f"{settings.checkpoints.directory} has no checkpoint: bring it back, begin a new "
                 "model with --cold-start, or set another kafka.group_id for a second model"
             )
-
-
-def _refuse_lost_partitions(topic: str, read: Mapping[int, int], partitions: list[int]) -> None:
-    gone = sorted(read.keys() - set(partitions))
-    if gone:
-        raise Refused(
-            f"topic {topic} has no partitions {gone} any more, the state has read them: begin a "
-            "new model with --cold-start, or restore the topic"
-        )
 
 
 @contextmanager

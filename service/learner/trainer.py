@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from operator import methodcaller
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from kaboost.service.events.privacy import make_privacy
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark, mark_of
 from kaboost.service.kafka.stored_record import StoredRecord
+from kaboost.service.learner.guard import Fallback
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recorder import Recorder
 from kaboost.service.learner.records import event_seconds, events_of, headers_of
@@ -50,6 +52,7 @@ class Lineage(NamedTuple):
     marks: Mapping[int, RecordMark] = {}
     numbering: Numbering = Numbering()  # of the last snapshot
     new_names: Mapping[str, Any] = {}  # of features: how many came, and those on trial
+    changes: Sequence[str] = ()  # of the configuration, that the state has taken over
 
 
 IDENTIFIER_REMEDY = (
@@ -82,7 +85,10 @@ class Trainer:
         self.marks: tuple[Marks, Marks] = (dict(lineage.marks), {})  # of events, of labels
         window = settings.events.duplicates.window
         replayed = state.replayed or ReplayedOrigins()
-        self.state = state._replace(ids=state.ids.resized(window), replayed=replayed)
+        influence = state.influence.limited_to(settings.events.max_influence_per_key)
+        self.state = state._replace(
+            ids=state.ids.resized(window), replayed=replayed, influence=influence
+        )
         self._replays = Replays(replayed, {settings.kafka.topic, settings.labels.topic})
         self._is_new = self.state.ids.is_new if window else None
         self.batch_events = settings.kafka.batch_events  # records in one call of `learn` at most
@@ -101,24 +107,30 @@ class Trainer:
         self._kinds_logged = state.model.encoder.kinds
         self._run = parts.stores.checkpoints.run
         self._ignored = 0  # values of unknown features in the batch that is being read
-        self._has_checkpoint = restored
+        self.changes = lineage.changes
+        self._has_checkpoint = restored and not self.changes
         self._published = -1  # events learned by the newest snapshot of this run
         self._snapshots, self._checkpoints = (
             WriteSchedule(s.every_events, s.every_seconds)
             for s in (settings.snapshots, settings.checkpoints)
         )
-        self._learning: tuple[Sequence[Message], Decoded] | None = (
-            None  # records, and what is learned
-        )
+        self._learning: tuple[Sequence[Message], Decoded] | None = None  # records being learned
         self._oldest: float | None = None  # time of the first learned event that no snapshot holds
         self._recorder.start(settings.name, self._kinds(), state)
         self._recorder.candidates(len(self._names.candidates))
         self._resume()
+        if self.changes:
+            self._published = -1  # requests have the new features
 
     @property
     def events_learned(self) -> int:
         """How many events the model has learned, over all restarts."""
         return self.state.events_learned
+
+    @property
+    def numbering(self) -> Numbering:
+        """That of the last snapshot."""
+        return self._numbering
 
     @property
     def unpublished(self) -> bool:
@@ -228,6 +240,7 @@ class Trainer:
             self._recorder.skipped(reason for _, reason in decoded.skipped)
             self._recorder.repairs(decoded.repairs)
             if decoded.meta:
+                decoded = self._limit_influence(unread, decoded)
                 self._learning = unread, decoded
                 self._learn(decoded)
                 self._track_oldest(unread, decoded)
@@ -241,12 +254,17 @@ class Trainer:
             unread = unread[decoded.consumed :]
         return rejected
 
-    def publish(self, *, cold: bool = False) -> int:
-        """Publish a snapshot of the current state; `cold` marks a model without any event."""
+    def publish(self, *, cold: bool = False, instead: Fallback | None = None) -> int:
+        """Publish a snapshot of the current state, or of the model that is served instead; `cold`
+        marks a model without any event.
+        """
         header, above = {**self._header(), "cold_start": cold}, self._numbering.version
+        state = self.state
+        if instead is not None:
+            header, state = header | instead.header(), instead.state(state)
         try:
             with self._recorder.publishing():
-                version = self._stores.snapshots.publish(header, self.state, above)
+                version = self._stores.snapshots.publish(header, state, above)
         except NotWritten:
             self._snapshots.retry()
             raise
@@ -294,6 +312,16 @@ class Trainer:
     def find_culprit(self, messages: Sequence[Message]) -> Message | None:
         """Return the record that learning failed at, where that is known without another try."""
         return None
+
+    def _limit_influence(self, messages: Sequence[Message], decoded: Decoded) -> Decoded:
+        """Return events whose keys have no more than their share of the weight."""
+        influence = self.state.influence
+        if influence.limit is None:
+            return decoded
+        events = islice(events_of(messages, decoded), len(decoded.meta))
+        w = influence.weigh([message.key() for message in events], decoded.w)
+        self._recorder.limited(int((w < decoded.w).sum()))
+        return decoded._replace(w=w)
 
     def _learn(self, decoded: Decoded) -> None:
         model, y, w = self.state.model, decoded.y, decoded.w

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from kaboost.models.kernels.jit import cache_folder
@@ -9,7 +10,11 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError
 from kaboost.service.onboarding.report import Check, Status
 from kaboost.service.processes.kernel_cache import is_compiled
-from kaboost.service.processes.ports import open_listener, reserve_metrics_port
+from kaboost.service.processes.ports import (
+    open_admin_listener,
+    open_listener,
+    reserve_metrics_port,
+)
 
 LOW_BYTES = 1 << 30
 LEAST_BYTES = 100 << 20
@@ -21,13 +26,15 @@ def check_machine(settings: Settings) -> list[Check]:
 
 
 def check_ports(settings: Settings) -> list[Check]:
-    """Bind both ports for a moment."""
+    """Bind the ports for a moment."""
     checks = []
-    ports = {"api.port": settings.api.port, "metrics.port": settings.metrics.port}
-    for name, port in ports.items():
-        holder = (
-            open_listener(settings.api) if name == "api.port" else reserve_metrics_port(settings)
-        )
+    ports: list[tuple[str, int | None, AbstractContextManager[object]]] = [
+        ("api.port", settings.api.port, open_listener(settings.api)),
+        ("metrics.port", settings.metrics.port, reserve_metrics_port(settings)),
+    ]
+    if settings.admin.port is not None:
+        ports.append(("admin.port", settings.admin.port, open_admin_listener(settings.admin)))
+    for name, port, holder in ports:
         try:
             with holder:
                 checks.append(Check(name, "green", f"{port} is free" if port else "any free one"))

@@ -8,6 +8,7 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.errors import KaboostError
 from kaboost.service.onboarding.report import Check, split_remedy
 from kaboost.service.onboarding.topic_sample import REQUEST_SECONDS
+from kaboost.service.storage.changes import ALIASES
 from kaboost.service.storage.checkpoints import Checkpoint, FolderCheckpointStore
 from kaboost.service.storage.stores import readable_folder
 
@@ -47,7 +48,8 @@ def check_state(settings: Settings) -> list[Check]:
 def _expected(settings: Settings) -> dict[str, object]:
     task, columns = settings.task, settings.features.columns
     model = Model.describe_new(task.kind, settings.model, columns, task.labels)
-    return {"model": model, "topic": settings.kafka.topic}
+    topic, aliases = settings.kafka.topic, settings.features.aliases
+    return {"model": model, "topic": topic, ALIASES: aliases}
 
 
 def _found(settings: Settings, checkpoint: Checkpoint) -> Check:

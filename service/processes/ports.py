@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from kaboost.service.config.admin import Admin
 from kaboost.service.config.settings import Api, Settings
 from kaboost.service.errors import ConfigError
 
@@ -27,6 +28,19 @@ def open_listener(api: Api, wait: Wait = never) -> Iterator[socket.socket]:
     with _bound("api", api.host, api.port, wait) as listener:
         listener.listen(BACKLOG)
         log.info("listening", extra={"host": api.host, "port": listener.getsockname()[1]})
+        yield listener
+
+
+@contextmanager
+def open_admin_listener(admin: Admin, wait: Wait = never) -> Iterator[socket.socket | None]:
+    """Listen on the admin port; None where there is none."""
+    if admin.port is None:
+        yield None
+        return
+    with _bound("admin", admin.host, admin.port, wait) as listener:
+        listener.listen(BACKLOG)
+        fields = {"host": admin.host, "port": listener.getsockname()[1]}
+        log.info("commands taken", extra={**fields, "key": admin.key is not None})
         yield listener
 
 

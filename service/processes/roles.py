@@ -18,6 +18,7 @@ from kaboost.service.errors import ConfigError, KaboostError
 from kaboost.service.http.newest_version import WorkerVersions
 from kaboost.service.learner import run as learner
 from kaboost.service.learner.startup import RestoreFromCheckpoint, StartupFactory
+from kaboost.service.processes.admin_server import serve_commands
 from kaboost.service.processes.api_server import create_api, create_server
 from kaboost.service.processes.children import shared_resources
 from kaboost.service.processes.draining_server import Draining
@@ -51,7 +52,7 @@ def run_learner(settings: Settings, cold_start: bool = False, restarts: int = 0)
     """Learn until a signal, and write the reason of the end for the API processes."""
     refuse_river(settings, "kaboost learner")
     os.nice(LEARNER_NICENESS)  # before any thread starts: threads inherit it
-    with handle_signals() as shutdown:
+    with handle_signals() as shutdown, serve_commands(settings):
         return shutdown.exit_code(learn(settings, shutdown, cold_start, restarts))
 
 
@@ -157,6 +158,7 @@ def run_serve(settings: Settings, cold_start: bool = False) -> int:
         handle_signals() as shutdown,
         open_listener(settings.api, wait := wait_for_predecessor(settings, shutdown)) as listener,
         reserve_metrics_port(settings, wait) as bound,
+        serve_commands(settings, wait),
         shared_resources(bound) as factory,
     ):
         if bound.is_live:

@@ -2,9 +2,11 @@
 
 from kaboost.models.adapters.from_river import RiverModel
 from kaboost.models.types import ModelError
-from kaboost.service.errors import ConfigError
+from kaboost.service.errors import ConfigError, Refused
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.parts import Parts
+from kaboost.service.learner.rollback import Positions
+from kaboost.service.learner.trainer import Trainer
 from kaboost.service.river.replay import Replay
 from kaboost.service.river.shared_model import SharedModel
 from kaboost.service.river.trainer import RiverTrainer, Sharing
@@ -42,3 +44,7 @@ class ReplayFromTopic:
         lag, topic = self._parts.metrics.lag_records, self._parts.settings.kafka.topic
         replay = Replay(consumer.client, topic, state.offsets, lag)
         return RiverTrainer(self._parts, state, Sharing(self._shared, replay, self._cold_start))
+
+    def roll_back(self, number: int, positions: Positions, now: Trainer, inputs: Inputs) -> Trainer:
+        """Refuse: there is no checkpoint."""
+        raise Refused("a River model has no checkpoints, so it cannot be rolled back")

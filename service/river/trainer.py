@@ -9,6 +9,7 @@ from confluent_kafka import Message
 from kaboost.models.adapters.from_river import RiverModel
 from kaboost.models.evaluation.baselines import copied
 from kaboost.service.kafka.stored_record import StoredRecord
+from kaboost.service.learner.guard import Fallback
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.records import events_of
 from kaboost.service.learner.trainer import Rejected, Trainer
@@ -83,7 +84,7 @@ class RiverTrainer(Trainer):
         self._weights_ignored = ignored
         return [(message, error) for message, error in rejected if not self._is_saved(message)]
 
-    def publish(self, *, cold: bool = False) -> int:
+    def publish(self, *, cold: bool = False, instead: Fallback | None = None) -> int:
         """Share the current state with the serving thread, once the topic is replayed."""
         if self._replay is not None:
             self._replay.update(self.state.offsets)

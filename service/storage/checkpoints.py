@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.errors import CheckpointError, Damaged, Incompatible
-from kaboost.service.storage import files
+from kaboost.service.storage import files, kept
+from kaboost.service.storage.changes import ALIASES, Changes, find_changes
 from kaboost.service.storage.comparison import require_equal
+from kaboost.service.storage.key_influence import KeyInfluence
 from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.recent_ids import RecentIds
 from kaboost.service.storage.replayed import ReplayedOrigins
@@ -28,6 +30,7 @@ class Checkpoint(NamedTuple):
 
     header: dict[str, Any]
     state: State
+    changes: tuple[str, ...] = ()  # of the configuration, that it has taken over
 
 
 class Written(NamedTuple):
@@ -136,6 +139,14 @@ class FolderCheckpointStore:
             )
         return None, 0
 
+    def load(self, number: int, expected: Mapping[str, Any]) -> Checkpoint:
+        """Read one checkpoint of the current run, which may be one from before a rollback."""
+        return load(kept.find(self._run_folder, KIND, number), expected)
+
+    def keep_newest(self) -> int:
+        """Keep the newest checkpoint whatever is written after it; return its number."""
+        return kept.keep_newest(self._run_folder, KIND, self._keep)
+
     def newest(self) -> Written | None:
         """Find the newest checkpoint of all runs, without reading it."""
         path = next((path for path in self.paths() if path.exists()), None)  # not a dangling link
@@ -158,10 +169,11 @@ def load(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
     """Read one checkpoint file."""
     header, arrays = files.read(path)
     files.expect(path, header, KIND, header.get("sequence"))
-    require_equal(path, header, expected or {})
+    changes = _compare(path, header, dict(expected or {}))
     writable = files.writable(arrays)
     try:
-        model = Model.from_arrays(header["model"], writable)
+        described = changes.description if changes else header["model"]
+        model = Model.from_arrays(described, writable)
         if model.serving_only:
             raise ModelError("it lacks arrays that learning needs")
         validation = read_validation(model.labels, writable)
@@ -169,11 +181,28 @@ def load(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
         raise Incompatible(
             f"{path} was written by another Kaboost: {err}; use that one, or --cold-start"
         ) from err
+    if changes:
+        changes.carry_out(path, model)
     offsets = {int(partition): offset for partition, offset in header["offsets"].items()}
     ids = RecentIds.from_arrays(arrays)
     late = LateState.from_description(header["late"]) if header.get("late") else None
     replayed = ReplayedOrigins.from_arrays(arrays)
-    return Checkpoint(header, State(model, validation, offsets, ids, late, replayed))
+    notes = changes.notes if changes else ()
+    influence = KeyInfluence.from_arrays(arrays)
+    return Checkpoint(
+        header, State(model, validation, offsets, ids, late, replayed, influence), notes
+    )
+
+
+def _compare(path: Path, header: dict[str, Any], expected: dict[str, Any]) -> Changes | None:
+    """Return what may change; refuse a checkpoint that differs in anything else."""
+    aliases = expected.pop(ALIASES, {})
+    wanted, changes = expected.get("model"), None
+    if wanted is not None and isinstance(header.get("model"), dict):
+        changes = find_changes(path, header["model"], wanted, aliases)
+        header = {**header, "model": changes.result}
+    require_equal(path, header, expected)
+    return changes
 
 
 def _written(path: Path) -> Written:

@@ -7,6 +7,21 @@ from typing import Any
 
 from kaboost.service.errors import Incompatible
 
+# By the start of a name in the description.
+SETTINGS = (
+    ("model.spec", "model"),
+    ("model.schema", "features.schema"),
+    ("model.declared", "features.schema"),
+    ("model.task", "task.kind"),
+    ("model.labels", "task.labels"),
+    ("model.max_classes", "task.max_classes"),
+    ("topic", "kafka.topic"),
+)
+MAY_CHANGE = (
+    "What a model takes over: model.bank.budget and max_memory of reboosted_trees, features added "
+    "to a declared schema, and renamed or dropped ones in features.aliases"
+)
+
 
 def require_equal(path: Path, header: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Refuse a checkpoint of another model than the configured one."""
@@ -16,7 +31,7 @@ def require_equal(path: Path, header: Mapping[str, Any], expected: Mapping[str, 
     if differences:
         raise Incompatible(
             f"{path} belongs to another model: {differences}. Configure what it was, or begin a "
-            "new model in a new folder with --cold-start (the old one stays)"
+            f"new model in a new folder with --cold-start (the old one stays). {MAY_CHANGE}"
         )
 
 
@@ -26,13 +41,19 @@ def _differences(stored: Any, wanted: Any, name: str) -> Iterator[str]:
         for key in dict.fromkeys([*stored, *wanted]):
             below = f"{name}.{key}".lstrip(".")
             yield from _differences(stored.get(key), wanted.get(key), below)
-        if stored == wanted and [*stored] != [*wanted] and name.endswith("schema"):
-            yield f"{name} has its features in another order"
     elif stored != wanted and name.endswith("declared"):
         before, now = ("all" if n is None else n for n in (stored, wanted))
-        yield f"{name}: {before} of its features were declared there, {now} are now"
+        yield f"{_setting(name)}: {before} of its features were declared there, {now} are now"
     elif stored != wanted:
-        yield f"{name} is {stored!r} there, {wanted!r} configured"
+        yield f"{_setting(name)} is {stored!r} there, {wanted!r} configured"
+
+
+def _setting(name: str) -> str:
+    """Return the setting that a difference is about."""
+    for prefix, setting in SETTINGS:
+        if name.startswith(prefix):
+            return setting + name.removeprefix(prefix)
+    return name
 
 
 def _without_learned(stored: Any, wanted: Any) -> Any:

@@ -3,6 +3,7 @@
 import fcntl
 import mmap
 import os
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -105,6 +106,24 @@ def numbered(directory: Path, prefix: str, number: int) -> Path:
 def number(path: Path) -> int:
     """Return the number in a file's name."""
     return int(path.stem.rpartition("-")[2])
+
+
+def keep(path: Path, folder: Path) -> None:
+    """Give a file a second name in another folder, durably; copy it where there are no links."""
+    second = make(folder) / path.name
+    try:
+        _temporary(second).unlink(missing_ok=True)  # it may be a link: never write into it
+        try:
+            os.link(path, _temporary(second))
+        except OSError:
+            shutil.copyfile(path, _temporary(second))
+            with open(_temporary(second), "rb") as file:
+                sync(file.fileno())
+        os.replace(_temporary(second), second)
+        sync_folder(folder)
+    except OSError as err:
+        _discard(second)
+        raise NotWritten(f"{second} cannot be made: {err.strerror}") from err
 
 
 def prune(directory: Path, prefix: str, keep: int, uncounted: Collection[int] = ()) -> None:

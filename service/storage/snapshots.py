@@ -62,6 +62,8 @@ class Condition(NamedTuple):
     stalled: str = ""  # why nothing is read though it runs, and for how long
     late_labels: LateFigures | None = None  # where labels come later
     unmatched_labels: int = 0  # without features, where none has found any
+    paused: str = ""  # who has paused learning, when and why
+    fallback: str = ""  # why answers are of an earlier model
 
     def is_failing(self, max_rejected_ratio: float) -> bool:
         """Whether so many of the last RECENT_RECORDS records were rejected, or as many labels came

@@ -11,6 +11,7 @@ from kaboost.models.features.labels import Labels
 from kaboost.models.model import Model
 from kaboost.models.state.format import Arrays
 from kaboost.models.state.tree import from_arrays, to_arrays
+from kaboost.service.storage.key_influence import KeyInfluence
 from kaboost.service.storage.late_figures import LateCounts
 from kaboost.service.storage.recent_ids import RecentIds
 from kaboost.service.storage.replayed import ReplayedOrigins
@@ -71,6 +72,7 @@ class State(NamedTuple):
     ids: RecentIds = RecentIds()  # of the last learned events
     late: LateState | None = None  # where labels come later
     replayed: ReplayedOrigins | None = None  # origins of replayed events that were learned
+    influence: KeyInfluence = KeyInfluence()  # of the keys of records, where it is limited
 
     @classmethod
     def initial(cls, model: Model, offsets: dict[int, int]) -> "State":
@@ -85,7 +87,7 @@ class State(NamedTuple):
     def to_arrays(self) -> Arrays:
         """Return every array by its name; no copy of those of model and validation."""
         replayed = self.replayed.to_arrays() if self.replayed else {}
-        seen = {**self.ids.to_arrays(), **replayed}
+        seen = {**self.ids.to_arrays(), **replayed, **self.influence.to_arrays()}
         return {**self.model.to_arrays(), **self.validation_arrays(), **seen}
 
     def serving_arrays(self) -> Arrays:

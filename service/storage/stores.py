@@ -52,6 +52,12 @@ class CheckpointStore(Store, Protocol):
     def write(self, header: Mapping[str, Any], state: State) -> Written:
         """Write the next checkpoint durably."""
 
+    def load(self, number: int, expected: Mapping[str, Any]) -> Checkpoint:
+        """Read one checkpoint of the current run, which may be one from before a rollback."""
+
+    def keep_newest(self) -> int:
+        """Keep the newest checkpoint whatever is written after it; return its number."""
+
     def newest(self) -> Written | None:
         """Find the newest checkpoint of all runs, without reading it."""
 

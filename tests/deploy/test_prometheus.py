@@ -33,7 +33,8 @@ ROOT = Path(__file__).parents[2]
 UNIT_TESTS = FOLDER / "alerts.test.yml"
 ALERTS = {rule.name: rule for rule in rules("alert")}
 CONTRACT = """ConsumerLagHigh SnapshotStale CheckpointStale LossRegressed WorseThanBaseline
-    DeadLettersGrowing PredictLatencyHigh NoEvents LearnerStalled LearningPaused TargetDown"""
+    DeadLettersGrowing PredictLatencyHigh NoEvents LearnerStalled LearningPaused TargetDown
+    ServingFallback"""
 
 NUMBERS = r"interval_coverage"  # of a regression alone; this service has two classes
 # What need not change when more events are fed, by what its expression is about, and why.
@@ -46,7 +47,7 @@ STEADY = {
     r"checkpoint_size|model_memory": "bounded: the same for any number of events",
     r"waiting|labels_early": "0 as long as labels follow at once",
     r"labels_(expired|unmatched)": "a label that never comes, or that nobody waits for",
-    r"paused|stalled|ignored|fallbacks|restarts|failures": "a fault that does not happen here",
+    r"paused|stalled|ignored|fallback|restarts|failures": "a fault that does not happen here",
 }
 pytestmark = pytest.mark.timeout(400)  # a fault in the rules shows by long waits
 MOVING = r"events_|progressive_|prefix_loss|edge|learn_batch|snapshot_version"

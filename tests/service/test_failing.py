@@ -115,11 +115,11 @@ def test_short_probes_redirect(api: Program, path: str, method: str) -> None:
 
 
 def test_the_page_shows_a_problem_in_red(api: Program) -> None:
-    """It is bad to be stale and to learn nothing, and both have a reason."""
+    """It is bad to be stale, to serve an earlier model, and to learn nothing; each has a reason."""
     page = api.client.get("/").text
 
     assert re.search(r"#state\.bad \{ color: #b00020", page)
-    assert 'const bad = ready.stale || learner.problem !== "";' in page
+    assert 'const bad = ready.stale || model.fallback || learner.problem !== "";' in page
     assert "ready.reason" in page
 
 

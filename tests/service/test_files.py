@@ -222,3 +222,25 @@ def test_folders_are_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotWritten, match=r"file cannot be made: File exists"):
         files.make(tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_kept_file_stays(path: Path, monkeypatch: pytest.MonkeyPatch, links: bool) -> None:
+    """Under a second name, or as a copy. What an attempt that was killed has left is not written
+    to: it may be another file's second name.
+    """
+    other = files.numbered(path.parent, "state", 2)
+    files.write(other, state(2.0), {"kind": "state"})
+    folder = files.make(path.parent / "kept")
+    (folder / f".{path.name}.tmp").hardlink_to(other)
+
+    def refuse(*_: Any) -> None:
+        raise OSError(95, "Operation not supported")
+
+    if not links:
+        monkeypatch.setattr("os.link", refuse)
+    files.keep(path, folder)
+    path.unlink()
+
+    assert (1.0, 2.0) == (value(folder / path.name), value(other))
+    assert [folder / path.name] == list(folder.iterdir())

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kaboost.service import logs
-from kaboost.service.config.settings import Log
+from kaboost.service.config.monitoring import Log
 
 
 @pytest.fixture

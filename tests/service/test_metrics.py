@@ -36,6 +36,10 @@ kaboost_dlq_records_total{reason}
 kaboost_consumer_lag_records{topic,partition}
 kaboost_consumer_lag_seconds{topic,partition}
 kaboost_learner_stalled_seconds
+kaboost_serving_fallback
+kaboost_influence_limited_total
+kaboost_gaps_accepted_total{kind}
+kaboost_records_lost_total
 kaboost_learn_batch_events
 kaboost_learn_duration_seconds
 kaboost_snapshot_publish_duration_seconds

@@ -9,8 +9,10 @@ from confluent_kafka import Message
 from prometheus_client import CollectorRegistry
 
 from kaboost.models import build
+from kaboost.service.config.settings import Kafka
 from kaboost.service.errors import Refused
 from kaboost.service.events.decoder import Decoded
+from kaboost.service.kafka.accepted_gaps import AcceptedGaps
 from kaboost.service.kafka.consumer import KafkaConsumer
 from kaboost.service.kafka.identity import Identity
 from kaboost.service.learner.inputs import Inputs
@@ -28,6 +30,7 @@ class Consumer(KafkaConsumer):
     def __init__(self, *, committed: bool = False) -> None:
         self.committed = committed
         self.identity = Identity()
+        self.gaps = AcceptedGaps(Kafka())
 
     def check_identity(self, known: Identity | None = None) -> None:
         """Accept every topic."""

@@ -1,0 +1,119 @@
+"""The HTTP application of the admin port: commands to the learner, and the audit log."""
+
+import asyncio
+import hmac
+import logging
+from typing import Literal
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from kaboost.service.admin.sending import MAX_TEXT, send
+from kaboost.service.config.settings import Settings
+from kaboost.service.errors import KaboostError, NotTaken, RequestError
+from kaboost.service.http import problems
+from kaboost.service.http.body import read_body
+from kaboost.service.storage import commands
+from kaboost.service.storage.audit import AuditLog
+from kaboost.service.storage.commands import Command, Result
+
+FROM_A_PAGE = "requests of web pages (with an Origin) are refused: send it from a program"
+NO_KEY = "send Authorization: Bearer KEY with the key of admin.key"
+
+log = logging.getLogger(__name__)
+
+
+class Asked(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a command; it may be empty."""
+
+    reason: str = ""
+    by: str = ""
+
+
+class AskedRollback(Asked, forbid_unknown_fields=True, kw_only=True):
+    """The body of a rollback."""
+
+    version: int
+    positions: Literal["stay", "back"] = "stay"
+
+
+def create_admin(settings: Settings) -> Starlette:
+    """Build the application."""
+    audit = AuditLog(settings.checkpoints.folder)
+
+    def route(name: str) -> Route:
+        kind = AskedRollback if name == commands.ROLLBACK else Asked
+
+        async def endpoint(request: Request) -> Response:
+            check(request, settings)
+            body = await read_body(request.scope, request.receive, settings.api)
+            command = to_command(request, name, read(bytes(body), kind))
+            result = await asyncio.to_thread(send, settings, command)
+            return respond(result, request.url.path)
+
+        return Route(f"/admin/{name}", endpoint, methods=["POST"])
+
+    async def entries(request: Request) -> Response:
+        check(request, settings)
+        found = await asyncio.to_thread(audit.read)
+        return Response(msgspec.json.encode(found), media_type="application/json")
+
+    routes = [*map(route, commands.NAMES), Route("/admin/audit", entries)]
+    handlers = dict.fromkeys((HTTPException, KaboostError, Exception), problem)
+    return Starlette(routes=routes, exception_handlers=handlers)
+
+
+def check(request: Request, settings: Settings) -> None:
+    """Refuse a request of a web page, and one without the key."""
+    client = request.client.host if request.client else "unknown"
+    if "origin" in request.headers:
+        raise HTTPException(403, FROM_A_PAGE)
+    if settings.admin.key is None:
+        return
+    wanted = b"Bearer " + settings.admin.key.get_secret_value().encode()
+    sent = request.headers.get("authorization", "").encode("latin-1")
+    if not hmac.compare_digest(wanted, sent):
+        log.warning("command refused: no key", extra={"client": client, "path": request.url.path})
+        raise HTTPException(401, NO_KEY, {"www-authenticate": "Bearer"})
+
+
+def read(body: bytes, kind: type[Asked]) -> Asked:
+    """Decode the body of a command; an empty one stands for no arguments."""
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except msgspec.ValidationError as err:
+        raise RequestError([("#", str(err))]) from err
+    except msgspec.DecodeError as err:
+        raise HTTPException(400, f"the body is not JSON: {err}") from err
+
+
+def to_command(request: Request, name: str, asked: Asked) -> Command:
+    """Return the command that a request asks for."""
+    client = request.client.host if request.client else "unknown"
+    arguments = {}
+    if isinstance(asked, AskedRollback):
+        arguments = {"version": asked.version, "positions": asked.positions}
+    by = asked.by[:MAX_TEXT] or f"HTTP client {client}"
+    return Command(name, by, f"HTTP from {client}", asked.reason[:MAX_TEXT], arguments)
+
+
+def respond(result: Result, path: str) -> Response:
+    """Write what became of a command: 409 where the learner refuses it."""
+    if result.state == "refused":
+        return problems.respond(409, result.message, path)
+    return Response(msgspec.json.encode(result._asdict()), media_type="application/json")
+
+
+async def problem(request: Request, error: Exception) -> Response:
+    """Make every error a problem document."""
+    if isinstance(error, NotTaken):
+        return problems.respond(503, str(error), request.url.path)
+    if isinstance(error, KaboostError) and not isinstance(error, RequestError):
+        return problems.respond(500, str(error), request.url.path)
+    if not isinstance(error, HTTPException | RequestError):
+        log.error("admin request failed", exc_info=error)
+    return problems.problem(error, request.url.path)
