@@ -18,8 +18,9 @@ from kaboost.service.errors import EventError
 from kaboost.service.events.decoders import make_decoder
 from kaboost.service.events.json import JsonDecoder
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
+from tests.boosters import array_bytes
 from tests.kafka.client import encode
-from tests.models.test_schema import SPEC, state
+from tests.models.test_schema import SPEC
 from tests.service.learning import learned, learning, settings_for, until
 from tests.service.serving import Program, publish
 from tests.service.test_inference import TREES
@@ -74,7 +75,7 @@ def test_records_are_learned_as_rows_are(values: list[Any], cut: int) -> None:
 
     assert [] == faults
     assert library.describe() == service.describe()
-    assert state(library) == state(service)
+    assert array_bytes(library.to_arrays()) == array_bytes(service.to_arrays())
 
 
 @pytest.mark.parametrize("cut", [1, 50, 1_000])
@@ -200,7 +201,7 @@ def test_a_learner_restarts_in_the_midst_of_first_values(
     said = [vars(one) for one in caplog.records if one.message.startswith("an inferred kind")]
 
     assert twin.describe() == found.describe()
-    assert state(twin) == state(found)
+    assert array_bytes(twin.to_arrays()) == array_bytes(found.to_arrays())
     assert [("x", "category", "number")] == [(o["feature"], o["before"], o["kind"]) for o in said]
 
 
