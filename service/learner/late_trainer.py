@@ -24,7 +24,7 @@ from kaboost.service.learner.captured_rows import pack, unpack
 from kaboost.service.learner.late_recorder import LateRecorder
 from kaboost.service.learner.pairs import Learned, Pair
 from kaboost.service.learner.parts import Parts
-from kaboost.service.learner.records import event_seconds, events_of, headers_of
+from kaboost.service.learner.records import event_seconds, events_of, headers_of, unread_of
 from kaboost.service.learner.trainer import Lineage, Rejected, Trainer
 from kaboost.service.learner.watermark import Watermark
 from kaboost.service.storage.checkpoints import Written
@@ -187,7 +187,7 @@ class LateTrainer(Trainer):
         if message.topic() != self._labels.topic:
             return super()._move_past(message)
         assert self.state.late is not None
-        return bool(self._unread([message], self.state.late.offsets, self.marks[1]))
+        return bool(unread_of([message], self.state.late.offsets, self.marks[1]))
 
     def _split(self, messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
         topic = self._labels.topic
@@ -197,7 +197,7 @@ class LateTrainer(Trainer):
     def _read_features(self, messages: Sequence[Message]) -> list[Rejected]:
         """Capture the features of some records; they wait from now on."""
         rejected: list[Rejected] = []
-        unread = self._unread(messages, self.state.offsets, self.marks[0])
+        unread = unread_of(messages, self.state.offsets, self.marks[0])
         for part in self._replays.parts(unread):
             rejected += self._read_features_of(part)
         return rejected
@@ -268,7 +268,7 @@ class LateTrainer(Trainer):
     def _read_labels(self, messages: Sequence[Message]) -> list[Rejected]:
         """Join the labels of some records with the features that wait for them."""
         assert self.state.late is not None
-        unread = self._unread(messages, self.state.late.offsets, self.marks[1])
+        unread = unread_of(messages, self.state.late.offsets, self.marks[1])
         rejected: list[Rejected] = []
         for part in self._replays.parts(unread):
             rejected += self._read_labels_of(part)

@@ -24,12 +24,12 @@ from kaboost.service.events.decoder import (
 from kaboost.service.events.new_names import Known, NewNames, hours
 from kaboost.service.events.privacy import make_privacy
 from kaboost.service.kafka.ends import Ends
-from kaboost.service.kafka.identity import Identity, RecordMark, mark_of
+from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.guard import Fallback
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recorder import Recorder
-from kaboost.service.learner.records import event_seconds, events_of, headers_of
+from kaboost.service.learner.records import event_seconds, events_of, headers_of, unread_of
 from kaboost.service.learner.replays import Replays
 from kaboost.service.learner.schedule import WriteSchedule
 from kaboost.service.storage.checkpoints import Written
@@ -63,7 +63,7 @@ NAMES_REMEDY = (
     "do not put data into names; declare what matters in features.schema, or raise "
     "features.max_new_per_event and features.max_new_per_hour"
 )
-_OFFSET, _VALUE = methodcaller("offset"), methodcaller("value")  # called for every record
+_VALUE = methodcaller("value")  # called for every record
 
 
 class Trainer:
@@ -116,8 +116,6 @@ class Trainer:
         self._recorder.start(settings.name, self._kinds(), state)
         self._recorder.candidates(len(self._names.candidates))
         self._resume()
-        if self.changes:
-            self._published = -1  # requests have the new features
 
     @property
     def events_learned(self) -> int:
@@ -210,7 +208,7 @@ class Trainer:
         before, self._ignored = self.events_learned, 0
         rejected: list[Rejected] = []
         added: dict[str, str] = {}
-        unread = self._unread(messages, self.state.offsets, self.marks[0])
+        unread = unread_of(messages, self.state.offsets, self.marks[0])
         for part in self._replays.parts(unread):
             rejected += self._learn_part(part, added)
         self._end_replays(rejected)
@@ -298,7 +296,7 @@ class Trainer:
         return self._decoder.plain(message.value(), headers_of([message], 0))
 
     def _move_past(self, message: Message) -> bool:
-        return bool(self._unread([message], self.state.offsets, self.marks[0]))
+        return bool(unread_of([message], self.state.offsets, self.marks[0]))
 
     def rewind(self, message: Message) -> None:
         """Go back to a record to find where learning fails; the state is given up."""
@@ -334,29 +332,6 @@ class Trainer:
         """Count records that were replayed again; what was rejected may be."""
         self._replays.forget(rejected)
         self._recorder.skipped([DUPLICATE] * self._replays.take_repeated())
-
-    def _unread(
-        self, messages: Sequence[Message], offsets: dict[int, int], marks: Marks
-    ) -> Sequence[Message]:
-        """Move offsets and marks past some records; return those not read before."""
-        if len(offsets) == 1:
-            ((only, first),) = offsets.items()
-            after = first + len(messages)
-            if list(map(_OFFSET, messages)) == list(range(first, after)):  # as nearly always
-                offsets[only] = after
-                if messages:
-                    marks[only] = mark_of(messages[-1])
-                return messages
-        unread: list[Message] = []
-        for message in messages:
-            partition: int = message.partition()  # type: ignore[assignment] # a record has both
-            offset: int = message.offset()  # type: ignore[assignment]
-            if offset >= offsets[partition]:  # else read before: the client went back
-                offsets[partition] = offset + 1
-                unread.append(message)
-        last = {message.partition() or 0: message for message in unread}
-        marks.update((partition, mark_of(message)) for partition, message in last.items())
-        return unread
 
     def _decode(self, unread: Sequence[Message]) -> Decoded:
         """Decode records, up to one with new features, or of an hour that allows them again."""
@@ -496,7 +471,8 @@ class Trainer:
         snapshots, those since the checkpoint are unknown: some versions are left out.
         """
         snapshot = self._stores.snapshots.newest()
-        if snapshot and snapshot.header.get("run") == self._run:
+        same = snapshot is not None and snapshot.header.get("run") == self._run
+        if snapshot and same and not self.changes:  # else requests have the new features
             self._published = snapshot.header["events_learned"]
         epoch, version = self._numbering
         last = self._stores.snapshots.last_version()
