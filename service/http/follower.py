@@ -110,10 +110,14 @@ class Follower:
 
     @property
     def learns_nothing(self) -> bool:
-        """Whether the records are rejected, and nothing that was learned before is served."""
-        served = self.current()
+        """Whether the records are rejected, and nothing good that was learned before is served.
+
+        What has learned from no label, but only from features that expired, is not good.
+        """
+        served, late = self.current(), self.learner.condition.late_labels
         learned = served is not None and served.stamp.events_learned > 0
-        return self._is_failing(self.learner) and not learned
+        is_good = learned and (late is None or late.joined > 0)
+        return self._is_failing(self.learner) and not is_good
 
     async def catch_up(self) -> None:
         """Read, in a thread, a version that another worker already serves.

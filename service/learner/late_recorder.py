@@ -1,18 +1,23 @@
 """Record what becomes of late labels: in the learner's metrics, and in the state."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
+from kaboost.service.errors import EventError
 from kaboost.service.metrics import MAX_DELAY_SECONDS, LearnerMetrics
-from kaboost.service.storage.late_figures import LateCounts, LateFigures
+from kaboost.service.storage.late_figures import LabelFit, LateCounts, LateFigures
 from kaboost.service.storage.waiting import WaitingStore
+
+UNMATCHED = "label_unmatched"  # code of a label without features
 
 
 class LateRecorder:
     """Count for one trainer; metrics start at 0, counts where the checkpoint left them."""
 
-    def __init__(self, metrics: LearnerMetrics, counts: LateCounts) -> None:
+    def __init__(self, metrics: LearnerMetrics, counts: LateCounts, fit: LabelFit) -> None:
         self._metrics = metrics
         self.counts = counts
+        self.fit = fit
 
     def joined(self, delays: Sequence[float]) -> None:
         """Count labels joined with their features, by the seconds between both."""
@@ -37,6 +42,17 @@ class LateRecorder:
         """Count labels that became dead letters, without features."""
         self._metrics.labels_unmatched.inc(labels)
         self.counts = self.counts._replace(unmatched=self.counts.unmatched + labels)
+
+    def fits(self, outcomes: Iterable[EventError | None]) -> None:
+        """Note which labels fit their features, None for one that does, in their order."""
+        for error, same in groupby(outcomes):
+            count = len(list(same))
+            if error is None:
+                self.fit = self.fit.with_fitted(count)
+            elif error.code == UNMATCHED:
+                self.fit = self.fit.with_unmatched(count)
+            else:
+                self.fit = self.fit.with_rejected(error.message)
 
     def store(self, store: WaitingStore) -> None:
         """Show what waits."""

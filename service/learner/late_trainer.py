@@ -3,9 +3,8 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from operator import methodcaller
+from operator import itemgetter, methodcaller
 from time import perf_counter
-from typing import NamedTuple
 
 import numpy as np
 from confluent_kafka import Message
@@ -22,7 +21,8 @@ from kaboost.service.kafka import stored_record
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.learner.captured_rows import pack, unpack
-from kaboost.service.learner.late_recorder import LateRecorder
+from kaboost.service.learner.late_recorder import UNMATCHED, LateRecorder
+from kaboost.service.learner.pairs import Learned, Pair, oldest_first
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.trainer import (
     Lineage,
@@ -34,7 +34,7 @@ from kaboost.service.learner.trainer import (
 )
 from kaboost.service.learner.watermark import Watermark
 from kaboost.service.storage.checkpoints import Written
-from kaboost.service.storage.late_figures import LateFigures
+from kaboost.service.storage.late_figures import LabelFit, LateFigures
 from kaboost.service.storage.state import State
 from kaboost.service.storage.waiting import (
     EXPIRED,
@@ -50,31 +50,13 @@ from kaboost.service.storage.waiting import (
 FEW_LEARNED = 3  # labels of the expired class that are an exception, such as a reversed chargeback
 MAX_LEARNED_SHARE = 0.1  # of joined labels, while those of one class alone are held
 MAX_ROUNDS = 5  # of expired features in one call, so that heartbeats come between
-UNMATCHED = (
+NO_FEATURES = (
     "{}: no features with this id came within labels.early of the label; send them before, or set "
     "labels.early higher"
 )
 TOO_LATE = "{}: its features had expired, without a label; set labels.wait higher"
 
-_VALUE = methodcaller("value")
-
-
-class Pair(NamedTuple):
-    """Features and their label."""
-
-    entry: Entry
-    label: float
-    weight: float
-    delay: float = 0.0  # seconds from the features to the label
-    state: int = JOINED  # of the entry, once the pair is handled
-
-
-class Learned(NamedTuple):
-    """A label that was learned."""
-
-    label: float
-    weight: float  # that its loss counts with
-    state: int = JOINED  # of its entry; HELD where it is learned later
+_VALUE, _PLACE = methodcaller("value"), itemgetter(0)
 
 
 class LateTrainer(Trainer):
@@ -93,7 +75,7 @@ class LateTrainer(Trainer):
         self.marks[1].update({p: RecordMark(*m) for p, m in state.late.last_records.items()})
         settings = parts.settings
         self._labels = settings.labels
-        self._late = LateRecorder(parts.metrics, state.late.counts)
+        self._late = LateRecorder(parts.metrics, state.late.counts, state.late.fit)
         self._label_decoder = make_label_decoder(settings, state.model.labels)
         self._keep = settings.checkpoints.keep
         self._ignored = 0  # values of unknown features in the batch that is being read
@@ -187,6 +169,7 @@ class LateTrainer(Trainer):
                 labels_time=times.labels,
                 time=times.time,
                 counts=self._late.counts,
+                fit=self._late.fit,
                 last_records=dict(self.marks[1]),
             )
             self.state = self.state._replace(late=late)
@@ -262,6 +245,7 @@ class LateTrainer(Trainer):
         records = [LabelRecord(k, e.id, e.label, e.time, e.weight) for k, e in enumerate(labels)]
         times = [label.time for label in labels]
         self._join(records, times)
+        self._late.fits([None] * len(records))
 
     def _read_labels(self, messages: Sequence[Message]) -> list[Rejected]:
         """Join the labels of some records with the features that wait for them."""
@@ -296,11 +280,16 @@ class LateTrainer(Trainer):
                 for label, time in early
             ]
         )  # fmt: skip
-        rejected: list[Rejected] = [(unread[index], error) for index, error in decoded.faults]
-        return rejected + [
-            (unread[label.place], EventError("label_unmatched", TOO_LATE.format(label.id)))
-            for label in unmatched
+        faults = list(decoded.faults)
+        faults += [
+            (each.place, EventError(UNMATCHED, TOO_LATE.format(each.id))) for each in unmatched
         ]
+        wait = {label.place for label, _ in early}
+        fits: dict[int, EventError | None] = {
+            label.place: None for label in decoded.labels if label.place not in wait
+        }
+        self._late.fits(error for _, error in sorted((fits | dict(faults)).items(), key=_PLACE))
+        return [(unread[index], error) for index, error in faults]
 
     def _join(
         self, labels: Sequence[LabelRecord], times: Sequence[float]
@@ -406,8 +395,37 @@ class LateTrainer(Trainer):
         now, labels = self._watermark.time, self._labels
         if now == -math.inf:
             return []
+        rejected = self._reject_early(now - labels.early)  # first: it may be that no label fits
+        if not self._awaits_fit:
+            self._expire_before(now - labels.wait)
+        excess = min(self._store.waiting + self._store.held - labels.max_waiting, self.batch_events)
+        if excess > 0:
+            old = self._store.oldest_waiting(math.inf, excess)
+            old += self._store.oldest_held(math.inf, excess)
+            old = sorted(old, key=oldest_first)[:excess]
+            held = [entry for entry in old if entry.state == HELD]
+            self._give_up([entry for entry in old if entry.state != HELD], held)
+        self._store.forget(now - 2.0 * labels.wait)
+        return rejected
+
+    @property
+    def _awaits_fit(self) -> bool:
+        """Whether features go on waiting: no label fits, so that none of them says anything."""
+        return self._expired_label is not None and self._late.fit.is_failing
+
+    def _reject_early(self, before: float) -> list[Rejected]:
+        """Give up labels that came too early."""
+        unmatched = self._store.pop_early_before(before, self.batch_events)
+        self._late.unmatched(len(unmatched))
+        self._checkpoints.events += len(unmatched)
+        rejected = [(stored_record.restore(each.record), _unmatched(each)) for each in unmatched]
+        self._late.fits(error for _, error in rejected)
+        return [*rejected]
+
+    def _expire_before(self, time: float) -> None:
+        """Give up features that are older than a time."""
         for _ in range(MAX_ROUNDS):
-            before, limit = now - labels.wait, self.batch_events
+            before, limit = time, self.batch_events
             old = self._store.oldest_waiting(before, limit)
             if len(old) == limit:
                 before = old[-1].time
@@ -415,18 +433,6 @@ class LateTrainer(Trainer):
             if not old and not held:
                 break
             self._give_up(old, held)
-        excess = min(self._store.waiting + self._store.held - labels.max_waiting, self.batch_events)
-        if excess > 0:
-            old = self._store.oldest_waiting(math.inf, excess)
-            old += self._store.oldest_held(math.inf, excess)
-            old = sorted(old, key=_age)[:excess]
-            held = [entry for entry in old if entry.state == HELD]
-            self._give_up([entry for entry in old if entry.state != HELD], held)
-        self._store.forget(now - 2.0 * labels.wait)
-        unmatched = self._store.pop_early_before(now - labels.early, self.batch_events)
-        self._late.unmatched(len(unmatched))
-        self._checkpoints.events += len(unmatched)
-        return [(stored_record.restore(each.record), _unmatched(each)) for each in unmatched]
 
     def _give_up(self, entries: Sequence[Entry], held: Sequence[Entry] = ()) -> None:
         """Learn features without a label as `labels.expired` says, or drop them; learn held ones
@@ -436,14 +442,19 @@ class LateTrainer(Trainer):
         events = len(entries) + len(held)
         self._snapshots.events += events  # they may expire without a new record
         self._checkpoints.events += events
-        if self._expired_label is None:
+        label, pairs = self._expired_label, []
+        if label is None or self._awaits_fit:
             numbers = [entry.number for entry in entries]
             self._store.mark(numbers, EXPIRED, [math.nan] * len(numbers))
-            return
-        label = self._expired_label
-        pairs = [Pair(each, label, each.weight, state=EXPIRED) for each in entries]
+        else:
+            pairs = [Pair(each, label, each.weight, state=EXPIRED) for each in entries]
         pairs += [Pair(each, each.label, each.label_weight) for each in held]
-        self._learn_pairs(sorted(pairs, key=lambda pair: _age(pair.entry)))
+        self._learn_pairs(sorted(pairs, key=lambda pair: oldest_first(pair.entry)))
+
+    @property
+    def label_fit(self) -> LabelFit:
+        """Whether labels fit."""
+        return self._late.fit
 
     @property
     def late_figures(self) -> LateFigures:
@@ -460,14 +471,9 @@ class LateTrainer(Trainer):
         return {**super()._header(), "labels": waiting}
 
 
-def _age(entry: Entry) -> tuple[float, int]:
-    """Return what orders entries, the oldest first."""
-    return entry.time, entry.number
-
-
 def _record_seconds(message: Message) -> float:
     return float(message.timestamp()[1]) / 1000.0
 
 
 def _unmatched(early: EarlyLabel) -> EventError:
-    return EventError("label_unmatched", UNMATCHED.format(early.id))
+    return EventError(UNMATCHED, NO_FEATURES.format(early.id))

@@ -85,7 +85,7 @@ class LearnerLoop:
         fields = {"offsets": offsets, "events_learned": self.trainer.events_learned}
         log.info(startup.ready_message, extra=fields)
         self._progress.start(self.trainer.events_learned)
-        self._progress.note_labels(self.trainer.late_figures)
+        self._progress.note_labels(self.trainer.label_fit)
         return True
 
     def learn(self) -> None:
@@ -235,7 +235,7 @@ class LearnerLoop:
                 "event"
             ) from err
         self._progress.note(messages, rejected)
-        self._progress.note_labels(self.trainer.late_figures)
+        self._progress.note_labels(self.trainer.label_fit)
         for message, error in rejected:
             self._rejected[error.code] += 1
             count = self._rejected[error.code]

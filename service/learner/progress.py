@@ -22,14 +22,15 @@ from kaboost.service.errors import EventError
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.stalls import Stalls
 from kaboost.service.metrics import LearnerMetrics
-from kaboost.service.storage.late_figures import LateFigures
+from kaboost.service.storage.late_figures import LabelFit
 from kaboost.service.storage.snapshots import RECENT_RECORDS, Condition
 from kaboost.service.storage.state import State
 
 MIN_RECORDS = 10  # below which a share of rejected records is no problem yet
 PROBLEM_SECONDS = 60.0  # between two log lines about one problem
 UNMATCHED = (
-    "set labels.id and events.id to paths of the same id, or labels.wait and labels.early higher"
+    "have no features: set labels.id and events.id to paths of the same id, or labels.wait and "
+    "labels.early higher"
 )
 COMPILING_SECONDS = 5.0  # between two log lines while kernels compile
 
@@ -90,29 +91,6 @@ class RecentRecords:
         return code, next(error.message for error in reversed(errors) if error.code == code)
 
 
-class UnmatchedLabels:
-    """Labels without features, where not one label has found any since the start."""
-
-    def __init__(self) -> None:
-        self._first: LateFigures | None = None
-        self._last: LateFigures | None = None
-
-    def note(self, figures: LateFigures | None) -> None:
-        """Take the figures of now; None where labels are in the events."""
-        self._first, self._last = self._first or figures, figures
-
-    @property
-    def count(self) -> int:
-        """How many they are; 0 as soon as one label has found its features."""
-        if self._first is None or self._last is None or self._last.joined > self._first.joined:
-            return 0
-        return self._last.unmatched - self._first.unmatched
-
-    def describe(self) -> str:
-        """Describe that no label has features."""
-        return f"none of {self.count:,} labels has found its features: {UNMATCHED}"
-
-
 class Progress:
     """Report the progress of one learner."""
 
@@ -128,7 +106,8 @@ class Progress:
         self._clock = clock
         self._labels_topic = settings.labels.topic
         self._events, self._labels = RecentRecords(), RecentRecords()
-        self._unmatched = UnmatchedLabels()
+        self._fit = LabelFit()
+        self._keep_features = settings.labels.expired != "drop"
         self.stalls = Stalls(metrics, clock)
         self._compilation: CompileProgress | None = None
         self._rejected = self._learned = 0  # records rejected, events learned until the last line
@@ -138,16 +117,16 @@ class Progress:
     @property
     def condition(self) -> Condition:
         """What other processes should know."""
-        recent, unmatched = self._recent, self._unmatched
+        recent, fit = self._recent, self._fit
         problems = [recent.describe()] if self._is_failing else []
-        problems += [unmatched.describe()] if self._matches_nothing else []
+        problems += [self._describe_misfits()] if fit.is_failing else []
         return Condition(
             recent.records,
             recent.ratio,
             "; ".join(problems),
             self._compiling,
             self.stalls.description,
-            unmatched_labels=unmatched.count,
+            misfit_labels=fit.misfits if fit.is_failing else 0,
         )
 
     @contextmanager
@@ -176,20 +155,20 @@ class Progress:
         self._rejected += len(rejected)
         self._metrics.rejected_ratio.set(self._recent.ratio)
 
-    def note_labels(self, figures: LateFigures | None) -> None:
-        """Take what became of labels that come later."""
-        self._unmatched.note(figures)
+    def note_labels(self, fit: LabelFit | None) -> None:
+        """Take whether labels that come later fit; None where labels are in the events."""
+        self._fit = fit or LabelFit()
 
     def report(self, state: State) -> None:
         """Write the log lines that are due."""
         now = self._clock()
-        is_failing, matches_nothing = self._is_failing, self._matches_nothing
-        if (is_failing or matches_nothing) and now - self._problem_at >= PROBLEM_SECONDS:
+        is_failing, fits_nothing = self._is_failing, self._fit.is_failing
+        if (is_failing or fits_nothing) and now - self._problem_at >= PROBLEM_SECONDS:
             self._problem_at = now
             if is_failing:
                 log.error("nearly all records are rejected", extra=self._recent.fields())
-            if matches_nothing:
-                log.error("no label has features", extra={"reason": self._unmatched.describe()})
+            if fits_nothing:
+                log.error("no label has features", extra={"reason": self._describe_misfits()})
         seconds = now - self._reported_at
         if seconds >= self._every:
             log.info("progress", extra=self._fields(state, seconds))
@@ -213,9 +192,16 @@ class Progress:
     def _is_failing(self) -> bool:
         return self._recent.records >= MIN_RECORDS and self._recent.ratio >= self._limit
 
-    @property
-    def _matches_nothing(self) -> bool:
-        return self._unmatched.count >= MIN_RECORDS
+    def _describe_misfits(self) -> str:
+        """Describe that no label fits, why, and what that stops."""
+        fit = self._fit
+        reasons = [f"none of the last {fit.misfits:,} labels has found its features"]
+        if fit.rejected:
+            reasons.append(f"{fit.rejected:,} could not be read, such as: {fit.reason}")
+        if fit.unmatched:
+            reasons.append(f"{fit.unmatched:,} {UNMATCHED}")
+        reasons += ["no features expire until one label fits"] if self._keep_features else []
+        return "; ".join(reasons)
 
     @property
     def _compiling(self) -> str:

@@ -24,7 +24,7 @@ from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recorder import Recorder
 from kaboost.service.learner.schedule import WriteSchedule
 from kaboost.service.storage.checkpoints import Written
-from kaboost.service.storage.late_figures import LateFigures
+from kaboost.service.storage.late_figures import LabelFit, LateFigures
 from kaboost.service.storage.snapshots import Numbering
 from kaboost.service.storage.state import State
 
@@ -157,6 +157,11 @@ class Trainer:
     @property
     def late_figures(self) -> LateFigures | None:
         """What became of labels that come later; None where labels are in the events."""
+        return None
+
+    @property
+    def label_fit(self) -> LabelFit | None:
+        """Whether labels that come later fit; None where labels are in the events."""
         return None
 
     def note_ends(self, ends: Ends) -> None:

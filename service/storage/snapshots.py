@@ -61,14 +61,12 @@ class Condition(NamedTuple):
     compiling: str = ""  # step, steps and seconds left
     stalled: str = ""  # why nothing is read though it runs, and for how long
     late_labels: LateFigures | None = None  # where labels come later
-    unmatched_labels: int = 0  # without features, where none has found any
+    misfit_labels: int = 0  # the last ones, if they are so many that none seems to fit
 
     def is_failing(self, max_rejected_ratio: float) -> bool:
-        """Whether so many of the last RECENT_RECORDS records were rejected, or as many labels came
-        and none has found its features.
-        """
+        """Whether so many of the last RECENT_RECORDS records were rejected, or no label fits."""
         rejected = self.records >= RECENT_RECORDS and self.rejected_ratio >= max_rejected_ratio
-        return rejected or self.unmatched_labels >= RECENT_RECORDS
+        return rejected or self.misfit_labels > 0
 
 
 class FolderSnapshotStore:

@@ -188,7 +188,7 @@ def test_labels_of_another_id_are_a_problem(late: Callable[..., Settings], send:
     with learning(settings):
         problem = until(lambda: store.read_condition().problem)
 
-    assert "none of 12 labels has found its features" in problem
+    assert "none of the last 12 labels has found its features" in problem
 
 
 def test_a_second_label_corrects_the_first(late: Callable[..., Settings], send: Send) -> None:
