@@ -228,12 +228,12 @@ _LEARNER = {
         "Events with a weight that the River model does not support.",
     ),
     "lag_records": _Spec(
-        Gauge, "kaboost_consumer_lag_records", "Records not yet read.", _PARTITION
+        Gauge, "kaboost_consumer_lag_records", "Records not yet learned.", _PARTITION
     ),
     "lag_seconds": _Spec(
         Gauge,
         "kaboost_consumer_lag_seconds",
-        "Age of the last record read; 0 when all are read.",
+        "Age of the last record learned; 0 when all are learned.",
         _PARTITION,
     ),
     "paused": _Spec(

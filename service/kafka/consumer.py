@@ -151,6 +151,7 @@ class KafkaConsumer:
                 readable[partition] = marks[partition]
         identity.require_last_records(self._kafka, readable)
         self._offsets, self._marks = offsets, marks
+        self._lag.marks = marks
         self._assign()
 
     def _assign(self) -> None:
