@@ -32,7 +32,7 @@ from kaboost.service.learner.trainer import (
     events_of,
     headers_of,
 )
-from kaboost.service.learner.watermark import Watermark
+from kaboost.service.learner.watermark import Topic, Watermark
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.late_figures import LabelFit, LateFigures
 from kaboost.service.storage.state import State
@@ -81,6 +81,10 @@ class LateTrainer(Trainer):
         self._ignored = 0  # values of unknown features in the batch that is being read
         is_log = settings.kafka.topic == settings.predictions.topic
         self._served = ServedScores() if is_log else None
+        self._has_times: dict[Topic, bool] = {
+            "features": settings.events.timestamp is not None,
+            "labels": self._labels.timestamp is not None,
+        }
         late = state.late
         self._watermark = Watermark(late.features_time, late.labels_time, late.time)
         self._store = WaitingStore(self._labels.directory / self._run, self._labels.max_memory)
@@ -216,9 +220,8 @@ class LateTrainer(Trainer):
         rejected: list[Rejected] = []
         columns = zip(messages, decoded.meta, rows, decoded.w.tolist(), strict=True)
         for message, meta, row, weight in columns:
-            time = event_seconds(message, meta)
-            partition = message.partition() or 0
-            self._watermark.see("features", partition, time, _record_seconds(message))
+            stated = None if meta.timestamp is None else event_seconds(message, meta)
+            time = self._time("features", message, stated)
             if meta.id is None:
                 rejected.append((message, EventError("schema", f"id: {NO_ID}")))
             else:
@@ -229,6 +232,19 @@ class LateTrainer(Trainer):
         if early:
             self._join_early(early)
         return rejected
+
+    def _time(self, topic: Topic, message: Message, stated: float | None) -> float:
+        """Return the time of a record, which moves the watermark unless it is missing.
+
+        Where records have times of their own, that of the record may be years later.
+        """
+        partition, written = message.partition() or 0, _record_seconds(message)
+        if stated is None and self._has_times[topic]:
+            self._late.untimed(topic, message)
+            return self._watermark.latest(topic, partition, written)
+        time = written if stated is None else stated
+        self._watermark.see(topic, partition, time, written)
+        return time
 
     def _with_served(self, captured: Captured, messages: Sequence[Message]) -> Captured:
         """Return captured events with the scores of the answers, where the topic is theirs."""
@@ -266,10 +282,7 @@ class LateTrainer(Trainer):
         self._recorder.skipped(reason for _, reason in decoded.skipped)
         times = []
         for label in decoded.labels:
-            message = unread[label.place]
-            written = _record_seconds(message)
-            times.append(written if label.time is None else label.time)
-            self._watermark.see("labels", message.partition() or 0, times[-1], written)
+            times.append(self._time("labels", unread[label.place], label.time))
         early, unmatched = self._join(decoded.labels, times)
         self._store.add_early(
             [
