@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from typing import TypeVar
 
 from confluent_kafka import Message
@@ -55,6 +56,7 @@ class LearnerLoop:
         self._writing = ""  # the kind of file that is being written
         self._paused = self._awaits_topics = False
         self._held = False  # nothing is read
+        self._awaits_registry = ""  # why it gives no schema
         self._is_whole = True  # the state and the dead letters hold all records up to the offsets
         self._progress = Progress(parts.settings, parts.metrics)
         self._last_heartbeat = 0.0
@@ -154,20 +156,22 @@ class LearnerLoop:
 
     def _prepare(self, messages: list[Message]) -> bool:
         """Wait for what decoding takes; return false if asked to stop meanwhile."""
-        waiting = False
+        prepare = partial(self.trainer.prepare, messages)
         while messages:
             try:
-                self.trainer.prepare(messages)
+                # A registry that hangs must not look like a learner that does.
+                self._beat_during(prepare) if self._awaits_registry else prepare()
             except RegistryAway as err:
-                if not waiting:
+                if not self._awaits_registry:
                     log.error("waiting for the schema registry", extra={"reason": str(err)})
-                waiting = True
+                self._awaits_registry = self._awaits_registry or str(err)
                 if not self._heartbeat():
                     return False
                 self._stop.wait(REGISTRY_SECONDS)
             else:
                 break
-        if waiting:
+        if self._awaits_registry:
+            self._awaits_registry = ""
             log.info("the schema registry answers again")
         return True
 
@@ -303,6 +307,8 @@ class LearnerLoop:
             return Problem(f"a {self._writing} is being written")
         if self._awaits_topics:
             return Problem(f"no answer from {kafka.bootstrap_servers}, or no topic {kafka.topic}")
+        if self._awaits_registry:
+            return Problem(self._awaits_registry)
         if self._inputs.silent:
             return Problem(f"no answer from the broker at {kafka.bootstrap_servers}")
         return self._inputs.problem
