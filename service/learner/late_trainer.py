@@ -144,7 +144,7 @@ class LateTrainer(Trainer):
         """
         before = self.events_learned
         events, labels = self._split(messages)
-        self._ignored = 0
+        self._ignored, self.skipped = 0, []
         rejected = self._read_features(events)
         rejected += self._read_labels(labels)
         rejected += self._expire()
@@ -194,7 +194,7 @@ class LateTrainer(Trainer):
             decoded = self._decode(unread)
             rejected += [(unread[index], error) for index, error in decoded.faults]
             self._ignored += decoded.ignored
-            self._recorder.skipped(reason for _, reason in decoded.skipped)
+            self._note_skipped(unread, decoded.skipped)
             self._recorder.repairs(decoded.repairs)
             if decoded.meta:
                 read = unread[: decoded.consumed]  # up to a record with new features
@@ -279,7 +279,7 @@ class LateTrainer(Trainer):
 
     def _learn_labels(self, unread: Sequence[Message], decoded: DecodedLabels) -> list[Rejected]:
         """Join decoded labels; keep those that came before their features."""
-        self._recorder.skipped(reason for _, reason in decoded.skipped)
+        self._note_skipped(unread, decoded.skipped)
         times = []
         for label in decoded.labels:
             times.append(self._time("labels", unread[label.place], label.time))

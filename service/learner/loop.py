@@ -238,7 +238,7 @@ class LearnerLoop:
                 f"internal error at {where}: {err!r}; {self._after_failure}, please report the "
                 "event"
             ) from err
-        self._progress.note(messages, rejected)
+        self._progress.note(messages, rejected, self.trainer.skipped)
         self._progress.note_labels(self.trainer.label_fit)
         for message, error in rejected:
             self._rejected[error.code] += 1

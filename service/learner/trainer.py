@@ -71,6 +71,7 @@ class Trainer:
         window = settings.events.duplicates.window
         self.state = state._replace(ids=state.ids.resized(window))
         self._is_new = self.state.ids.is_new if window else None
+        self.skipped: list[Message] = []  # of the last batch: they teach nothing, and are no faults
         self.batch_events = settings.kafka.batch_events  # records in one call of `learn` at most
         self._settings = settings
         self._identity = lineage.identity
@@ -189,6 +190,7 @@ class Trainer:
         the dead-letter topic.
         """
         before, ignored = self.events_learned, 0
+        self.skipped = []
         rejected: list[Rejected] = []
         added: dict[str, str] = {}
         unread = self._unread(messages, self.state.offsets, self.marks[0])
@@ -196,7 +198,7 @@ class Trainer:
             decoded = self._decode(unread)
             rejected += [(unread[index], error) for index, error in decoded.faults]
             ignored += decoded.ignored
-            self._recorder.skipped(reason for _, reason in decoded.skipped)
+            self._note_skipped(unread, decoded.skipped)
             self._recorder.repairs(decoded.repairs)
             if decoded.meta:
                 self._learning = unread, decoded
@@ -292,6 +294,13 @@ class Trainer:
     def _known(self) -> Known:
         schema = self.state.model.encoder.schema
         return Known(len(schema.kinds), len(schema.open))
+
+    def _note_skipped(
+        self, messages: Sequence[Message], skipped: Sequence[tuple[int, str]]
+    ) -> None:
+        """Count records that are valid and teach nothing."""
+        self._recorder.skipped(reason for _, reason in skipped)
+        self.skipped += [messages[index] for index, _ in skipped]
 
     def _note_candidates(self) -> None:
         """Show how many names are on trial, and log it once an hour of the records' time."""

@@ -56,7 +56,7 @@ def test_nothing_learned_is_not_ready(serve: Start) -> None:
         answer["model"]["stale"],
     )
 
-    report(wanted, FAILING._replace(rejected_ratio=0.98, problem=""))
+    report(wanted, FAILING._replace(events_rejected_ratio=0.98, problem=""))
     assert "" == until(lambda: program.probe(200), PATIENCE)["reason"]
 
 

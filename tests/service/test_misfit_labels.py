@@ -147,3 +147,17 @@ def test_readiness_shows_it(
 
     assert "no label fits" in str(answer)
     assert program.predict()["model"]["stale"]
+
+
+def test_skipped_records_are_named(tmp_path: Path) -> None:
+    """Deletes and tombstones of either topic: the share of rejected records leaves them out."""
+    tombstones = [
+        Message(topic=topic, partition=0, offset=0, value=None, timestamp=(1, 0), headers=[])  # type: ignore[call-arg]
+        for topic in ("events", "labels")
+    ]
+    mapped = {"id": "id", "envelope": "debezium"}
+    with trainer(tmp_path, **{**SECTIONS, "events": mapped}) as made:
+        assert [] == made.learn(tombstones)
+        assert tombstones == made.skipped
+        made.learn([])
+        assert [] == made.skipped

@@ -112,8 +112,38 @@ def test_labels_count_by_themselves(tmp_path: Path, metrics: LearnerMetrics, clo
         progress.note([*features[45 * k : 45 * k + 45], labels[k]], refused(labels[k : k + 1]))
 
     condition = progress.condition
-    assert "20 of the last 20 records" in condition.problem
-    assert (20, 1.0) == (condition.records, condition.rejected_ratio)
+    assert "20 of the last 20 labels" in condition.problem
+    assert (900, 20, 1.0) == (condition.records, condition.labels, condition.rejected_ratio)
+
+
+def test_neither_topic_hides_the_other(
+    tmp_path: Path, metrics: LearnerMetrics, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Trap: 126 labels were all there was of the worse topic, fewer than the status takes."""
+    settings = settings_for("127.0.0.1:9", tmp_path, "t", labels={"topic": "labels"})
+    progress = Progress(settings, metrics, clock)
+    features, labels = records(4_000), records(126, topic="labels")
+    progress.note(features + labels, refused(features, "schema") + refused(labels))
+    progress.report(State.initial(Model("binary", LINEAR, SCHEMA), {0: 0}))
+
+    condition = progress.condition
+    assert "1,000 of the last 1,000 records" in condition.problem
+    assert "126 of the last 126 labels" in condition.problem
+    assert condition.is_failing(0.99)
+    assert not condition._replace(events_rejected_ratio=0.5).is_failing(0.99)
+    logged = lines(caplog, "nearly all records are rejected")
+    assert ["schema", "label"] == [line["code"] for line in logged]
+
+
+def test_skipped_records_are_not_good(progress: Progress) -> None:
+    """Deletes among records that are all rejected do not make the service ready."""
+    batch = records(1_100)
+    deletes = batch[::11]
+    faults = [message for message in batch if message not in deletes]
+    progress.note(batch, refused(faults), deletes)
+
+    assert (1_000, 1.0) == (progress.condition.records, progress.condition.rejected_ratio)
+    assert progress.condition.is_failing(1.0)
 
 
 def test_an_unknown_lag_is_no_number(
