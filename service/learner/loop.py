@@ -54,7 +54,7 @@ class LearnerLoop:
         self._stop = stop
         self._worker = ThreadPoolExecutor(1, "work")  # for what may take longer than a heartbeat
         self._writing = ""  # the kind of file that is being written
-        self._paused = self._awaits_topics = False
+        self._paused = False
         self._held = False  # nothing is read
         self._awaits_registry = ""  # why it gives no schema
         self._is_whole = True  # the state and the dead letters hold all records up to the offsets
@@ -69,10 +69,8 @@ class LearnerLoop:
         """Find state and offsets; return false if asked to stop before the topic exists."""
         self._beat_during(startup.prepare)
         kafka = self._settings.kafka
-        self._awaits_topics = True
         if not self._inputs.wait(self._heartbeat):
             return False
-        self._awaits_topics = False
         if kafka.create_dlq:
             topics.create_dead_letter_topic(kafka)
         self._after_failure = startup.after_failure
@@ -305,8 +303,8 @@ class LearnerLoop:
             )
         if self._writing:
             return Problem(f"a {self._writing} is being written")
-        if self._awaits_topics:
-            return Problem(f"no answer from {kafka.bootstrap_servers}, or no topic {kafka.topic}")
+        if topic := self._inputs.awaited:
+            return Problem(f"no answer from {kafka.bootstrap_servers}, or no topic {topic}")
         if self._awaits_registry:
             return Problem(self._awaits_registry)
         if self._inputs.silent:

@@ -13,8 +13,9 @@ import pytest
 
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
-from kaboost.service.errors import Exit, Refused
+from kaboost.service.errors import BrokerError, Exit, Refused
 from kaboost.service.kafka import consumer, topics
+from kaboost.service.learner import stalls
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
 from kaboost.service.storage.late_figures import LateFigures
 from kaboost.service.storage.snapshots import FolderSnapshotStore
@@ -345,3 +346,22 @@ def wait_for_progress(settings: Settings, process: "subprocess.Popen[bytes]") ->
     """Wait until a checkpoint has passed more events, or the process has ended."""
     before = sum(saved(settings).values())
     until(lambda: sum(saved(settings).values()) > before or process.poll() is not None)
+
+
+def test_a_missing_topic_of_labels_is_named(
+    late: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trap: the topic of events was blamed, which is there."""
+    monkeypatch.setattr(stalls, "AFTER_SECONDS", 0.1)
+    whole = late(topic="nowhere.labels")
+    kafka = whole.kafka.model_copy(update={"topic_timeout": 3.0})
+    settings = whole.model_copy(update={"kafka": kafka})
+    store = FolderSnapshotStore(settings.snapshots.directory)
+    with learning(settings) as running:
+        stalled = until(lambda: store.read_condition().stalled)
+        with pytest.raises(BrokerError) as err:
+            running.wait()
+
+    assert "or no topic nowhere.labels (labels.topic)" in stalled
+    assert "topic nowhere.labels is not there after 3 s" in str(err.value)
+    assert "create it, or correct labels.topic" in str(err.value)
