@@ -97,7 +97,8 @@ class LateRecorder:
         self._metrics.waiting_features.set(store.waiting)
         self._metrics.waiting_bytes.set(store.size)
         self._metrics.labels_early.set(store.early)
+        self._metrics.labels_held.set(store.held)
 
     def figures(self, store: WaitingStore) -> LateFigures:
         """Return what waits and all counts."""
-        return LateFigures(store.waiting, store.early, *self.counts)
+        return LateFigures(store.waiting, store.early, store.held, *self.counts)

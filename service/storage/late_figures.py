@@ -71,6 +71,7 @@ class LateFigures(NamedTuple):
 
     waiting: int  # features
     early: int  # labels
+    held: int  # labels that are joined and learned later
     joined: int
     expired: int
     unmatched: int

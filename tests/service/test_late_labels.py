@@ -75,7 +75,7 @@ def figures(settings: Settings) -> LateFigures | None:
     if checkpoint is None or checkpoint.state.late is None:
         return None
     labels = checkpoint.header["labels"]
-    return LateFigures(labels["waiting"], labels["early"], *checkpoint.state.late.counts)
+    return LateFigures(labels["waiting"], labels["early"], 0, *checkpoint.state.late.counts)
 
 
 def reported(settings: Settings) -> LateFigures | None:
@@ -153,7 +153,7 @@ def test_features_expire_by_event_time(late: Callable[..., Settings], send: Send
     assert settings.labels.topic
     send(settings.labels.topic, [label_record(0, 1, T0 + 4000.0)])
     assert 1 == consume(settings, 1)["corrected"]
-    assert figures(settings) == LateFigures(2, 0, 0, 1, 0, 1, 0.0, 0.0)  # over the restarts
+    assert figures(settings) == LateFigures(2, 0, 0, 0, 1, 0, 1, 0.0, 0.0)  # over the restarts
 
 
 def test_a_label_without_features_is_a_dead_letter(
@@ -174,7 +174,7 @@ def test_a_label_without_features_is_a_dead_letter(
     (letter,) = dead_letters(settings.kafka.topic, 1)
     assert ("label_unmatched", unmatched) == (letter.code, letter.value)
     assert (settings.labels.topic, 0, 0) == letter.origin
-    assert figures(settings) == LateFigures(1, 0, 0, 0, 1, 0, 0.0, 0.0)
+    assert figures(settings) == LateFigures(1, 0, 0, 0, 0, 1, 0, 0.0, 0.0)
     assert "labels.early" in letter.texts["__connect.errors.exception.message"]
 
 

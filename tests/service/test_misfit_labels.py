@@ -96,7 +96,11 @@ def test_memory_stays_bounded(tmp_path: Path) -> None:
     with trainer(tmp_path, **{**SECTIONS, "labels": labels}) as made:
         learn(made, [*features(0, 20), *wrong(10, "class")])
         learn(made, features(20, 100))
-        assert (0, 40, 60) == (made.events_learned, made.late_figures.waiting, made.late_figures[3])
+        assert (0, 40, 60) == (
+            made.events_learned,
+            made.late_figures.waiting,
+            made.late_figures.expired,
+        )
         ((_, error),) = learn(made, [message("labels", 10, {"id": 5, "label": 1})])
 
     assert "label_unmatched" == error.code
@@ -135,7 +139,7 @@ def test_readiness_shows_it(
     wanted, program = serve()
     publish(wanted, taught(wanted))
     program.ready()
-    figures = {"waiting": 1, "early": 0, "joined": joined, "expired": 9, "unmatched": 10}
+    figures = {"waiting": 1, "early": 0, "held": 0, "joined": joined, "expired": 9, "unmatched": 10}
     late = LateFigures(**figures, corrected=0, mean_delay=0.0, recent_delay=0.0)
     report(wanted, Condition(problem="no label fits", misfit_labels=10, late_labels=late))
     answer = until(
