@@ -189,6 +189,7 @@ class LateTrainer(Trainer):
     def _read_features(self, messages: Sequence[Message]) -> list[Rejected]:
         """Capture the features of some records; they wait from now on."""
         rejected: list[Rejected] = []
+        added: dict[str, str] = {}
         unread = self._unread(messages, self.state.offsets, self.marks[0])
         while unread:
             decoded = self._decode(unread)
@@ -201,8 +202,9 @@ class LateTrainer(Trainer):
                 rejected += self._wait(list(events_of(read, decoded)), decoded)
             self._follow_kinds()
             if decoded.new_features:
-                self._add_features(decoded.new_features, unread[decoded.consumed])
+                added |= self._add_features(decoded.new_features, unread[decoded.consumed])
             unread = unread[decoded.consumed :]
+        self._note_inferred(added)
         return rejected
 
     def _wait(self, messages: Sequence[Message], decoded: Decoded) -> list[Rejected]:

@@ -211,9 +211,7 @@ class Trainer:
             if decoded.new_class is not None:
                 self._add_class(decoded.new_class)
             unread = unread[decoded.consumed :]
-        if added:
-            log.info("features inferred", extra={"kinds": added})
-            self._recorder.memory(self.state)
+        self._note_inferred(added)
         self._snapshots.events += len(messages)
         self._checkpoints.events += len(messages)
         self._note_candidates()
@@ -301,6 +299,12 @@ class Trainer:
         """Count records that are valid and teach nothing."""
         self._recorder.skipped(reason for _, reason in skipped)
         self.skipped += [messages[index] for index, _ in skipped]
+
+    def _note_inferred(self, kinds: Mapping[str, str]) -> None:
+        """Log the features that a batch has added."""
+        if kinds:
+            log.info("features inferred", extra={"kinds": kinds})
+            self._recorder.memory(self.state)
 
     def _note_candidates(self) -> None:
         """Show how many names are on trial, and log it once an hour of the records' time."""
