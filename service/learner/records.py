@@ -9,6 +9,7 @@ from confluent_kafka import Message
 
 from kaboost.service.events.decoder import Decoded, Headers, Metadata
 from kaboost.service.kafka.identity import RecordMark, mark_of
+from kaboost.service.kafka.stored_record import StoredRecord
 
 _OFFSET = methodcaller("offset")
 
@@ -55,3 +56,8 @@ def unread_of(
     last = {message.partition() or 0: message for message in unread}
     marks.update((partition, mark_of(message)) for partition, message in last.items())
     return unread
+
+
+def place_of(message: Message | StoredRecord) -> str:
+    """Name the place of a record: topic, partition and offset."""
+    return f"{message.topic()}[{message.partition()}]@{message.offset()}"

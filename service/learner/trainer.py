@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from operator import methodcaller
@@ -31,9 +30,9 @@ from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recorder import Recorder
 from kaboost.service.learner.records import event_seconds, events_of, headers_of, unread_of
 from kaboost.service.learner.replays import Replays
-from kaboost.service.learner.schedule import WriteSchedule
+from kaboost.service.learner.schedule import WriteSchedule, now_text
 from kaboost.service.storage.checkpoints import Written
-from kaboost.service.storage.late_figures import LateFigures
+from kaboost.service.storage.late_figures import LabelFit, LateFigures
 from kaboost.service.storage.replayed import ReplayedOrigins
 from kaboost.service.storage.snapshots import Numbering
 from kaboost.service.storage.state import State
@@ -87,6 +86,7 @@ class Trainer:
         )
         self._replays = Replays(replayed, {settings.kafka.topic, settings.labels.topic})
         self._is_new = self.state.ids.is_new if window else None
+        self.skipped: list[Message] = []  # of the last batch: they teach nothing, and are no faults
         self.batch_events = settings.kafka.batch_events  # records in one call of `learn` at most
         self._settings = settings
         self._identity = lineage.identity
@@ -113,7 +113,7 @@ class Trainer:
         )
         self._learning: tuple[Sequence[Message], Decoded] | None = None  # records being learned
         self._oldest: float | None = None  # time of the first learned event that no snapshot holds
-        self._recorder.start(settings.name, self._kinds(), state)
+        self._recorder.start(settings.name, state)
         self._recorder.candidates(len(self._names.candidates))
         self._resume()
 
@@ -181,6 +181,11 @@ class Trainer:
         """What became of labels that come later; None where labels are in the events."""
         return None
 
+    @property
+    def label_fit(self) -> LabelFit | None:
+        """Whether labels that come later fit; None where labels are in the events."""
+        return None
+
     def note_ends(self, ends: Ends) -> None:
         """Note which partitions are read to their ends."""
 
@@ -205,16 +210,14 @@ class Trainer:
         The offsets pass all of them: no checkpoint may be written before the rejected ones are in
         the dead-letter topic.
         """
-        before, self._ignored = self.events_learned, 0
+        before, self._ignored, self.skipped = self.events_learned, 0, []
         rejected: list[Rejected] = []
         added: dict[str, str] = {}
         unread = unread_of(messages, self.state.offsets, self.marks[0])
         for part in self._replays.parts(unread):
             rejected += self._learn_part(part, added)
         self._end_replays(rejected)
-        if added:
-            log.info("features inferred", extra={"kinds": added})
-            self._recorder.memory(self.state)
+        self._note_inferred(added)
         self._snapshots.events += len(messages)
         self._checkpoints.events += len(messages)
         self._note_candidates()
@@ -231,7 +234,7 @@ class Trainer:
             decoded = self._decode(unread)
             rejected += [(unread[index], error) for index, error in decoded.faults]
             self._ignored += decoded.ignored
-            self._recorder.skipped(reason for _, reason in decoded.skipped)
+            self._note_skipped(unread, decoded.skipped)
             self._recorder.repairs(decoded.repairs)
             if decoded.meta:
                 decoded = self._limit_influence(unread, decoded)
@@ -348,6 +351,19 @@ class Trainer:
         schema = self.state.model.encoder.schema
         return Known(len(schema.kinds), len(schema.open))
 
+    def _note_skipped(
+        self, messages: Sequence[Message], skipped: Sequence[tuple[int, str]]
+    ) -> None:
+        """Count records that are valid and teach nothing."""
+        self._recorder.skipped(reason for _, reason in skipped)
+        self.skipped += [messages[index] for index, _ in skipped]
+
+    def _note_inferred(self, kinds: Mapping[str, str]) -> None:
+        """Log the features that a batch has added."""
+        if kinds:
+            log.info("features inferred", extra={"kinds": kinds})
+            self._recorder.memory(self.state)
+
     def _note_candidates(self) -> None:
         """Show how many names are on trial, and log it once an hour of the records' time."""
         names = self._names
@@ -460,10 +476,6 @@ class Trainer:
         self._checkpoints.restart()
         self._recorder.saved(written)
 
-    def _kinds(self) -> tuple[str, str, str]:
-        spec = self.state.model.spec
-        return spec["rule"]["kind"], spec["bank"]["kind"], spec["loss"]["kind"]
-
     def _resume(self) -> None:
         """Show the newest files in the metrics, and publish nothing older than they are.
 
@@ -496,11 +508,7 @@ class Trainer:
             "new_names": self._names.state(),
             "last_records": {str(p): mark for p, mark in self.marks[0].items()},
             "run": self._run,
-            "created": _now(),
+            "created": now_text(),
             "events_learned": self.events_learned,
             "offsets": {str(p): offset for p, offset in self.state.offsets.items()},
         }
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
