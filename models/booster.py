@@ -235,6 +235,11 @@ def add_features(booster: Any, full: Mapping[str, Any], d: int) -> Any:
 
 
 @singledispatch
+def warm_growth(booster: Any) -> None:
+    """Compile what `add_features` takes; nothing changes."""
+
+
+@singledispatch
 def mark_categorical(booster: Any, columns: Ints) -> None:
     """Mark the columns that hold codes of categories; only boosters with linear learners need it.
 

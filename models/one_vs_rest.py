@@ -25,6 +25,7 @@ from kaboost.models.booster import (
     prefixes_many,
     quiesce,
     score_many,
+    warm_growth,
 )
 from kaboost.models.evaluation.progress import Progress
 from kaboost.models.explain.interface import Explanation, explain_many, gains
@@ -247,6 +248,12 @@ def _(booster: OneVsRest, full: Mapping[str, Any], d: int) -> OneVsRest:
     shared = {**full, "classes": booster.shares}
     shape = np.array([d, *booster.shape[1:]], np.int64)
     return _replaced(booster, lambda binary: add_features(binary, shared, d), shape)
+
+
+@warm_growth.register
+def _(booster: OneVsRest) -> None:
+    warm_growth(booster.boosters[0])
+    predictions(booster.boosters[0], np.empty((0, 1)))  # before the first class nothing is
 
 
 @quiesce.register

@@ -22,6 +22,7 @@ from kaboost.models.booster import (
     mark_categorical,
     predictions,
     score_many,
+    warm_growth,
 )
 from kaboost.models.build import (
     AnyBooster,
@@ -159,6 +160,11 @@ class TableModel:
             return self.learn_part(table, y, w)
         outcomes = [self.learn_part(part, y[span], w[span]) for part, span in self.parts(table, w)]
         return outcomes[0] if len(outcomes) == 1 else join(outcomes)
+
+    def warm_growth(self) -> None:
+        """Compile what new features and classes take, where they may come; nothing changes."""
+        if self.encoder.schema.auto or self.labels.is_open:
+            warm_growth(self.booster)
 
     def learn_part(self, table: Table, y: Vec, w: Vec) -> Outcome:
         """Learn B events between which no kind is corrected; as for `learn`."""

@@ -170,6 +170,20 @@ def test_library_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert 1 == names["model"].booster.progress.events
 
 
+def test_setup_installs_what_pages_run_from_its_environment() -> None:
+    """`.venv/` is made by `make setup`, with all extras: pip there would replace the editable
+    install by a copy.
+    """
+    readme = (ROOT / "README.md").read_text()
+    lock = (ROOT / "requirements-dev.lock").read_text()
+    extras = ("fastavro", "jsonschema", "protobuf", "pyarrow", "httpx2")
+
+    assert [] == [page.name for page in PAGES if ".venv/bin/pip" in page.read_text()]
+    assert [] == [name for name in extras if not re.search(rf"^{name}==", lock, re.M)]
+    topic = readme[readme.index("## Run it on your topic") :]
+    assert topic.index("`make setup`") < topic.index(".venv/bin/kaboost")
+
+
 def test_index_names_every_page() -> None:
     """The index lists every page."""
     index = (DOCS / "index.md").read_text()

@@ -13,6 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from kaboost import BANKS
+from kaboost.models.booster import warm_growth
 from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.config.settings import Settings
@@ -70,6 +71,7 @@ def warm(settings: Settings) -> None:
     trainer = Trainer(parts, State.initial(first, {0: 0}), restored=False)
     trainer.publish(cold=True)
     trainer.warm()
+    warm_growth(first.booster)  # of features that come later
     trainer.write_checkpoint()
     restored, _ = parts.stores.checkpoints.restore({})
     assert restored is not None

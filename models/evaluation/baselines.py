@@ -165,12 +165,13 @@ def correct(seen: ProgressiveValidation, before: Outcome, after: Outcome, w: flo
     Its importance is w. The baselines and the decayed figures stay: they follow the labels as they
     came.
     """
-    most = 2.0 * _limit(seen) if seen.of_numbers else LOSS_LIMIT
+    most = 2.0 * _limit_of(seen) if seen.of_numbers else LOSS_LIMIT
     most_loss = min(0.5 * most * most, LOSS_LIMIT)
-    seen.loss_sum[0] += w * (
-        _bounded(after.losses[0], most_loss) - _bounded(before.losses[0], most_loss)
-    )
-    seen.error_sum[0] += w * (_bounded(after.errors[0], most) - _bounded(before.errors[0], most))
+    # Plain functions: kernels would compile at the first correction. Of nan, fmin is the limit.
+    more_loss = np.fmin(after.losses[0], most_loss) - np.fmin(before.losses[0], most_loss)
+    more_error = np.fmin(after.errors[0], most) - np.fmin(before.errors[0], most)
+    seen.loss_sum[0] += w * more_loss
+    seen.error_sum[0] += w * more_error
 
 
 def _keep_first(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: Vec, w: Vec) -> int:
@@ -207,12 +208,14 @@ def _bounded(value: float, most: float) -> float:
     return float(value) if value < most else most
 
 
-@inlined
-def _limit(seen: ProgressiveValidation) -> float:
+def _limit_of(seen: ProgressiveValidation) -> float:
     """Return how far from the mean a number may be, inf before the first ones are known."""
     mean, spread = float(seen.mean[()]), float(seen.spread[()])
     spread = spread if spread > 0.0 else max(abs(mean), 1.0)
     return OUTLIER_SPREADS * spread if seen.events[()] >= FIRST_LABELS else math.inf
+
+
+_limit = inlined(_limit_of)
 
 
 def copied(seen: ProgressiveValidation) -> ProgressiveValidation:

@@ -25,6 +25,7 @@ from kaboost.models.booster import (
     prefixes_many,
     quiesce,
     score_many,
+    warm_growth,
 )
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.losses import Huber
@@ -59,7 +60,6 @@ from kaboost.models.reboosted.rescale import move_columns
 from kaboost.models.reboosted.scratch import allocate_predict, score_count
 from kaboost.models.reboosted.state import (
     BACKGROUND,
-    GROWN,
     IDLE,
     LOG_ODDS,
     READY,
@@ -71,7 +71,6 @@ from kaboost.models.reboosted.state import (
 from kaboost.models.reboosted.trees.commit import commit_tree
 from kaboost.models.reboosted.trees.cost import SLICE_NS
 from kaboost.models.reboosted.trees.rebinning import update_bins
-from kaboost.models.reboosted.trees.rebuild import rebuild_tree
 from kaboost.models.types import WEIGHT_LIMIT, Ints, Loss, Mat, Mat3, ModelError, Vec, as_float64
 from kaboost.models.verbs import encode_labels, value
 
@@ -116,6 +115,8 @@ def _learn(booster: ReboostedTrees, events: _Events, captured: Mat) -> Mat:
     """Learn the events, in parts: after some of them, what all later ones need changes."""
     scores, first, n = np.empty((len(events.X), 1)), 0, len(events.X)
     set_first_factor(booster, events.labels, events.weights)
+    if n == 0 and not captured.shape[1]:  # so that nothing compiles at the first unknown value
+        _score(booster, events.X, _none(0))
     while first < n or first == n == 0:
         labelled = first_label_count(booster.trees, events.weights[first:])
         end, t = first + labelled if labelled else n, int(booster.trees.schedule.time)
@@ -198,7 +199,7 @@ def _(booster: ReboostedTrees) -> None:
 def _(booster: ReboostedTrees, full: Mapping[str, Any], d: int) -> ReboostedTrees:
     sizes = sizes_of(full)
     affordable_window(sizes, d)  # raises before anything changes
-    _finish_builds(booster.trees, booster.builds, booster.loss)
+    _finish_builds(booster)
     trees, builds = with_more_features(booster.trees, sizes, d)
     linear = with_more_columns(booster.linear, d)
     shape = np.array([d, 1], np.int64)
@@ -211,6 +212,11 @@ def _(booster: ReboostedTrees, full: Mapping[str, Any], d: int) -> ReboostedTree
         features=with_more_scales(booster.features, d),
         imputation=with_more_imputation(booster.imputation, d),
     )
+
+
+@warm_growth.register
+def _(booster: ReboostedTrees) -> None:
+    _commit_builds(booster.trees, booster.builds, 0)
 
 
 @mark_categorical.register
@@ -317,15 +323,20 @@ def _losses(loss: Loss, scores: Mat, Y: Mat, values: Vec) -> None:
         values[k] = value(loss, scores[k], Y[k])
 
 
-@kernel
-def _finish_builds(bank: Reboosted, builds: tuple[TreeBuild, ...], loss: Loss) -> None:
+def _finish_builds(booster: ReboostedTrees) -> None:
     """Finish all trees and bins that are being made."""
+    status = booster.trees.schedule.status
+    for k in np.flatnonzero(status != UNASSIGNED):
+        grow_in_background(booster, learn_scratch(booster), int(k), NO_STOP)
+    _commit_builds(booster.trees, booster.builds, len(status))
+
+
+@kernel
+def _commit_builds(bank: Reboosted, builds: tuple[TreeBuild, ...], structures: int) -> None:
+    """Commit the grown trees of the first structures, and finish the bins that are being made."""
     schedule, bins, t = bank.schedule, bank.bins, int(bank.schedule.time[()])
-    for k in range(schedule.status.shape[0]):
+    for k in range(structures):
         while schedule.status[k] != UNASSIGNED:
-            if builds[k].cursor[0].step != GROWN:
-                rebuild_tree(bank, builds[k], loss, k, SLICE_NS)
-            else:
-                commit_tree(bank, builds[k], k, t, SLICE_NS)
-    while bins.progress[0].step != IDLE:
+            commit_tree(bank, builds[k], k, t, SLICE_NS)
+    while structures > 0 and bins.progress[0].step != IDLE:
         update_bins(bins, bank.window.codes, t, schedule.status)

@@ -60,7 +60,8 @@ def _moved(old: FeatureScale, new: FeatureScale, keys: Keys, columns: Ints) -> K
     x = real_values(old, np.where(number, keys, 0), columns)
     off = x - new.offset[columns]
     off[abs(off) <= SINGLE_ROUNDING * abs(x - old.offset[columns])] = 0.0
-    moved = to_keys(np.atleast_2d(off * new.factor[columns])).reshape(keys.shape)
+    scaled = np.ascontiguousarray(off * new.factor[columns])  # another order is another kernel
+    moved = to_keys(np.atleast_2d(scaled)).reshape(keys.shape)
     return np.where(number, moved, keys)
 
 

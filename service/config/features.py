@@ -40,11 +40,12 @@ class Features(Section):
     )
     max_new_per_hour: int = Field(
         default=50,
-        ge=1,
+        ge=0,
         le=1_000_000,
         description="Most names that become features at once in an hour of the records' time, "
         "after the first event with features; and most inferred features with few values, unless "
-        "more others are known.",
+        "more others are known. Unless it is set, it is 0 where `kafka.topic` is "
+        "`predictions.topic`: a misspelt name of a request would be a feature for good.",
     )
     unknown: Literal["refuse", "ignore"] = Field(
         default="refuse",

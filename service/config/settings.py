@@ -272,6 +272,13 @@ class Settings(BaseSettings):
     _origins: dict[Leaf, str] = PrivateAttr(default_factory=dict)
 
     @property
+    def new_names_per_hour(self) -> int:
+        """How many new names become features at once in an hour; those of requests are on trial."""
+        is_set = "max_new_per_hour" in self.features.model_fields_set
+        reads_predictions = self.kafka.topic == self.predictions.topic
+        return 0 if reads_predictions and not is_set else self.features.max_new_per_hour
+
+    @property
     def is_live(self) -> bool:
         """Whether the model is a River model, which exists only in the process that learns it."""
         return river_spec.is_river(self.model)

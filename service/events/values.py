@@ -140,7 +140,8 @@ def _flatten_list(
 ) -> None:
     """Add a list: numbers by position, texts as one text, objects by their number."""
     if any(isinstance(item, Mapping | list | tuple) for item in items):
-        out[f"{name}.count"] = len(items)
+        if (count := f"{name}.count") not in skipped:
+            out[count] = len(items)
         return
     values = [scalar(item) for item in items]
     if values and all(isinstance(value, str) for value in values):

@@ -114,6 +114,7 @@ class LateTrainer(Trainer):
         """Compile the kernels before the first event waits for them."""
         decoded = self._decoder.decode([])
         learn_nothing(self.state, decoded.table)
+        self.state.model.warm_growth()
 
     def prepare(self, messages: Sequence[Message]) -> None:
         """Fetch what decoding some records takes; raise RegistryAway if it is not there now."""

@@ -20,7 +20,7 @@ from kaboost.service.events.decoder import (
     Decoder,
     Faults,
 )
-from kaboost.service.events.new_names import Known, NewNames, hours
+from kaboost.service.events.new_names import NAMES_REMEDY, TRIAL_REMEDY, Known, NewNames, hours
 from kaboost.service.events.privacy import make_privacy
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark
@@ -58,10 +58,6 @@ IDENTIFIER_REMEDY = (
     "if they name things, declare the feature as category in features.schema, or leave it out with "
     "features.unknown: ignore, and start again with --cold-start"
 )
-NAMES_REMEDY = (
-    "do not put data into names; declare what matters in features.schema, or raise "
-    "features.max_new_per_event and features.max_new_per_hour"
-)
 _VALUE = methodcaller("value")  # called for every record
 
 
@@ -96,8 +92,7 @@ class Trainer:
         self._stores = parts.stores
         self._decoder = parts.make_decoder(state.model, settings)
         self.privacy = make_privacy(settings)
-        features = settings.features
-        limits = features.max_new_per_event, features.max_new_per_hour
+        limits = settings.features.max_new_per_event, settings.new_names_per_hour
         self._names = NewNames(*limits, lineage.new_names)
         self._names_logged = -1  # hour
         self._decoder.limit_names(self._names)
@@ -203,6 +198,7 @@ class Trainer:
     def warm(self) -> None:
         """Compile the kernels before the first event waits for them."""
         self._learn(self._decoder.decode([]))
+        self.state.model.warm_growth()
 
     def learn(self, messages: Sequence[Message]) -> list[Rejected]:
         """Learn the events among some records in their order; return the others.
@@ -372,7 +368,11 @@ class Trainer:
             self._names_logged = names.hour
             examples = list(names.candidates)[:3]
             fields = {"names": examples, "waiting": len(names.candidates), "remedy": NAMES_REMEDY}
-            log.warning("new names of features are on trial, they are too many", extra=fields)
+            what = "new names of features are on trial"
+            if self._settings.new_names_per_hour:
+                log.warning(f"{what}, they are too many", extra=fields)
+            else:
+                log.warning(what, extra={**fields, "remedy": TRIAL_REMEDY})
 
     def _follow_kinds(self) -> None:
         """Decode by the kinds of the model, and log those that were corrected."""

@@ -8,6 +8,7 @@ from kaboost.service.config.section import is_secret
 from kaboost.service.config.sources import PREFIX
 from kaboost.service.onboarding.columns import Column
 from kaboost.service.onboarding.plan import DROP, Feature, LabelTopic, Plan
+from kaboost.service.onboarding.roles import written
 
 EXAMPLE = 40  # characters of an example in a comment
 
@@ -115,12 +116,13 @@ def _labels(plan: Plan, origin: Origin) -> Iterator[str]:
 def _expired(labels: LabelTopic) -> str:
     """Write what becomes of features without a label, and why."""
     found = labels.one_sided
-    why = f"{found.number} of {found.total} labels are {found.label}" if found else ""
+    why = f"{found.number} of {found.total} labels are {written(found.label)}" if found else ""
     if labels.expired == DROP:
         hint = "or {label: 0}, if no label within `wait` means the negative class"
         return f"{DROP}  # {_comment(f'{why}; {hint}' if why else hint)}"
     value = f"{{label: {_value(labels.expired)}}}"
-    reason = f"no label within `wait` means {labels.expired}; or {DROP}, which learns nothing of it"
+    meaning = f"no label within `wait` means {written(labels.expired)}"
+    reason = f"{meaning}; or {DROP}, which learns nothing of it"
     return f"{value}  # {_comment(f'{why}, so {reason}' if why else reason)}"
 
 

@@ -16,6 +16,7 @@ from kaboost.service.onboarding.file_sample import read_file
 from kaboost.service.onboarding.formats import Readable, read_records
 from kaboost.service.onboarding.late_labels import join_labels
 from kaboost.service.onboarding.plan import DROP, Ask, Given, Plan, make_late_plan, make_plan
+from kaboost.service.onboarding.roles import written
 from kaboost.service.onboarding.topic_sample import SILENT_REMEDY, RawRecord, read_first
 
 SHOWN = 3  # records
@@ -143,10 +144,10 @@ def _explain(plan: Plan, say: Say) -> None:
     for name, role, about in rows:
         say(f"  {name.ljust(widths[0])}  {role.ljust(widths[1])}  {about}")
     if (labels := plan.labels) is not None and (found := labels.one_sided) is not None:
-        fate = "dropped" if labels.expired == DROP else f"learned as {labels.expired}"
+        fate = "dropped" if labels.expired == DROP else f"learned as {written(labels.expired)}"
         say(
-            f"note: {found.number} of {found.total} labels are {found.label}; features without a "
-            f"label within labels.wait are {fate} (labels.expired)"
+            f"note: {found.number} of {found.total} labels are {written(found.label)}; features "
+            f"without a label within labels.wait are {fate} (labels.expired)"
         )
     for warning in plan.warnings:
         say(f"warning: {warning}")

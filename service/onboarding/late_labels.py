@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kaboost.service.onboarding.columns import Column, columns, is_time, nearly_all
+from kaboost.service.onboarding.columns import Column, columns, nearly_all
 from kaboost.service.onboarding.formats import Readable
 from kaboost.service.onboarding.plan import (
     Ask,
@@ -19,6 +19,7 @@ from kaboost.service.onboarding.roles import (
     guess_id,
     guess_timestamp,
     has_id_name,
+    is_moment,
     names_records,
     possible_ids,
     possible_times,
@@ -98,9 +99,9 @@ def describe_shared(pair: Pair) -> str:
 
 def _find_pair(left: Sequence[Column], right: Sequence[Column], topic: str, ask: Ask) -> Pair:
     """Return the pair that is given or the likeliest one, or ask for it."""
-    pairs = _ranked_pairs(left, right)
     if len(left) == len(right) == 1:
-        return pairs[0] if pairs else Pair(left[0], right[0], 0)
+        return Pair(left[0], right[0], _count_shared(left[0], right[0]))
+    pairs = _ranked_pairs(left, right)
     if pairs and pairs[0].is_likely:
         return pairs[0]
     counts = "; ".join(
@@ -149,6 +150,6 @@ def _count_shared(left: Column, right: Column) -> int:
 
 
 def _are_ids(column: Column) -> bool:
-    if is_time(column) and not has_id_name(column):
-        return False
-    return nearly_all(value.__class__ in (int, str) for value in column.present)
+    return not is_moment(column) and nearly_all(
+        value.__class__ in (int, str) for value in column.present
+    )

@@ -9,6 +9,7 @@ from kaboost.models.kernels.jit import cache_folder
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError
 from kaboost.service.onboarding.report import Check, Status
+from kaboost.service.processes.kernel_cache import is_compiled
 from kaboost.service.processes.ports import (
     open_admin_listener,
     open_listener,
@@ -21,7 +22,7 @@ LEAST_BYTES = 100 << 20
 
 def check_machine(settings: Settings) -> list[Check]:
     """Look at ports, folders, disk and the cache of kernels."""
-    return [*check_ports(settings), *check_folders(settings), check_kernels(cache_folder())]
+    return [*check_ports(settings), *check_folders(settings), check_kernels(settings)]
 
 
 def check_ports(settings: Settings) -> list[Check]:
@@ -70,11 +71,16 @@ def _check_folder(name: str, path: Path) -> list[Check]:
     return [Check(name, status, space, f"free disk space, or set {name} to another disk")]
 
 
-def check_kernels(folder: Path) -> Check:
-    """Look for compiled kernels of this version in the cache."""
-    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or folder)
-    count = sum(1 for _ in folder.rglob("*.nbi")) if folder.is_dir() else 0
-    if count:
-        return Check("compiled kernels", "green", f"{count} in {folder}")
-    remedy = "none needed: the first start compiles them, which takes about a minute"
-    return Check("compiled kernels", "yellow", f"none in {folder}", remedy)
+def check_kernels(settings: Settings) -> Check:
+    """Look whether the kernels of this configuration and version are in the cache."""
+    name = "compiled kernels"
+    if settings.is_live:
+        return Check(name, "green", "a River model needs none")
+    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or cache_folder())
+    if is_compiled(settings):
+        return Check(name, "green", f"all of this configuration are in {folder}")
+    remedy = (
+        "none needed: the first start compiles for about a minute and reports its steps; after a "
+        "third of that it answers requests"
+    )
+    return Check(name, "yellow", f"some of this configuration are not in {folder}", remedy)

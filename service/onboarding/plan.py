@@ -6,21 +6,31 @@ from typing import Any, NamedTuple
 from kaboost.service.errors import ConfigError
 from kaboost.service.events.mapping import parse_path
 from kaboost.service.events.metadata import read_id
-from kaboost.service.onboarding.columns import Column, Kind, columns, guess_kind, is_time_value
+from kaboost.service.onboarding.columns import (
+    Column,
+    Kind,
+    as_number,
+    columns,
+    guess_kind,
+    is_time_value,
+)
 from kaboost.service.onboarding.roles import (
     SURE,
     OneSided,
+    both_classes,
     classes,
     find_one_sided,
     guess_id,
     guess_task,
     guess_timestamp,
     is_converted,
+    only_class,
     possible_ids,
     possible_times,
     rank_labels,
     reason_to_ignore,
     reveals,
+    written,
 )
 
 Check = Callable[[str], object]  # raises ConfigError for an answer that cannot be
@@ -132,9 +142,35 @@ def make_late_plan(
     id_, timestamp = _id_and_time(found, given, root, ask)
     plan = Plan(root, False, labels.label, "", None, id_, timestamp, [], [], [], labels)
     plan = _finish(plan, found, given, ask)
+    if (only := only_class(plan.label, plan.task)) is not None:
+        plan, given = _name_other_class(plan, only, given, ask)
     one_sided = find_one_sided(plan.label, plan.task, plan.classes)
     expired = _choose_expired(plan, one_sided, given.expired, ask)
     return plan._replace(labels=labels._replace(expired=expired, one_sided=one_sided))
+
+
+def _name_other_class(plan: Plan, only: Any, given: Given, ask: Ask) -> tuple[Plan, Given]:
+    """Name the class that no label has, which features without a label are of."""
+
+    def check(answer: str) -> None:
+        if not answer or answer == str(only):
+            raise ConfigError(f"--expired {answer}: write {DROP}, or the class other than {only}")
+
+    number = len(plan.label.present)
+    question = (
+        f"all {number} labels are {only}: what is the other class, that of features without a "
+        f"label (or {DROP}, if labels of it come too)"
+    )
+    answer = given.expired or ask(question, None, "--expired", check)
+    check(answer)
+    if answer == DROP:
+        what = f"all {number} labels are {only}: write the other class into task.labels, where "
+        warnings = [*plan.warnings, f"{what}not_{only} is in its place"]
+        return plan._replace(warnings=warnings), given._replace(expired=DROP)
+    number_of = as_number(answer) if isinstance(only, int | float) else None
+    other: Any = answer if number_of is None else number_of
+    other = int(other) if isinstance(other, float) and other.is_integer() else other
+    return plan._replace(classes=both_classes(only, other)), given._replace(expired=str(other))
 
 
 def _choose_expired(plan: Plan, one_sided: OneSided | None, given: str | None, ask: Ask) -> Any:
@@ -146,7 +182,7 @@ def _choose_expired(plan: Plan, one_sided: OneSided | None, given: str | None, a
         return DROP if given in (None, DROP) else _number(given)
     known = {str(label).lower(): label for label in plan.classes or (0, 1)}
     if plan.classes is None:
-        known |= {"false": 0, "true": 1}
+        known |= {"false": False, "true": True}
 
     def check(answer: str) -> None:
         if answer != DROP and answer.lower() not in known:
@@ -157,10 +193,10 @@ def _choose_expired(plan: Plan, one_sided: OneSided | None, given: str | None, a
         if one_sided is None or one_sided.label != positive:
             return DROP
         question = (
-            f"{one_sided.number} of {one_sided.total} labels are {one_sided.label}: what is the "
-            f"label of features without one ({', '.join(known)}, or {DROP})"
+            f"{one_sided.number} of {one_sided.total} labels are {written(one_sided.label)}: what "
+            f"is the label of features without one ({', '.join(known)}, or {DROP})"
         )
-        given = ask(question, str(one_sided.other), "--expired", check)
+        given = ask(question, written(one_sided.other), "--expired", check)
     check(given)
     return given if given == DROP else known[given.lower()]
 
@@ -316,8 +352,8 @@ def _warnings(plan: Plan) -> list[str]:
     one_sided = find_one_sided(plan.label, plan.task, plan.classes)
     if one_sided and one_sided.number == one_sided.total and plan.labels is None:
         found.append(
-            f"all {one_sided.total} labels are {one_sided.label}: a model learns nothing from one "
-            f"class; see whether {plan.label.name} is the label"
+            f"all {one_sided.total} labels are {written(one_sided.label)}: a model learns nothing "
+            f"from one class; see whether {plan.label.name} is the label"
         )
     if plan.labels is None:
         missing = len(plan.label.values) - len(plan.label.present)

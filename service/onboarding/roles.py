@@ -38,6 +38,8 @@ NEGATIVE = {
     "lost", "loss", "genuine", "healthy", "paid", "stayed", "active", "on_time", "ham", "miss",
     "rejected",
 }  # fmt: skip
+OPPOSITES = {"true": "false", "yes": "no", "y": "n", "t": "f", "on": "off"}
+OPPOSITES |= {no: yes for yes, no in OPPOSITES.items()}
 
 
 class LabelGuess(NamedTuple):
@@ -113,8 +115,43 @@ def classes(label: Column, task: str) -> list[Any] | None:
         return values
     if set(values) <= {0, 1}:
         return None
-    other = [f"not_{values[0]}"] if len(values) == 1 else []  # a binary task has two
-    return _negative_first(values + other, label)
+    if len(values) == 1:  # a binary task has two
+        other = opposite(values[0])
+        return both_classes(values[0], f"not_{values[0]}" if other is None else other)
+    return _negative_first(values, label)
+
+
+def only_class(label: Column, task: str) -> Any | None:
+    """Return the class of all labels of a binary task whose other class they do not tell; None
+    where there are two, or the other one is known.
+    """
+    values = set(_label_values(label)) if task == "binary" else set()
+    only = next(iter(values), None)
+    return None if len(values) != 1 or only in (0, 1) or opposite(only) is not None else only
+
+
+def opposite(label: Any) -> str | None:
+    """Return the other one of true and false, yes and no and so on, written alike.
+
+    Examples
+    --------
+    >>> opposite("Y"), opposite("yes"), opposite("True"), opposite("FRAUD")
+    ('N', 'no', 'False', None)
+    """
+    other = OPPOSITES.get(label.lower()) if isinstance(label, str) else None
+    if other is None:
+        return None
+    return other.upper() if label.isupper() else other.title() if label.istitle() else other
+
+
+def both_classes(only: Any, other: Any) -> list[Any]:
+    """Return the class of all labels and the other one, the negative class first."""
+    return [only, other] if str(only).lower() in NEGATIVE else [other, only]
+
+
+def written(label: Any) -> str:
+    """Return a label as records have it."""
+    return str(label).lower() if isinstance(label, bool) else str(label)
 
 
 class OneSided(NamedTuple):
@@ -136,6 +173,8 @@ def find_one_sided(label: Column, task: str, named: Sequence[Any] | None) -> One
     negative, positive = named or (0, 1)
     values = _label_values(label)
     positives = sum(value == positive for value in values)
+    if values and all(isinstance(value, bool) for value in values):
+        negative, positive = False, True
     if positives >= ONE_SIDED * len(values):
         return OneSided(positive, positives, len(values), negative)
     return None if positives else OneSided(negative, len(values), len(values), positive)
@@ -184,10 +223,21 @@ def possible_ids(columns: Sequence[Column]) -> list[Column]:
         for one in columns
         if one.present
         and _is_key_like(one)
-        and not is_time(one)
+        and not is_moment(one)
         and one.distinct >= NEARLY_ALL * len(one.values)
         and (guess_kind(one).name != "text")
     ]
+
+
+def is_moment(column: Column) -> bool:
+    """Return whether a column is a time. Whole numbers that look like times may be ids as well:
+    then the name decides.
+    """
+    if not is_time(column):
+        return False
+    words = set(column.words)
+    named = bool(words & (TIME_WORDS | OTHER_TIMES)) and not has_id_name(column)
+    return named or not nearly_all(value.__class__ is int for value in column.present)
 
 
 def possible_times(columns: Sequence[Column]) -> list[Column]:
@@ -196,10 +246,10 @@ def possible_times(columns: Sequence[Column]) -> list[Column]:
 
 
 def _is_key(column: Column) -> bool:
-    """Return whether nearly all values are text or nearly all whole numbers, and no times."""
+    """Return whether nearly all values are text or nearly all whole numbers, and no moments."""
     texts = nearly_all(isinstance(value, str) and value for value in column.present)
     whole = nearly_all(value.__class__ is int for value in column.present)
-    return (texts or whole) and not is_time(column)
+    return (texts or whole) and not is_moment(column)
 
 
 def has_id_name(column: Column) -> bool:

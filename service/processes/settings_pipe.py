@@ -31,9 +31,9 @@ def to_plain(settings: Settings) -> dict[str, object]:
     tree["kafka"]["extra"] = settings.kafka.client()
     del tree["kafka"]["extra"]["bootstrap.servers"]
     del tree["admin"]  # the supervisor itself serves it: no child needs its key
-    # Only what is set: paths that are set, if only to their defaults, map the records, and settings
-    # of late labels need their topic.
-    for name in ("events", "labels"):
+    # Only what is set: paths that are set, if only to their defaults, map the records, settings of
+    # late labels need their topic, and limits of new names that are set hold for requests as well.
+    for name in ("events", "labels", "features"):
         section = getattr(settings, name)
         tree[name] = section.model_dump(mode="json", by_alias=True, exclude_unset=True)
     if settings.events.schema_registry:

@@ -106,7 +106,13 @@ def test_a_new_model_learns_from_predictions(
         assert sorted(features)[0] in answer["warnings"][0]
     ok(client.post("/labels", json=[{"id": k, "label": y} for k, (_, y) in enumerate(stream)]), 202)
     until(lambda: client.get("/model").json()["events_learned"] == 30)
+    assert stream[0][0].keys() == client.get("/model").json()["features"].keys()
 
+    misspelt = {"id": "odd", "features": {**stream[0][0], "colur": "red"}}
+    answer = ok(client.post("/predict", json=misspelt))
+    assert ['"colur" is not a feature; did you mean colour?'] == answer["warnings"]
+    ok(client.post("/labels", json=[{"id": "odd", "label": 1}]), 202)
+    until(lambda: client.get("/model").json()["events_learned"] == 31)
     assert stream[0][0].keys() == client.get("/model").json()["features"].keys()
 
 

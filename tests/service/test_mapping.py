@@ -101,6 +101,18 @@ def test_the_fields_of_an_object_are_features() -> None:
     assert [[31.0]] == decoded.table.numbers.tolist()
 
 
+@pytest.mark.parametrize("plain_json", [True, False])
+@pytest.mark.parametrize("path", ["items", "items.count"])
+def test_the_number_of_a_list_is_ignored_by_name(path: str, plain_json: bool) -> None:
+    """A list of objects is the feature `items.count`: both names leave it out."""
+    one = decoder(plain_json=plain_json, ignore=["row_version", "_meta", path])
+
+    decoded = one.decode([encode({**ORDER, "items": [{"sku": "a"}, {"sku": "b"}]})])
+
+    assert [] == decoded.faults
+    assert [[12.5, 31.0]] == decoded.table.numbers.tolist()
+
+
 def test_features_are_named_one_by_one() -> None:
     """A mapping names every feature and its path; other fields are ignored."""
     one = decoder(

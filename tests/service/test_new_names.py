@@ -2,10 +2,12 @@
 
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from confluent_kafka import Message
 
 from kaboost.service.config.settings import Settings
 from kaboost.service.events.new_names import (
@@ -19,6 +21,7 @@ from kaboost.service.storage.checkpoints import Checkpoint, FolderCheckpointStor
 from tests.kafka.client import encode, produce
 from tests.service.learning import gauge, learned, learning, saved, until
 from tests.service.test_inference import TREES
+from tests.service.test_late_corrections import message, trainer
 
 Make = Callable[..., Settings]
 Send = Callable[..., None]
@@ -203,3 +206,31 @@ def test_one_event_does_not_exhaust_the_schema(topic: str, make_settings: Make, 
 
     assert {"x", "kind", "real"} <= kinds.keys()
     assert len(kinds) <= 3 + 4
+
+
+@pytest.mark.parametrize(("limit", "at_once"), [({}, False), ({"max_new_per_hour": 5}, True)])
+def test_misspelt_names_of_requests_are_on_trial(
+    tmp_path: Path, limit: dict[str, int], at_once: bool
+) -> None:
+    """Where the events are the answers of `POST /predict`, one of them adds no feature; those that
+    come again and again do.
+    """
+    sections: dict[str, dict[str, Any]] = {
+        "events": {},
+        "features": {"schema": {"*": "auto"}, **limit},
+        "predictions": {"topic": "events"},
+        "model": {"bank": TREES},
+    }
+
+    def answer(number: int, **more: float) -> Message:
+        features = {"amount": 2.5 * number, "shop": "abc"[number % 3], **more}
+        return message("events", number, {"id": f"r{number}", "features": features})
+
+    with trainer(tmp_path, **sections) as made:
+        made.learn([answer(k) for k in range(5)])
+        made.learn([answer(5, amout=3.0)])
+        known = {"amount", "shop"} | ({"amout"} if at_once else set())
+        assert known == made.state.model.kinds.keys()
+
+        made.learn([answer(6 + k, later=1.0) for k in range(PROVEN_EVENTS)])
+        assert known | {"later"} == made.state.model.kinds.keys()

@@ -5,6 +5,8 @@ import gzip
 import json
 import random
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from kaboost.service.cli import main
 from kaboost.service.config.settings import Settings, load
+from kaboost.service.onboarding import machine_checks
 from kaboost.service.onboarding.columns import Column
 from kaboost.service.onboarding.machine_checks import check_kernels
 from kaboost.service.onboarding.roles import classes, guess_id, guess_task
@@ -22,17 +25,28 @@ from kaboost.service.onboarding.state_checks import check_state
 from tests.kafka.broker import Reachable
 from tests.kafka.client import admin
 from tests.ports import free_port
-from tests.service.learning import learn_all, saved
+from tests.service.learning import learn_all, saved, settings_for
 from tests.service.topics import COUNT, TOPICS, draw, fraud
 from tests.specs import LINEAR
 
 Send = Callable[..., None]
+LOAD_KERNELS = """
+import sys
+from pathlib import Path
+
+from kaboost.service.config.settings import load
+from kaboost.service.processes.kernel_cache import in_folder, warm
+
+file = Path(sys.argv[1])
+warm(in_folder(load(file), file.parent / "loaded"))
+"""
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in a folder of the test's own."""
+    """Work in a folder of the test's own; `doctor` takes the kernels for compiled."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(machine_checks, "is_compiled", lambda settings: True)
     return tmp_path
 
 
@@ -242,12 +256,23 @@ def test_a_wrong_configuration_is_red(folder: Path, capsys: pytest.CaptureFixtur
     assert {"configuration": "red"} == statuses(report)
 
 
-def test_kernels_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty cache is yellow: the first start compiles."""
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    assert "yellow" == check_kernels(tmp_path).status
+def test_kernels_are_those_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of other kernels in the cache are no reason for green: the first start compiles."""
+    monkeypatch.delenv("NUMBA_DISABLE_JIT", raising=False)
+    settings = settings_for("127.0.0.1:9", tmp_path, "t")
+    load_all = [sys.executable, "-c", LOAD_KERNELS, str(tmp_path / "kaboost.json")]
+    subprocess.run(load_all, cwd=Path(__file__).parents[2], check=True)
+    assert "green" == check_kernels(settings).status
+
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     (tmp_path / "x.nbi").write_bytes(b"")
-    assert "green" == check_kernels(tmp_path).status
+    check = check_kernels(settings)
+
+    assert "yellow" == check.status
+    assert f"some of this configuration are not in {tmp_path}" == check.detail
+    assert "the first start compiles for about a minute" in check.remedy
 
 
 def records(count: int = 60) -> list[dict[str, Any]]:

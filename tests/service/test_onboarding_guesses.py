@@ -12,9 +12,11 @@ import typer
 from kaboost.service.cli import _asking
 from kaboost.service.config.settings import Settings, load
 from kaboost.service.errors import ConfigError
+from kaboost.service.events.mapping import RecordMapping
+from kaboost.service.onboarding.configuration import Origin, render
 from kaboost.service.onboarding.decoding import Trial
 from kaboost.service.onboarding.formats import Readable
-from kaboost.service.onboarding.init import Request, run
+from kaboost.service.onboarding.init import Request, _explain, run
 from kaboost.service.onboarding.late_labels import join_labels
 from kaboost.service.onboarding.plan import Given, Plan, make_late_plan, make_plan
 from tests.service.topics import at
@@ -82,12 +84,14 @@ def written(folder: Path, records: list[Record], **given: str) -> tuple[Settings
 @pytest.mark.parametrize(
     ("name", "label", "classes", "expired"),
     [
-        ("fraud", lambda k: True, None, 0),
+        ("fraud", lambda k: True, None, False),
+        ("fraud", lambda k: "true", None, False),
         ("fraud", lambda k: 1, None, 0),
         ("fraud", lambda k: "1", None, 0),
-        ("fraud", lambda k: k % 20 > 0, None, 0),
+        ("fraud", lambda k: k % 20 > 0, None, False),
         ("outcome", lambda k: "FRAUD" if k % 20 else "OK", ["OK", "FRAUD"], "OK"),
-        ("outcome", lambda k: "FRAUD", ["not_FRAUD", "FRAUD"], "not_FRAUD"),
+        ("fraud", lambda k: "yes", ["no", "yes"], "no"),
+        ("fraud", lambda k: "Y", ["N", "Y"], "N"),
         ("fraud", lambda k: k % 10 == 0, None, "drop"),  # both classes are reported
         ("fraud", lambda k: 0, None, "drop"),
     ],
@@ -101,7 +105,41 @@ def test_labels_of_one_class_have_the_other_for_the_rest(
 
     assert plan.labels is not None
     assert (name, "binary", classes) == (plan.label.name, plan.task, plan.classes)
-    assert expired == plan.labels.expired
+    assert (type(expired), expired) == (type(plan.labels.expired), plan.labels.expired)
+
+
+def test_the_other_class_is_asked_for_where_no_label_names_it() -> None:
+    """Nobody has heard of `not_FRAUD`: `--expired` says what features without a label are."""
+    features = payments()
+    labels = chargebacks(features, lambda k: "FRAUD", "outcome")
+
+    with pytest.raises(ConfigError, match="--expired: all 300 labels are FRAUD: what is the other"):
+        late_plan(features, labels)
+    with pytest.raises(ConfigError, match="--expired FRAUD: write drop, or the class other than"):
+        late_plan(features, labels, expired="FRAUD")
+    plan = late_plan(features, labels, expired="genuine")
+    assert plan.labels is not None
+    assert (["genuine", "FRAUD"], "genuine") == (plan.classes, plan.labels.expired)
+    dropped = late_plan(features, labels, expired="drop")
+    assert dropped.labels is not None
+    assert "drop" == dropped.labels.expired
+    assert "not_FRAUD is in its place" in dropped.warnings[-1]
+
+
+def test_labels_are_shown_as_they_are_written(tmp_path: Path) -> None:
+    """A note on `true` does not say 1."""
+    features = payments()
+    plan = late_plan(features, chargebacks(features, lambda k: True))
+    shown: list[str] = []
+
+    _explain(plan, shown.append)
+    text = render(plan, Origin("127.0.0.1:9", "payments", "topic payments", {}))
+
+    assert "300 of 300 labels are true; features without a label" in "\n".join(shown)
+    assert "are learned as false (labels.expired)" in "\n".join(shown)
+    assert "expired: {label: false}  # 300 of 300 labels are true, so no label" in text
+    (tmp_path / "k.yaml").write_text(text)
+    assert {"label": False} == load(tmp_path / "k.yaml").labels.expired
 
 
 def test_the_flag_decides_what_becomes_of_the_rest() -> None:
@@ -176,6 +214,27 @@ def test_ids_that_come_again_are_features_and_constants_are_none(tmp_path: Path)
     assert '"type"  # the same in all 300 records' in text
 
 
+def test_what_is_ignored_is_no_feature(tmp_path: Path) -> None:
+    """The paths that are written leave out what they name, whatever it is in the records."""
+    constant = {
+        "items": [{"sku": "a"}],
+        "tags": ["new", "card"],
+        "place": [1.5, 2.5],
+        "price": {"scale": 2, "value": "ATE="},
+        "a.b": [{"c": 1}],
+        "/slash": 1,
+        "meta": {"hops": [{"n": 1}, {"n": 2}], "dotted.key": "x"},
+    }
+    records = [{**one, **constant, "fraud": k % 2} for k, one in enumerate(payments())]
+
+    settings, _, _ = written(tmp_path, records)
+
+    ignored = settings.events.ignore
+    assert {"items.count", "tags", "place.0", "price", "meta.hops.count"} < set(ignored)
+    features = RecordMapping(settings.events).features_of(records[0], {})
+    assert features.keys() == settings.features.columns.keys() - {"*"}
+
+
 def test_the_id_is_found_where_few_labels_are_of_the_features_that_were_read() -> None:
     """Common texts are no accident, few as they are; without any the same name is a clue."""
     labels = chargebacks(payments(first=290), lambda k: 1)
@@ -202,6 +261,37 @@ def test_a_few_common_texts_are_enough_and_a_few_numbers_are_not() -> None:
     numbers = [{**one, "order": k} for k, one in enumerate(features)]
     with pytest.raises(ConfigError, match="order and ref share 3"):
         late_plan(numbers, [{"ref": k, "won": k % 2} for k in range(97, 197)])
+
+
+@pytest.mark.parametrize("first", [1_700_000_001, 1_700_000_000_001, 10**15 + 1])
+@pytest.mark.parametrize("name", ["payment", "order_no"])
+def test_whole_numbers_that_look_like_times_are_ids(first: int, name: str) -> None:
+    """Their values cannot tell: without the word of a time in the name they join the topics, also
+    beside the same time on both.
+    """
+    numbers = [first + 7 * k for k in range(300)]
+    features = [{name: n, "created_at": n, "x": k / 7} for k, n in enumerate(numbers)]
+    labels = [{"ref": n, "created_at": n, "won": k % 2} for k, n in enumerate(numbers[:280])]
+
+    for flags in ({}, {"id": name, "labels_id": "ref"}):
+        plan = late_plan(features, labels, **flags)
+
+        assert plan.labels is not None
+        assert plan.id is not None
+        assert (name, "ref") == (plan.id.name, plan.labels.id.name)
+        assert [] == plan.warnings
+        assert plan.timestamp is not None
+        assert "created_at" == plan.timestamp.name
+
+
+def test_an_id_that_looks_like_a_time_is_no_time() -> None:
+    """Its name says what it is."""
+    records = [{"order_id": 10**15 + k, "x": k / 7, "won": k % 2} for k in range(100)]
+
+    plan = make_plan(records, "none", Given(), refuse)
+
+    assert plan.id is not None
+    assert "order_id" == plan.id.name
 
 
 def test_common_values_are_counted_where_the_id_is_asked_for() -> None:

@@ -76,3 +76,26 @@ def test_no_event_waits_for_a_compiler(tmp_path: Path, task: str, model: str) ->
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
     assert (0, "set()") == (done.returncode, done.stdout.strip()), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("late", "task"),
+    [(False, "binary"), (False, "auto"), (True, "binary"), (True, "regression")],
+)
+def test_nothing_of_a_stream_waits_for_a_compiler(tmp_path: Path, late: bool, task: str) -> None:
+    """What comes later is warm too: features, classes, categories, unknown values, moved columns;
+    with late labels also corrections and expiry.
+    """
+    sections: dict[str, dict[str, Any]] = {
+        "task": {**TASKS, "auto": {"kind": "multiclass", "labels": "auto"}}[task],
+        "features": {"schema": {"x": "number", "*": "auto"}},
+        "events": {"id": "id", "features": "*"},
+        "model": {},
+    }
+    if late:
+        sections["labels"] = {"topic": "labels", "wait": "1h", "expired": {"label": 0}}
+    settings_for("127.0.0.1:9", tmp_path, "events", **sections)
+    program = ["-m", "tests.service.kernels_after_warm", str(tmp_path / "kaboost.json")]
+    done = subprocess.run([sys.executable, *program], cwd=ROOT, capture_output=True, text=True)
+
+    assert (0, "set()") == (done.returncode, done.stdout.strip()), done.stderr
