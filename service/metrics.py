@@ -94,6 +94,7 @@ class LearnerMetrics(NamedTuple):
     waiting_features: Gauge
     waiting_bytes: Gauge
     labels_early: Gauge
+    labels_held: Gauge
     label_delay: Histogram
     labels_joined: Counter
     labels_expired: Counter
@@ -203,6 +204,9 @@ _LEARNER = {
     ),
     "waiting_bytes": _Spec(Gauge, "kaboost_waiting_bytes", "Size of the waiting features on disk."),
     "labels_early": _Spec(Gauge, "kaboost_labels_early", "Labels that wait for their features."),
+    "labels_held": _Spec(
+        Gauge, "kaboost_labels_held", "Labels joined with their features that are learned later."
+    ),
     "label_delay": _Spec(
         Histogram,
         "kaboost_label_delay_seconds",
@@ -211,7 +215,7 @@ _LEARNER = {
         LABEL_DELAY_BUCKETS,
     ),
     "labels_joined": _Spec(
-        Counter, "kaboost_labels_joined", "Labels learned with the features that waited for them."
+        Counter, "kaboost_labels_joined", "Labels that found the features that waited for them."
     ),
     "labels_expired": _Spec(
         Counter, "kaboost_labels_expired", "Features that waited too long for a label."
@@ -237,12 +241,12 @@ _LEARNER = {
         "Events with a weight that the River model does not support.",
     ),
     "lag_records": _Spec(
-        Gauge, "kaboost_consumer_lag_records", "Records not yet read.", _PARTITION
+        Gauge, "kaboost_consumer_lag_records", "Records not yet learned.", _PARTITION
     ),
     "lag_seconds": _Spec(
         Gauge,
         "kaboost_consumer_lag_seconds",
-        "Age of the last record read; 0 when all are read.",
+        "Age of the last record learned; 0 when all are learned.",
         _PARTITION,
     ),
     "paused": _Spec(

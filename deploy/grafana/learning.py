@@ -163,11 +163,12 @@ LATE_LABELS = [
         About(
             "Waiting",
             "none",
-            "Features that wait for their label, and labels that wait for their features. With "
-            "`labels.topic` only.",
+            "Features that wait for their label, labels that wait for their features, and labels "
+            "that are held until features expire. With `labels.topic` only.",
         ),
         Query(of_instance("kaboost_waiting_features"), "features"),
         Query(of_instance("kaboost_labels_early"), "labels"),
+        Query(of_instance("kaboost_labels_held"), "held labels"),
     ),
     lines(
         About(

@@ -9,7 +9,7 @@ import msgspec
 from kaboost.models.features.datetimes import is_compact_date, is_number_text, to_milliseconds
 from kaboost.service.events.diagnosis import EPOCH_MS, show
 
-CONVERTED, IGNORED = "converted", "ignored"
+CONVERTED, IGNORED, REPLACED = "converted", "ignored", "replaced"
 FIELDS = ("id", "timestamp")
 
 Instant = datetime | float | None

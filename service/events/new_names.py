@@ -9,6 +9,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 PROVEN_EVENTS = 20  # with a name on trial, after which it is taken up
+NAMES_REMEDY = (
+    "do not put data into names; declare what matters in features.schema, or raise "
+    "features.max_new_per_event and features.max_new_per_hour"
+)
+TRIAL_REMEDY = (
+    "correct those that are misspelt; the others become features once they have come in "
+    f"{PROVEN_EVENTS} events, or declare them in features.schema"
+)
 MAX_CANDIDATES = 1_000  # names on trial
 HOUR_MS = 3_600_000
 

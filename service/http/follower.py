@@ -13,7 +13,7 @@ from kaboost.models.kernels.compile_progress import (
     CompileProgress,
     observe_compilation,
 )
-from kaboost.service.config.settings import Kafka, Settings
+from kaboost.service.config.settings import Settings
 from kaboost.service.events.json import JsonDecoder
 from kaboost.service.http.newest_version import WorkerVersions, order
 from kaboost.service.http.predict import PredictCodec, Stamp
@@ -72,7 +72,7 @@ class Follower:
         self.served: Served | None = None
         self.learner = LearnerStatus()
         self.problem = ""  # why no newer snapshot can be read, after FAILING_SECONDS
-        self.waiting_for = learner_prerequisites(settings.kafka)
+        self.waiting_for = learner_prerequisites(settings)
         self._versions = versions or WorkerVersions()
         self._missed = (
             0  # order of the newest version of another worker that could not be read here
@@ -118,10 +118,14 @@ class Follower:
 
     @property
     def learns_nothing(self) -> bool:
-        """Whether the records are rejected, and nothing that was learned before is served."""
-        served = self.current()
+        """Whether the records are rejected, and nothing good that was learned before is served.
+
+        What has learned from no label, but only from features that expired, is not good.
+        """
+        served, late = self.current(), self.learner.condition.late_labels
         learned = served is not None and served.stamp.events_learned > 0
-        return self._is_failing(self.learner) and not learned
+        is_good = learned and (late is None or late.joined > 0)
+        return self._is_failing(self.learner) and not is_good
 
     async def catch_up(self) -> None:
         """Read, in a thread, a version that another worker already serves.
@@ -253,9 +257,11 @@ class Follower:
         return learner.condition.is_failing(self._settings.api.max_rejected_ratio)
 
 
-def learner_prerequisites(kafka: Kafka) -> str:
+def learner_prerequisites(settings: Settings) -> str:
     """Describe what a learner must have done before it can publish."""
-    topics = f"topic {kafka.topic} and the one for dead letters"
+    kafka, labels = settings.kafka, settings.labels.topic
+    others = f", topic {labels}" if labels else ""
+    topics = f"topic {kafka.topic}{others} and the one for dead letters"
     return f"reached the broker at {kafka.bootstrap_servers} and found {topics}"
 
 

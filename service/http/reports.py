@@ -68,7 +68,8 @@ class LateLabels(BaseModel):
 
     waiting: int = Field(description="Events whose features wait for their label.")
     early: int = Field(description="Labels that wait for their features.")
-    joined: int = Field(description="Labels learned with the features that waited for them.")
+    held: int = Field(description="Labels among the joined that are learned later.")
+    joined: int = Field(description="Labels that found the features that waited for them.")
     expired: int = Field(description="Events whose features waited longer than labels.wait.")
     unmatched: int = Field(description="Labels that were rejected: their features did not come.")
     corrected: int = Field(description="Labels that replaced one already learned.")

@@ -157,6 +157,7 @@ class KafkaConsumer:
     def reassign(self, offsets: dict[int, int], marks: Mapping[int, RecordMark]) -> None:
         """Read from these offsets on, of a topic that this client has read before."""
         self._offsets, self._marks = offsets, marks
+        self._lag.marks = marks
         self._assign()
 
     def _assign(self) -> None:

@@ -8,6 +8,7 @@ import msgspec
 from confluent_kafka import Message
 
 from kaboost.service.kafka.fetch_watch import NO_LEADER, Position
+from kaboost.service.kafka.identity import RecordMark
 from kaboost.service.metrics import LearnerMetrics
 
 
@@ -62,7 +63,8 @@ class LagMetrics:
     def __init__(self, topic: str, metrics: LearnerMetrics) -> None:
         self._topic = topic
         self._metrics = metrics
-        self._last: dict[int, Message] = {}  # the last record of every partition
+        self._last: dict[int, Message] = {}  # the last record of every partition, learned or not
+        self.marks: Mapping[int, RecordMark] = {}  # of the last records that were learned
 
     def note(self, records: list[Message], *, one_partition: bool) -> None:
         """Remember the last record of every partition."""
@@ -88,8 +90,10 @@ class LagMetrics:
         for partition, position in statistics.positions(self._topic, offsets).items():
             # A paused client knows no newer end than that of its last fetch.
             end = max(partitions[partition].hi_offset, ends.get(partition, 0))
-            # With an empty queue the client is past transaction markers, which are no records.
+            # With an empty queue the client is past transaction markers, which are no records;
+            # unless what it gave waits in a buffer.
             is_past = position.queued == 0 and not paused
+            is_past = is_past and not self._waits(partition, position.offset)
             reached = max(position.offset, position.fetched if is_past else 0)
             lag: float = max(0, end - reached)
             age = self._age(partition) if lag else 0.0
@@ -101,7 +105,12 @@ class LagMetrics:
     def _is_in(self, statistics: Statistics) -> bool:
         return self._topic in statistics.topics
 
+    def _waits(self, partition: int, next_offset: int) -> bool:
+        """Whether a record was read that is not learned."""
+        return partition in self._last and (self._last[partition].offset() or 0) >= next_offset
+
     def _age(self, partition: int) -> float:
-        """Return the seconds since the last record that was read from a partition."""
-        last = self._last.get(partition)
-        return 0.0 if last is None else max(0.0, time.time() - last.timestamp()[1] / 1000)
+        """Return the seconds since the last record that was learned from a partition."""
+        mark, last = self.marks.get(partition), self._last.get(partition)
+        written = mark.time if mark else last.timestamp()[1] if last else None
+        return 0.0 if written is None else max(0.0, time.time() - written / 1000)

@@ -33,8 +33,13 @@ def find(consumer: Consumer, topic: str) -> list[int]:
     return sorted(metadata.partitions)
 
 
-def wait(consumer: Consumer, kafka: Kafka, tick: Callable[[], bool]) -> list[int]:
-    """Wait until the topic exists and list its partitions; none when `tick` returns false."""
+def wait(
+    consumer: Consumer, kafka: Kafka, tick: Callable[[], bool], setting: str = "kafka.topic"
+) -> list[int]:
+    """Wait until the topic exists and list its partitions; none when `tick` returns false.
+
+    `setting` is where its name is from, for the message.
+    """
     began, answered = time.monotonic(), None
     logged = ""
     while tick():
@@ -48,7 +53,7 @@ def wait(consumer: Consumer, kafka: Kafka, tick: Callable[[], bool]) -> list[int
         if answered and now - answered > kafka.topic_timeout:
             raise BrokerError(
                 f"topic {kafka.topic} is not there after {kafka.topic_timeout:g} s "
-                f"({error.str()}): create it, or correct kafka.topic"
+                f"({error.str()}): create it, or correct {setting}"
             )
         if not answered and now - began > kafka.broker_timeout:
             raise BrokerError(

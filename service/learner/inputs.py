@@ -32,16 +32,27 @@ class Inputs:
         if self.labels is not None:
             self._ends = EndsCheck(self.events.ends_question(), self.labels.ends_question())
             self._reader = OrderedReader([self.events, self.labels])
+        self.awaited = ""  # the topic that is waited for, with its setting
         self.partitions: list[int] = []
         self.label_partitions: list[int] = []
 
     def wait(self, tick: Callable[[], bool]) -> bool:
         """Wait until the topics exist; return false when `tick` does."""
-        self.partitions = topics.wait(self.events.client, self._kafka[0], tick)
+        self.partitions = self._wait(self.events, self._kafka[0], tick, "kafka.topic")
         if self.labels is not None and self.partitions:
-            self.label_partitions = topics.wait(self.labels.client, self._kafka[1], tick)
-            return bool(self.label_partitions)
+            found = self._wait(self.labels, self._kafka[1], tick, "labels.topic")
+            self.label_partitions = found
+            return bool(found)
         return bool(self.partitions)
+
+    def _wait(
+        self, consumer: KafkaConsumer, kafka: Kafka, tick: Callable[[], bool], setting: str
+    ) -> list[int]:
+        """Wait until one topic exists and list its partitions; none when `tick` returns false."""
+        self.awaited = f"{kafka.topic} ({setting})"
+        partitions = topics.wait(consumer.client, kafka, tick, setting)
+        self.awaited = ""
+        return partitions
 
     def assign(self, state: State, marks: Sequence[dict[int, RecordMark]]) -> list[AcceptedGap]:
         """Read from the offsets of the state on; refuse where a topic lacks the next record, or the

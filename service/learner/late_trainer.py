@@ -3,14 +3,12 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from operator import methodcaller
+from operator import itemgetter, methodcaller
 from time import perf_counter
 
-import numpy as np
 from confluent_kafka import Message
 
-from kaboost.models.evaluation.baselines import correct
-from kaboost.models.evaluation.late_baselines import capture_baselines, record_captured
+from kaboost.models.evaluation.late_baselines import capture_baselines
 from kaboost.models.features.labels import Label, Labels
 from kaboost.models.table_model import Captured
 from kaboost.service.errors import EventError
@@ -20,15 +18,16 @@ from kaboost.service.events.served_scores import ServedScores
 from kaboost.service.kafka import stored_record
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark
-from kaboost.service.learner.captured_rows import pack, unpack
-from kaboost.service.learner.late_recorder import LateRecorder
-from kaboost.service.learner.pairs import Learned, Pair
+from kaboost.service.learner.captured_learning import learn_correction, learn_nothing, learn_pairs
+from kaboost.service.learner.captured_rows import pack
+from kaboost.service.learner.late_recorder import LateRecorder, no_features, too_late
+from kaboost.service.learner.pairs import Learned, Pair, oldest_first
 from kaboost.service.learner.parts import Parts
-from kaboost.service.learner.records import event_seconds, events_of, headers_of
+from kaboost.service.learner.records import event_seconds, events_of, headers_of, unread_of
 from kaboost.service.learner.trainer import Lineage, Rejected, Trainer
-from kaboost.service.learner.watermark import Watermark
+from kaboost.service.learner.watermark import Topic, Watermark
 from kaboost.service.storage.checkpoints import Written
-from kaboost.service.storage.late_figures import LateFigures
+from kaboost.service.storage.late_figures import LabelFit, LateFigures
 from kaboost.service.storage.state import State
 from kaboost.service.storage.waiting import (
     EXPIRED,
@@ -44,13 +43,8 @@ from kaboost.service.storage.waiting import (
 FEW_LEARNED = 3  # labels of the expired class that are an exception, such as a reversed chargeback
 MAX_LEARNED_SHARE = 0.1  # of joined labels, while those of one class alone are held
 MAX_ROUNDS = 5  # of expired features in one call, so that heartbeats come between
-UNMATCHED = (
-    "{}: no features with this id came within labels.early of the label; send them before, or set "
-    "labels.early higher"
-)
-TOO_LATE = "{}: its features had expired, without a label; set labels.wait higher"
 
-_VALUE = methodcaller("value")
+_VALUE, _PLACE = methodcaller("value"), itemgetter(0)
 
 
 class LateTrainer(Trainer):
@@ -69,11 +63,15 @@ class LateTrainer(Trainer):
         self.marks[1].update({p: RecordMark(*m) for p, m in state.late.last_records.items()})
         settings = parts.settings
         self._labels = settings.labels
-        self._late = LateRecorder(parts.metrics, state.late.counts)
+        self._late = LateRecorder(parts.metrics, state.late.counts, state.late.fit)
         self._label_decoder = make_label_decoder(settings, state.model.labels)
         self._keep = settings.checkpoints.keep
         is_log = settings.kafka.topic == settings.predictions.topic
         self._served = ServedScores() if is_log else None
+        self._has_times: dict[Topic, bool] = {
+            "features": settings.events.timestamp is not None,
+            "labels": self._labels.timestamp is not None,
+        }
         late = state.late
         self._watermark = Watermark(late.features_time, late.labels_time, late.time)
         self._store = WaitingStore(self._labels.directory / self._run, self._labels.max_memory)
@@ -115,11 +113,8 @@ class LateTrainer(Trainer):
     def warm(self) -> None:
         """Compile the kernels before the first event waits for them."""
         decoded = self._decoder.decode([])
-        model = self.state.model
-        none, seen = np.empty(0), self.state.validation
-        outcome = model.learn_captured(model.capture(decoded.table), none, none)
-        record_captured(seen, outcome, np.empty((0, len(capture_baselines(seen)))), none, none)
-        model.warm_growth()
+        learn_nothing(self.state, decoded.table)
+        self.state.model.warm_growth()
 
     def prepare(self, messages: Sequence[Message]) -> None:
         """Fetch what decoding some records takes; raise RegistryAway if it is not there now."""
@@ -134,7 +129,7 @@ class LateTrainer(Trainer):
         """
         before = self.events_learned
         events, labels = self._split(messages)
-        self._ignored = 0
+        self._ignored, self.skipped = 0, []
         rejected = self._read_features(events)
         rejected += self._read_labels(labels)
         rejected += self._expire()
@@ -164,6 +159,7 @@ class LateTrainer(Trainer):
                 labels_time=times.labels,
                 time=times.time,
                 counts=self._late.counts,
+                fit=self._late.fit,
                 last_records=dict(self.marks[1]),
             )
             self.state = self.state._replace(late=late)
@@ -188,7 +184,7 @@ class LateTrainer(Trainer):
         if message.topic() != self._labels.topic:
             return super()._move_past(message)
         assert self.state.late is not None
-        return bool(self._unread([message], self.state.late.offsets, self.marks[1]))
+        return bool(unread_of([message], self.state.late.offsets, self.marks[1]))
 
     def _split(self, messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
         topic = self._labels.topic
@@ -198,18 +194,19 @@ class LateTrainer(Trainer):
     def _read_features(self, messages: Sequence[Message]) -> list[Rejected]:
         """Capture the features of some records; they wait from now on."""
         rejected: list[Rejected] = []
-        unread = self._unread(messages, self.state.offsets, self.marks[0])
+        unread = unread_of(messages, self.state.offsets, self.marks[0])
         for part in self._replays.parts(unread):
             rejected += self._read_features_of(part)
         return rejected
 
     def _read_features_of(self, unread: Sequence[Message]) -> list[Rejected]:
         rejected: list[Rejected] = []
+        added: dict[str, str] = {}
         while unread:
             decoded = self._decode(unread)
             rejected += [(unread[index], error) for index, error in decoded.faults]
             self._ignored += decoded.ignored
-            self._recorder.skipped(reason for _, reason in decoded.skipped)
+            self._note_skipped(unread, decoded.skipped)
             self._recorder.repairs(decoded.repairs)
             if decoded.meta:
                 read = unread[: decoded.consumed]  # up to a record with new features
@@ -217,8 +214,9 @@ class LateTrainer(Trainer):
             self._note_replayed(unread, decoded.consumed, decoded.faults)
             self._follow_kinds()
             if decoded.new_features:
-                self._add_features(decoded.new_features, unread[decoded.consumed])
+                added |= self._add_features(decoded.new_features, unread[decoded.consumed])
             unread = unread[decoded.consumed :]
+        self._note_inferred(added)
         return rejected
 
     def _wait(self, messages: Sequence[Message], decoded: Decoded) -> list[Rejected]:
@@ -236,9 +234,8 @@ class LateTrainer(Trainer):
         rejected: list[Rejected] = []
         columns = zip(messages, decoded.meta, rows, decoded.w.tolist(), strict=True)
         for message, meta, row, weight in columns:
-            time = event_seconds(message, meta)
-            partition = message.partition() or 0
-            self._watermark.see("features", partition, time, _record_seconds(message))
+            stated = None if meta.timestamp is None else event_seconds(message, meta)
+            time = self._time("features", message, stated)
             if meta.id is None:
                 rejected.append((message, EventError("schema", f"id: {NO_ID}")))
             else:
@@ -249,6 +246,19 @@ class LateTrainer(Trainer):
         if early:
             self._join_early(early)
         return rejected
+
+    def _time(self, topic: Topic, message: Message, stated: float | None) -> float:
+        """Return the time of a record, which moves the watermark unless it is missing.
+
+        Where records have times of their own, that of the record may be years later.
+        """
+        partition, written = message.partition() or 0, _record_seconds(message)
+        if stated is None and self._has_times[topic]:
+            self._late.untimed(topic, message)
+            return self._watermark.latest(topic, partition, written)
+        time = written if stated is None else stated
+        self._watermark.see(topic, partition, time, written)
+        return time
 
     def _with_served(self, captured: Captured, messages: Sequence[Message]) -> Captured:
         """Return captured events with the scores of the answers, where the topic is theirs."""
@@ -265,11 +275,12 @@ class LateTrainer(Trainer):
         records = [LabelRecord(k, e.id, e.label, e.time, e.weight) for k, e in enumerate(labels)]
         times = [label.time for label in labels]
         self._join(records, times)
+        self._late.fits([None] * len(records))
 
     def _read_labels(self, messages: Sequence[Message]) -> list[Rejected]:
         """Join the labels of some records with the features that wait for them."""
         assert self.state.late is not None
-        unread = self._unread(messages, self.state.late.offsets, self.marks[1])
+        unread = unread_of(messages, self.state.late.offsets, self.marks[1])
         rejected: list[Rejected] = []
         for part in self._replays.parts(unread):
             rejected += self._read_labels_of(part)
@@ -289,13 +300,10 @@ class LateTrainer(Trainer):
 
     def _learn_labels(self, unread: Sequence[Message], decoded: DecodedLabels) -> list[Rejected]:
         """Join decoded labels; keep those that came before their features."""
-        self._recorder.skipped(reason for _, reason in decoded.skipped)
+        self._note_skipped(unread, decoded.skipped)
         times = []
         for label in decoded.labels:
-            message = unread[label.place]
-            written = _record_seconds(message)
-            times.append(written if label.time is None else label.time)
-            self._watermark.see("labels", message.partition() or 0, times[-1], written)
+            times.append(self._time("labels", unread[label.place], label.time))
         early, unmatched = self._join(decoded.labels, times)
         self._store.add_early(
             [
@@ -306,14 +314,15 @@ class LateTrainer(Trainer):
                 for label, time in early
             ]
         )  # fmt: skip
-        rejected: list[Rejected] = [(unread[index], error) for index, error in decoded.faults]
-        return rejected + [
-            (
-                unread[label.place],
-                EventError("label_unmatched", TOO_LATE.format(self.privacy.shown("id", label.id))),
-            )
-            for label in unmatched
-        ]
+        faults = list(decoded.faults)
+        shown = self.privacy.shown
+        faults += [(each.place, too_late(shown("id", each.id))) for each in unmatched]
+        wait = {label.place for label, _ in early}
+        fits: dict[int, EventError | None] = {
+            label.place: None for label in decoded.labels if label.place not in wait
+        }
+        self._late.fits(error for _, error in sorted((fits | dict(faults)).items(), key=_PLACE))
+        return [(unread[index], error) for index, error in faults]
 
     def _join(
         self, labels: Sequence[LabelRecord], times: Sequence[float]
@@ -377,40 +386,20 @@ class LateTrainer(Trainer):
         pairs = [pair for pair in pairs if pair.state != HELD]
         if not pairs:
             return
-        y, w = np.array([pair.label for pair in pairs]), np.array([pair.weight for pair in pairs])
         begin = perf_counter()
-        for group in unpack([pair.entry.row for pair in pairs]):
-            labels, weights = y[group.places], w[group.places]
-            outcome = self.state.model.learn_captured(group.captured, labels, weights)
-            record_captured(self.state.validation, outcome, group.baselines, labels, weights)
+        learn_pairs(self.state, pairs)
         self._recorder.learning(len(pairs), perf_counter() - begin)
         if self._oldest is None:
             self._oldest = pairs[0].entry.time
 
     def _correct(self, entry: Entry, before: Learned, label: LabelRecord) -> Learned:
-        """Learn another label of an event, and replace the loss of the one before.
-
-        The loss counts as before; what is learned counts what the label says. An event that did not
-        count, with importance 0, is recorded now. A label that is held is replaced.
-        """
-        if before.state == HELD:
-            weight = before.weight if label.weight is None else label.weight
-            self._store.mark([entry.number], HELD, [label.label], [weight])
-            self._late.corrected()
-            return Learned(label.label, weight, HELD)
-        (group,) = unpack([entry.row])
-        captured = group.captured
-        model, validation = self.state.model, self.state.validation
+        """Learn another label of an event; one that is held is replaced."""
         weight = before.weight if label.weight is None else label.weight
-        y, w = np.array([label.label]), np.array([weight])
-        wrong = model.captured_outcome(captured, np.array([before.label]))
-        right = model.learn_captured(captured, y, w)
-        if before.weight > 0.0:
-            correct(validation, wrong, right, before.weight)
-        else:
-            record_captured(validation, right, group.baselines, y, w)
-        learned = Learned(label.label, before.weight or weight)
-        self._store.mark([entry.number], JOINED, [learned.label], [learned.weight])
+        learned, state = Learned(label.label, weight, HELD), HELD
+        if before.state != HELD:
+            learn_correction(self.state, entry, before, label.label, weight)
+            learned, state = Learned(label.label, before.weight or weight), JOINED
+        self._store.mark([entry.number], state, [learned.label], [learned.weight])
         self._late.corrected()
         return learned
 
@@ -419,8 +408,38 @@ class LateTrainer(Trainer):
         now, labels = self._watermark.time, self._labels
         if now == -math.inf:
             return []
+        rejected = self._reject_early(now - labels.early)  # first: it may be that no label fits
+        if not self._awaits_fit:
+            self._expire_before(now - labels.wait)
+        excess = min(self._store.waiting + self._store.held - labels.max_waiting, self.batch_events)
+        if excess > 0:
+            old = self._store.oldest_waiting(math.inf, excess)
+            old += self._store.oldest_held(math.inf, excess)
+            old = sorted(old, key=oldest_first)[:excess]
+            held = [entry for entry in old if entry.state == HELD]
+            self._give_up([entry for entry in old if entry.state != HELD], held)
+        self._store.forget(now - 2.0 * labels.wait)
+        return rejected
+
+    @property
+    def _awaits_fit(self) -> bool:
+        """Whether features go on waiting: no label fits, so that none of them says anything."""
+        return self._expired_label is not None and self._late.fit.is_failing
+
+    def _reject_early(self, before: float) -> list[Rejected]:
+        """Give up labels that came too early."""
+        unmatched = self._store.pop_early_before(before, self.batch_events)
+        self._late.unmatched(len(unmatched))
+        self._checkpoints.events += len(unmatched)
+        shown, restore = self.privacy.shown, stored_record.restore
+        rejected = [(restore(e.record), no_features(shown("id", e.id))) for e in unmatched]
+        self._late.fits(error for _, error in rejected)
+        return [*rejected]
+
+    def _expire_before(self, time: float) -> None:
+        """Give up features that are older than a time."""
         for _ in range(MAX_ROUNDS):
-            before, limit = now - labels.wait, self.batch_events
+            before, limit = time, self.batch_events
             old = self._store.oldest_waiting(before, limit)
             if len(old) == limit:
                 before = old[-1].time
@@ -428,18 +447,6 @@ class LateTrainer(Trainer):
             if not old and not held:
                 break
             self._give_up(old, held)
-        excess = min(self._store.waiting + self._store.held - labels.max_waiting, self.batch_events)
-        if excess > 0:
-            old = self._store.oldest_waiting(math.inf, excess)
-            old += self._store.oldest_held(math.inf, excess)
-            old = sorted(old, key=_age)[:excess]
-            held = [entry for entry in old if entry.state == HELD]
-            self._give_up([entry for entry in old if entry.state != HELD], held)
-        self._store.forget(now - 2.0 * labels.wait)
-        unmatched = self._store.pop_early_before(now - labels.early, self.batch_events)
-        self._late.unmatched(len(unmatched))
-        self._checkpoints.events += len(unmatched)
-        return [(stored_record.restore(each.record), self._unmatched(each)) for each in unmatched]
 
     def _give_up(self, entries: Sequence[Entry], held: Sequence[Entry] = ()) -> None:
         """Learn features without a label as `labels.expired` says, or drop them; learn held ones
@@ -449,18 +456,19 @@ class LateTrainer(Trainer):
         events = len(entries) + len(held)
         self._snapshots.events += events  # they may expire without a new record
         self._checkpoints.events += events
-        if self._expired_label is None:
+        label, pairs = self._expired_label, []
+        if label is None or self._awaits_fit:
             numbers = [entry.number for entry in entries]
             self._store.mark(numbers, EXPIRED, [math.nan] * len(numbers))
-            return
-        label = self._expired_label
-        pairs = [Pair(each, label, each.weight, state=EXPIRED) for each in entries]
+        else:
+            pairs = [Pair(each, label, each.weight, state=EXPIRED) for each in entries]
         pairs += [Pair(each, each.label, each.label_weight) for each in held]
-        self._learn_pairs(sorted(pairs, key=lambda pair: _age(pair.entry)))
+        self._learn_pairs(sorted(pairs, key=lambda pair: oldest_first(pair.entry)))
 
-    def _unmatched(self, early: EarlyLabel) -> EventError:
-        where = self.privacy.shown("id", early.id)
-        return EventError("label_unmatched", UNMATCHED.format(where))
+    @property
+    def label_fit(self) -> LabelFit:
+        """Whether labels fit."""
+        return self._late.fit
 
     @property
     def late_figures(self) -> LateFigures:
@@ -475,11 +483,6 @@ class LateTrainer(Trainer):
     def _header(self) -> dict[str, object]:
         waiting = {"waiting": self._store.waiting, "early": self._store.early}
         return {**super()._header(), "labels": waiting}
-
-
-def _age(entry: Entry) -> tuple[float, int]:
-    """Return what orders entries, the oldest first."""
-    return entry.time, entry.number
 
 
 def _record_seconds(message: Message) -> float:

@@ -16,12 +16,12 @@ from kaboost.service.errors import KaboostError, NotWritten, Refused, RegistryAw
 from kaboost.service.kafka import topics
 from kaboost.service.kafka.dead_letters import DeadLetters
 from kaboost.service.kafka.fetch_watch import Problem
-from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.guard import LossGuard
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.isolation import Isolation
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.progress import Progress
+from kaboost.service.learner.records import place_of
 from kaboost.service.learner.startup import Startup
 from kaboost.service.learner.steering import Details, Steering, rollback_arguments
 from kaboost.service.learner.trainer import Rejected, Trainer
@@ -37,6 +37,9 @@ CONFIRM_SECONDS = 0.05  # one wait for dead letters on their way, before a check
 # A dead letter is logged when its count per code is one of these: the first, then ever fewer.
 LOGGED_COUNTS = frozenset({1, *(10**power for power in range(2, 16))})
 
+UNCONFIRMED = (
+    "dead letters are not confirmed, so no checkpoint can be written: repair their topic first"
+)
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
@@ -63,8 +66,9 @@ class LearnerLoop:
         self._stop = stop
         self._worker = ThreadPoolExecutor(1, "work")  # for what may take longer than a heartbeat
         self._writing = ""  # the kind of file that is being written
-        self._paused = self._awaits_topics = False
+        self._paused = False
         self._held = False  # nothing is read
+        self._awaits_registry = ""  # why it gives no schema
         self._is_whole = True  # the state and the dead letters hold all records up to the offsets
         self._progress = Progress(parts.settings, parts.metrics)
         self._last_heartbeat = 0.0
@@ -84,10 +88,8 @@ class LearnerLoop:
         self._steering.begin()
         self._beat_during(startup.prepare)
         kafka = self._settings.kafka
-        self._awaits_topics = True
         if not self._inputs.wait(self._heartbeat):
             return False
-        self._awaits_topics = False
         if kafka.create_dlq:
             topics.create_dead_letter_topic(kafka)
         self.trainer = self._beat_during(lambda: startup.open(self._inputs))
@@ -105,7 +107,7 @@ class LearnerLoop:
         fields = {"offsets": offsets, "events_learned": self.trainer.events_learned}
         log.info(startup.ready_message, extra=fields)
         self._progress.start(self.trainer.events_learned)
-        self._progress.note_labels(self.trainer.late_figures)
+        self._progress.note_labels(self.trainer.label_fit)
         return True
 
     def learn(self) -> None:
@@ -211,9 +213,8 @@ class LearnerLoop:
         wanted, positions = rollback_arguments(command)
         self._require_letters()
         before, startup = self.trainer, self._startup
-        trainer = self._beat_during(
-            lambda: startup.roll_back(wanted, positions, before, self._inputs)
-        )
+        load = partial(startup.roll_back, wanted, positions, before, self._inputs)
+        trainer = self._beat_during(load)
         self._save()
         kept = self._checkpoints.keep_newest()
         self._assign(trainer)
@@ -234,10 +235,7 @@ class LearnerLoop:
     def _require_letters(self) -> None:
         """Refuse a checkpoint that would pass an unconfirmed dead letter."""
         if not self._confirm_letters():
-            raise Refused(
-                "dead letters are not confirmed, so no checkpoint can be written: repair the "
-                "dead-letter topic first"
-            )
+            raise Refused(UNCONFIRMED)
 
     def _describe_state(self) -> Details:
         trainer = self.trainer
@@ -263,20 +261,22 @@ class LearnerLoop:
 
     def _prepare(self, messages: list[Message]) -> bool:
         """Wait for what decoding takes; return false if asked to stop meanwhile."""
-        waiting = False
+        prepare = partial(self.trainer.prepare, messages)
         while messages:
             try:
-                self.trainer.prepare(messages)
+                # A registry that hangs must not look like a learner that does.
+                self._beat_during(prepare) if self._awaits_registry else prepare()
             except RegistryAway as err:
-                if not waiting:
+                if not self._awaits_registry:
                     log.error("waiting for the schema registry", extra={"reason": str(err)})
-                waiting = True
+                self._awaits_registry = self._awaits_registry or str(err)
                 if not self._heartbeat():
                     return False
                 self._stop.wait(REGISTRY_SECONDS)
             else:
                 break
-        if waiting:
+        if self._awaits_registry:
+            self._awaits_registry = ""
             log.info("the schema registry answers again")
         return True
 
@@ -336,6 +336,7 @@ class LearnerLoop:
     def _train(self, messages: list[Message]) -> list[Rejected]:
         """Let the trainer learn; an exception there is a bug, whose event is set aside."""
         rejected: list[Rejected] = []
+        skipped: list[Message] = []
         work = messages or (self.trainer.has_due and not self._held)
         handled = self._isolation.handled(messages)
         for part, culprit in self._isolation.parts(messages) if work else ():
@@ -347,6 +348,7 @@ class LearnerLoop:
             except Exception as err:
                 self._isolate(part, err)
                 break  # the rest is read again; what was rejected before it is not
+            skipped += self.trainer.skipped
             self._isolation.note_success(part, self.trainer.events_learned - before)
             if culprit is not None:
                 error = self._isolation.error_of(culprit)
@@ -357,8 +359,8 @@ class LearnerLoop:
             if self._isolation.active:
                 self._isolation.end(self.trainer.next_offsets)
         rejected = [each for each in rejected if id(each[0]) not in handled]
-        self._progress.note(messages, rejected)
-        self._progress.note_labels(self.trainer.late_figures)
+        self._progress.note(messages, rejected, skipped)
+        self._progress.note_labels(self.trainer.label_fit)
         self._log_rejected(rejected)
         return rejected
 
@@ -368,7 +370,7 @@ class LearnerLoop:
             self._rejected[error.code] += 1
             count = self._rejected[error.code]
             if count in LOGGED_COUNTS:
-                fields = {"code": error.code, "at": _name(message), "reason": error.message}
+                fields = {"code": error.code, "at": place_of(message), "reason": error.message}
                 which = f"number {count:,}" if count > 1 else "the first"
                 log.warning(f"dead letter, {which} of its code", extra=fields)
 
@@ -422,14 +424,14 @@ class LearnerLoop:
         """Name the event that learning fails at; the state is given up, so each is tried again."""
         culprit = self.trainer.find_culprit(messages)
         if culprit is not None:
-            return _name(culprit)
+            return place_of(culprit)
         for message in messages:
             self.trainer.rewind(message)
             try:
                 self.trainer.learn([message])
             except Exception:
-                return _name(message)
-        return f"one event from {_name(messages[0])} to {_name(messages[-1])}"
+                return place_of(message)
+        return f"one event from {place_of(messages[0])} to {place_of(messages[-1])}"
 
     def _pause_or_resume(self) -> None:
         """Read nothing while learning is paused by command, or dead letters or checkpoints cannot
@@ -476,8 +478,10 @@ class LearnerLoop:
             )
         if self._writing:
             return Problem(f"a {self._writing} is being written")
-        if self._awaits_topics:
-            return Problem(f"no answer from {kafka.bootstrap_servers}, or no topic {kafka.topic}")
+        if topic := self._inputs.awaited:
+            return Problem(f"no answer from {kafka.bootstrap_servers}, or no topic {topic}")
+        if self._awaits_registry:
+            return Problem(self._awaits_registry)
         if self._inputs.silent:
             return Problem(f"no answer from the broker at {kafka.bootstrap_servers}")
         return self._inputs.problem
@@ -493,7 +497,3 @@ class LearnerLoop:
         if condition != self._condition:
             self._snapshots.write_condition(condition)
             self._condition = condition
-
-
-def _name(message: Message | StoredRecord) -> str:
-    return f"{message.topic()}[{message.partition()}]@{message.offset()}"

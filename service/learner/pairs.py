@@ -21,3 +21,8 @@ class Learned(NamedTuple):
     label: float
     weight: float  # that its loss counts with
     state: int = JOINED  # of its entry; HELD where it is learned later
+
+
+def oldest_first(entry: Entry) -> tuple[float, int]:
+    """Return what orders entries by their age."""
+    return entry.time, entry.number

@@ -22,14 +22,14 @@ from kaboost.service.errors import EventError
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.stalls import Stalls
 from kaboost.service.metrics import LearnerMetrics
-from kaboost.service.storage.late_figures import LateFigures
-from kaboost.service.storage.snapshots import RECENT_RECORDS, Condition
+from kaboost.service.storage.late_figures import LabelFit
+from kaboost.service.storage.snapshots import MIN_RECORDS, RECENT_RECORDS, Condition
 from kaboost.service.storage.state import State
 
-MIN_RECORDS = 10  # below which a share of rejected records is no problem yet
 PROBLEM_SECONDS = 60.0  # between two log lines about one problem
 UNMATCHED = (
-    "set labels.id and events.id to paths of the same id, or labels.wait and labels.early higher"
+    "have no features: set labels.id and events.id to paths of the same id, or labels.wait and "
+    "labels.early higher"
 )
 COMPILING_SECONDS = 5.0  # between two log lines while kernels compile
 
@@ -39,9 +39,10 @@ Rejected = tuple[Message | StoredRecord, EventError]
 
 
 class RecentRecords:
-    """What became of the last RECENT_RECORDS records."""
+    """What became of the last RECENT_RECORDS records of one topic."""
 
-    def __init__(self) -> None:
+    def __init__(self, noun: str = "records") -> None:
+        self._noun = noun
         self._errors: deque[EventError | None] = deque(maxlen=RECENT_RECORDS)
         self._rejected = 0
         self._last: dict[str, Message | StoredRecord] = {}  # the last rejected record of each code
@@ -70,10 +71,8 @@ class RecentRecords:
     def describe(self) -> str:
         """Describe how many were rejected, and why most of them."""
         code, reason = self._commonest()
-        return (
-            f"{self._rejected:,} of the last {self.records:,} records were rejected, most of them "
-            f"with code {code}, such as: {reason}"
-        )
+        of_all = f"{self._rejected:,} of the last {self.records:,} {self._noun} were rejected"
+        return f"{of_all}, most of them with code {code}, such as: {reason}"
 
     def fields(self) -> dict[str, Any]:
         """Return the commonest reason and an example of it, for the log."""
@@ -90,29 +89,6 @@ class RecentRecords:
         return code, next(error.message for error in reversed(errors) if error.code == code)
 
 
-class UnmatchedLabels:
-    """Labels without features, where not one label has found any since the start."""
-
-    def __init__(self) -> None:
-        self._first: LateFigures | None = None
-        self._last: LateFigures | None = None
-
-    def note(self, figures: LateFigures | None) -> None:
-        """Take the figures of now; None where labels are in the events."""
-        self._first, self._last = self._first or figures, figures
-
-    @property
-    def count(self) -> int:
-        """How many they are; 0 as soon as one label has found its features."""
-        if self._first is None or self._last is None or self._last.joined > self._first.joined:
-            return 0
-        return self._last.unmatched - self._first.unmatched
-
-    def describe(self) -> str:
-        """Describe that no label has features."""
-        return f"none of {self.count:,} labels has found its features: {UNMATCHED}"
-
-
 class Progress:
     """Report the progress of one learner."""
 
@@ -127,8 +103,9 @@ class Progress:
         self._metrics = metrics
         self._clock = clock
         self._labels_topic = settings.labels.topic
-        self._events, self._labels = RecentRecords(), RecentRecords()
-        self._unmatched = UnmatchedLabels()
+        self._events, self._labels = RecentRecords(), RecentRecords("labels")
+        self._fit = LabelFit()
+        self._keep_features = settings.labels.expired != "drop"
         self.stalls = Stalls(metrics, clock)
         self._compilation: CompileProgress | None = None
         self._rejected = self._learned = 0  # records rejected, events learned until the last line
@@ -138,16 +115,24 @@ class Progress:
     @property
     def condition(self) -> Condition:
         """What other processes should know."""
-        recent, unmatched = self._recent, self._unmatched
-        problems = [recent.describe()] if self._is_failing else []
-        problems += [unmatched.describe()] if self._matches_nothing else []
+        fit, known = self._fit, self._labels if self._fit.is_failing else None
+        problems = [each.describe() for each in self._failing if each is not known]
+        problems += [self._describe_misfits()] if fit.is_failing else []
+        return self._counts._replace(
+            problem="; ".join(problems),
+            compiling=self._compiling,
+            stalled=self.stalls.description,
+            misfit_labels=fit.misfits if fit.is_failing else 0,
+        )
+
+    @property
+    def _counts(self) -> Condition:
+        events, labels = self._events, self._labels
         return Condition(
-            recent.records,
-            recent.ratio,
-            "; ".join(problems),
-            self._compiling,
-            self.stalls.description,
-            unmatched_labels=unmatched.count,
+            events.records,
+            events.ratio,
+            labels=labels.records,
+            labels_rejected_ratio=labels.ratio,
         )
 
     @contextmanager
@@ -163,8 +148,19 @@ class Progress:
         """Begin to count: the first line comes one interval later."""
         self._reported_at, self._learned = self._clock(), events_learned
 
-    def note(self, messages: Sequence[Message], rejected: Sequence[Rejected]) -> None:
-        """Take what became of a batch. The labels' topic counts by itself: it has few records."""
+    def note(
+        self,
+        messages: Sequence[Message],
+        rejected: Sequence[Rejected],
+        skipped: Sequence[Message] = (),
+    ) -> None:
+        """Take what became of a batch. The labels' topic counts by itself: it has few records.
+
+        Skipped records, such as deletes of a table, are neither good nor bad.
+        """
+        if skipped:
+            neither = set(map(id, skipped))
+            messages = [message for message in messages if id(message) not in neither]
         if self._labels_topic is None:
             self._events.note(messages, rejected)
         else:
@@ -174,22 +170,22 @@ class Progress:
                     [r for r in rejected if (r[0].topic() == self._labels_topic) == of_labels],
                 )
         self._rejected += len(rejected)
-        self._metrics.rejected_ratio.set(self._recent.ratio)
+        self._metrics.rejected_ratio.set(self._counts.rejected_ratio)
 
-    def note_labels(self, figures: LateFigures | None) -> None:
-        """Take what became of labels that come later."""
-        self._unmatched.note(figures)
+    def note_labels(self, fit: LabelFit | None) -> None:
+        """Take whether labels that come later fit; None where labels are in the events."""
+        self._fit = fit or LabelFit()
 
     def report(self, state: State) -> None:
         """Write the log lines that are due."""
         now = self._clock()
-        is_failing, matches_nothing = self._is_failing, self._matches_nothing
-        if (is_failing or matches_nothing) and now - self._problem_at >= PROBLEM_SECONDS:
+        failing, fits_nothing = self._failing, self._fit.is_failing
+        if (failing or fits_nothing) and now - self._problem_at >= PROBLEM_SECONDS:
             self._problem_at = now
-            if is_failing:
-                log.error("nearly all records are rejected", extra=self._recent.fields())
-            if matches_nothing:
-                log.error("no label has features", extra={"reason": self._unmatched.describe()})
+            for recent in failing:
+                log.error("nearly all records are rejected", extra=recent.fields())
+            if fits_nothing:
+                log.error("no label has features", extra={"reason": self._describe_misfits()})
         seconds = now - self._reported_at
         if seconds >= self._every:
             log.info("progress", extra=self._fields(state, seconds))
@@ -204,18 +200,21 @@ class Progress:
             log.info(text)
 
     @property
-    def _recent(self) -> RecentRecords:
-        """What became of the last records of the topic that fares worse."""
+    def _failing(self) -> list[RecentRecords]:
+        """The topics whose records are nearly all rejected, each judged by itself."""
         enough = [each for each in (self._events, self._labels) if each.records >= MIN_RECORDS]
-        return max(enough, key=lambda recent: recent.ratio, default=self._events)
+        return [each for each in enough if each.ratio >= self._limit]
 
-    @property
-    def _is_failing(self) -> bool:
-        return self._recent.records >= MIN_RECORDS and self._recent.ratio >= self._limit
-
-    @property
-    def _matches_nothing(self) -> bool:
-        return self._unmatched.count >= MIN_RECORDS
+    def _describe_misfits(self) -> str:
+        """Describe that no label fits, why, and what that stops."""
+        fit = self._fit
+        reasons = [f"none of the last {fit.misfits:,} labels has found its features"]
+        if fit.rejected:
+            reasons.append(f"{fit.rejected:,} could not be read, such as: {fit.reason}")
+        if fit.unmatched:
+            reasons.append(f"{fit.unmatched:,} {UNMATCHED}")
+        reasons += ["no features expire until one label fits"] if self._keep_features else []
+        return "; ".join(reasons)
 
     @property
     def _compiling(self) -> str:

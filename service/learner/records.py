@@ -3,10 +3,15 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import chain
+from operator import methodcaller
 
 from confluent_kafka import Message
 
 from kaboost.service.events.decoder import Decoded, Headers, Metadata
+from kaboost.service.kafka.identity import RecordMark, mark_of
+from kaboost.service.kafka.stored_record import StoredRecord
+
+_OFFSET = methodcaller("offset")
 
 
 def events_of(messages: Sequence[Message], decoded: Decoded) -> Iterator[Message]:
@@ -27,3 +32,32 @@ def event_seconds(message: Message, meta: Metadata) -> float:
     if isinstance(timestamp, datetime):
         return timestamp.timestamp()
     return (message.timestamp()[1] if timestamp is None else timestamp) / 1000
+
+
+def unread_of(
+    messages: Sequence[Message], offsets: dict[int, int], marks: dict[int, RecordMark]
+) -> Sequence[Message]:
+    """Move offsets and marks past some records; return those not read before."""
+    if len(offsets) == 1:
+        ((only, first),) = offsets.items()
+        after = first + len(messages)
+        if list(map(_OFFSET, messages)) == list(range(first, after)):  # as nearly always
+            offsets[only] = after
+            if messages:
+                marks[only] = mark_of(messages[-1])
+            return messages
+    unread: list[Message] = []
+    for message in messages:
+        partition: int = message.partition()  # type: ignore[assignment] # a record has both
+        offset: int = message.offset()  # type: ignore[assignment]
+        if offset >= offsets[partition]:  # else read before: the client went back
+            offsets[partition] = offset + 1
+            unread.append(message)
+    last = {message.partition() or 0: message for message in unread}
+    marks.update((partition, mark_of(message)) for partition, message in last.items())
+    return unread
+
+
+def place_of(message: Message | StoredRecord) -> str:
+    """Name the place of a record: topic, partition and offset."""
+    return f"{message.topic()}[{message.partition()}]@{message.offset()}"

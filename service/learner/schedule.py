@@ -1,6 +1,7 @@
 """When a file is due: by events, by time, or soon after a failed attempt."""
 
 import time
+from datetime import UTC, datetime
 
 RETRY_SECONDS = 1.0  # between attempts at a file that could not be written
 
@@ -32,3 +33,8 @@ class WriteSchedule:
         if not self.events:
             return False
         return self.events >= self._every_events or now - self._since >= self._every_seconds
+
+
+def now_text() -> str:
+    """Return the time of now, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

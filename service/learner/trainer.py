@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from operator import methodcaller
@@ -21,19 +20,19 @@ from kaboost.service.events.decoder import (
     Decoder,
     Faults,
 )
-from kaboost.service.events.new_names import PROVEN_EVENTS, Known, NewNames, hours
+from kaboost.service.events.new_names import NAMES_REMEDY, TRIAL_REMEDY, Known, NewNames, hours
 from kaboost.service.events.privacy import make_privacy
 from kaboost.service.kafka.ends import Ends
-from kaboost.service.kafka.identity import Identity, RecordMark, mark_of
+from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.guard import Fallback
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recorder import Recorder
-from kaboost.service.learner.records import event_seconds, events_of, headers_of
+from kaboost.service.learner.records import event_seconds, events_of, headers_of, unread_of
 from kaboost.service.learner.replays import Replays
-from kaboost.service.learner.schedule import WriteSchedule
+from kaboost.service.learner.schedule import WriteSchedule, now_text
 from kaboost.service.storage.checkpoints import Written
-from kaboost.service.storage.late_figures import LateFigures
+from kaboost.service.storage.late_figures import LabelFit, LateFigures
 from kaboost.service.storage.replayed import ReplayedOrigins
 from kaboost.service.storage.snapshots import Numbering
 from kaboost.service.storage.state import State
@@ -59,15 +58,7 @@ IDENTIFIER_REMEDY = (
     "if they name things, declare the feature as category in features.schema, or leave it out with "
     "features.unknown: ignore, and start again with --cold-start"
 )
-NAMES_REMEDY = (
-    "do not put data into names; declare what matters in features.schema, or raise "
-    "features.max_new_per_event and features.max_new_per_hour"
-)
-TRIAL_REMEDY = (
-    "correct those that are misspelt; the others become features once they have come in "
-    f"{PROVEN_EVENTS} events, or declare them in features.schema"
-)
-_OFFSET, _VALUE = methodcaller("offset"), methodcaller("value")  # called for every record
+_VALUE = methodcaller("value")  # called for every record
 
 
 class Trainer:
@@ -91,6 +82,7 @@ class Trainer:
         )
         self._replays = Replays(replayed, {settings.kafka.topic, settings.labels.topic})
         self._is_new = self.state.ids.is_new if window else None
+        self.skipped: list[Message] = []  # of the last batch: they teach nothing, and are no faults
         self.batch_events = settings.kafka.batch_events  # records in one call of `learn` at most
         self._settings = settings
         self._identity = lineage.identity
@@ -116,11 +108,9 @@ class Trainer:
         )
         self._learning: tuple[Sequence[Message], Decoded] | None = None  # records being learned
         self._oldest: float | None = None  # time of the first learned event that no snapshot holds
-        self._recorder.start(settings.name, self._kinds(), state)
+        self._recorder.start(settings.name, state)
         self._recorder.candidates(len(self._names.candidates))
         self._resume()
-        if self.changes:
-            self._published = -1  # requests have the new features
 
     @property
     def events_learned(self) -> int:
@@ -186,6 +176,11 @@ class Trainer:
         """What became of labels that come later; None where labels are in the events."""
         return None
 
+    @property
+    def label_fit(self) -> LabelFit | None:
+        """Whether labels that come later fit; None where labels are in the events."""
+        return None
+
     def note_ends(self, ends: Ends) -> None:
         """Note which partitions are read to their ends."""
 
@@ -211,16 +206,14 @@ class Trainer:
         The offsets pass all of them: no checkpoint may be written before the rejected ones are in
         the dead-letter topic.
         """
-        before, self._ignored = self.events_learned, 0
+        before, self._ignored, self.skipped = self.events_learned, 0, []
         rejected: list[Rejected] = []
         added: dict[str, str] = {}
-        unread = self._unread(messages, self.state.offsets, self.marks[0])
+        unread = unread_of(messages, self.state.offsets, self.marks[0])
         for part in self._replays.parts(unread):
             rejected += self._learn_part(part, added)
         self._end_replays(rejected)
-        if added:
-            log.info("features inferred", extra={"kinds": added})
-            self._recorder.memory(self.state)
+        self._note_inferred(added)
         self._snapshots.events += len(messages)
         self._checkpoints.events += len(messages)
         self._note_candidates()
@@ -237,7 +230,7 @@ class Trainer:
             decoded = self._decode(unread)
             rejected += [(unread[index], error) for index, error in decoded.faults]
             self._ignored += decoded.ignored
-            self._recorder.skipped(reason for _, reason in decoded.skipped)
+            self._note_skipped(unread, decoded.skipped)
             self._recorder.repairs(decoded.repairs)
             if decoded.meta:
                 decoded = self._limit_influence(unread, decoded)
@@ -302,7 +295,7 @@ class Trainer:
         return self._decoder.plain(message.value(), headers_of([message], 0))
 
     def _move_past(self, message: Message) -> bool:
-        return bool(self._unread([message], self.state.offsets, self.marks[0]))
+        return bool(unread_of([message], self.state.offsets, self.marks[0]))
 
     def rewind(self, message: Message) -> None:
         """Go back to a record to find where learning fails; the state is given up."""
@@ -339,29 +332,6 @@ class Trainer:
         self._replays.forget(rejected)
         self._recorder.skipped([DUPLICATE] * self._replays.take_repeated())
 
-    def _unread(
-        self, messages: Sequence[Message], offsets: dict[int, int], marks: Marks
-    ) -> Sequence[Message]:
-        """Move offsets and marks past some records; return those not read before."""
-        if len(offsets) == 1:
-            ((only, first),) = offsets.items()
-            after = first + len(messages)
-            if list(map(_OFFSET, messages)) == list(range(first, after)):  # as nearly always
-                offsets[only] = after
-                if messages:
-                    marks[only] = mark_of(messages[-1])
-                return messages
-        unread: list[Message] = []
-        for message in messages:
-            partition: int = message.partition()  # type: ignore[assignment] # a record has both
-            offset: int = message.offset()  # type: ignore[assignment]
-            if offset >= offsets[partition]:  # else read before: the client went back
-                offsets[partition] = offset + 1
-                unread.append(message)
-        last = {message.partition() or 0: message for message in unread}
-        marks.update((partition, mark_of(message)) for partition, message in last.items())
-        return unread
-
     def _decode(self, unread: Sequence[Message]) -> Decoded:
         """Decode records, up to one with new features, or of an hour that allows them again."""
         if self._names.is_closed:
@@ -376,6 +346,19 @@ class Trainer:
     def _known(self) -> Known:
         schema = self.state.model.encoder.schema
         return Known(len(schema.kinds), len(schema.open))
+
+    def _note_skipped(
+        self, messages: Sequence[Message], skipped: Sequence[tuple[int, str]]
+    ) -> None:
+        """Count records that are valid and teach nothing."""
+        self._recorder.skipped(reason for _, reason in skipped)
+        self.skipped += [messages[index] for index, _ in skipped]
+
+    def _note_inferred(self, kinds: Mapping[str, str]) -> None:
+        """Log the features that a batch has added."""
+        if kinds:
+            log.info("features inferred", extra={"kinds": kinds})
+            self._recorder.memory(self.state)
 
     def _note_candidates(self) -> None:
         """Show how many names are on trial, and log it once an hour of the records' time."""
@@ -493,10 +476,6 @@ class Trainer:
         self._checkpoints.restart()
         self._recorder.saved(written)
 
-    def _kinds(self) -> tuple[str, str, str]:
-        spec = self.state.model.spec
-        return spec["rule"]["kind"], spec["bank"]["kind"], spec["loss"]["kind"]
-
     def _resume(self) -> None:
         """Show the newest files in the metrics, and publish nothing older than they are.
 
@@ -504,7 +483,8 @@ class Trainer:
         snapshots, those since the checkpoint are unknown: some versions are left out.
         """
         snapshot = self._stores.snapshots.newest()
-        if snapshot and snapshot.header.get("run") == self._run:
+        same = snapshot is not None and snapshot.header.get("run") == self._run
+        if snapshot and same and not self.changes:  # else requests have the new features
             self._published = snapshot.header["events_learned"]
         epoch, version = self._numbering
         last = self._stores.snapshots.last_version()
@@ -528,11 +508,7 @@ class Trainer:
             "new_names": self._names.state(),
             "last_records": {str(p): mark for p, mark in self.marks[0].items()},
             "run": self._run,
-            "created": _now(),
+            "created": now_text(),
             "events_learned": self.events_learned,
             "offsets": {str(p): offset for p, offset in self.state.offsets.items()},
         }
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -46,6 +46,15 @@ class Watermark:
         times[partition] = max(times.get(partition, NOWHERE), time)
         self._latest[topic] = max(self._latest[topic], time)
 
+    def latest(self, topic: Topic, partition: int, record_time: float) -> float:
+        """Return the time that counts for a record that lacks its own: the latest so far of its
+        partition, or else of its topic; the record's time before any. It moves nothing.
+        """
+        for time in (self.reached(topic, partition), self._latest[topic]):
+            if time > NOWHERE:
+                return min(time, record_time)
+        return record_time
+
     def read(self, ends: Ends) -> None:
         """Move the watermark by what is known of the partitions' ends."""
         if ends.confirmed == ends.asked == self._asked:

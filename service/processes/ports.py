@@ -1,6 +1,7 @@
 """The ports of a service: looked at before any process starts, so that a taken one is reported."""
 
 import errno
+import http.client
 import logging
 import socket
 import sys
@@ -12,7 +13,11 @@ from kaboost.service.config.settings import Api, Settings
 from kaboost.service.errors import ConfigError
 
 BACKLOG = 2048
+ANSWER_SECONDS = 1.0  # of a service that may have the port
+READY, ENDING = "/healthz/ready", b"the service is shutting down"
 Wait = Callable[[], bool]  # waits a little; whether a taken port may become free soon
+
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 log = logging.getLogger(__name__)
 
@@ -61,9 +66,23 @@ def reserve_metrics_port(settings: Settings, wait: Wait = never) -> Iterator[Set
 
 def learner_metrics_url(settings: Settings) -> str:
     """Return the URL of the learner's metrics on this machine."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.metrics.host, settings.metrics.host)
+    host = _LOOPBACK.get(settings.metrics.host, settings.metrics.host)
     bracketed = f"[{host}]" if ":" in host else host
     return f"http://{bracketed}:{settings.metrics.port}/metrics"
+
+
+def is_serving(api: Api) -> bool:
+    """Return whether a service answers at the port of the API, and is not about to end."""
+    host = _LOOPBACK.get(api.host, api.host)
+    connection = http.client.HTTPConnection(host, api.port, timeout=ANSWER_SECONDS)
+    try:
+        connection.request("GET", READY)
+        answer = connection.getresponse()
+        return answer.status in (200, 503) and ENDING not in answer.read()
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 @contextmanager

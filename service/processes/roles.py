@@ -23,6 +23,7 @@ from kaboost.service.processes.api_server import create_api, create_server
 from kaboost.service.processes.children import shared_resources
 from kaboost.service.processes.draining_server import Draining
 from kaboost.service.processes.ports import (
+    is_serving,
     learner_metrics_url,
     open_listener,
     reserve_metrics_port,
@@ -43,6 +44,7 @@ from kaboost.service.storage.stores import checkpoint_store, snapshot_store
 LEARNER_NICENESS = 10  # in a backlog requests and learning compete for cores: requests go first
 GRACE_SECONDS = 5.0  # for a learner to end after it has drained
 PORT_SECONDS = 1.0  # between two attempts at a port
+RUNNING_ATTEMPTS = 3  # at a port of a service that answers: one that ends notices it in less
 SWITCH_SECONDS = 0.001  # that learning may hold the interpreter while a request waits
 
 log = logging.getLogger(__name__)
@@ -173,17 +175,27 @@ def run_serve(settings: Settings, cold_start: bool = False) -> int:
 def wait_for_predecessor(settings: Settings, shutdown: ShutdownSignal) -> Callable[[], bool]:
     """Return what waits a little for the ports of a service whose supervisor was killed.
 
-    Its processes drain, and its learner leaves the folder last. True while it has not.
+    Its processes drain, and its learner leaves the folder last. True while it has not. A service
+    that still answers after some attempts is not ending: its ports are not waited for.
     """
     store = checkpoint_store(settings.checkpoints)
     until = time.monotonic() + DRAIN_SECONDS + GRACE_SECONDS
+    seen, logged = itertools.count(1), ""
 
     def wait() -> bool:
+        nonlocal logged
         holder = None if time.monotonic() > until or shutdown.stop.is_set() else store.holder()
-        if holder is not None:
-            log.warning("waiting for a port", extra={"reason": f"{holder} is ending"})
-            shutdown.wait(PORT_SECONDS)
-        return holder is not None
+        if holder is None:
+            return False
+        runs = is_serving(settings.api)
+        reason = f"{holder} is running" if runs else f"{holder} has not ended yet"
+        if reason != logged:
+            logged = reason
+            log.warning("waiting for a port", extra={"reason": reason})
+        if runs and next(seen) == RUNNING_ATTEMPTS:
+            return False
+        shutdown.wait(PORT_SECONDS)
+        return True
 
     return wait
 

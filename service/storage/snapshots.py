@@ -18,6 +18,7 @@ from kaboost.service.storage.state import State, read_validation
 
 KIND = "snapshot"
 RECENT_RECORDS = 1_000  # that the learner's share of rejected records is of
+MIN_RECORDS = 10  # below which a share of rejected records is no problem yet
 MAX_FILES = 100  # with the highest versions: among them the newest is looked for
 log = logging.getLogger(__name__)
 
@@ -55,22 +56,40 @@ class Status(NamedTuple):
 class Condition(NamedTuple):
     """What the learner reports of itself, next to its heartbeat."""
 
-    records: int = 0  # the last ones, at most RECENT_RECORDS
-    rejected_ratio: float = 0.0
+    records: int = 0  # the last ones of the events, at most RECENT_RECORDS
+    events_rejected_ratio: float = 0.0
     problem: str = ""  # why it learns nothing
     compiling: str = ""  # step, steps and seconds left
     stalled: str = ""  # why nothing is read though it runs, and for how long
     late_labels: LateFigures | None = None  # where labels come later
-    unmatched_labels: int = 0  # without features, where none has found any
+    misfit_labels: int = 0  # the last ones, if they are so many that none seems to fit
+    labels: int = 0  # the last records of the topic of labels, at most RECENT_RECORDS
+    labels_rejected_ratio: float = 0.0
     paused: str = ""  # who has paused learning, when and why
     fallback: str = ""  # why answers are of an earlier model
 
+    @property
+    def rejected_ratio(self) -> float:
+        """The share of rejected records of the topic that fares worse, if that has read some."""
+        enough = [ratio for records, ratio in self._topics if records >= MIN_RECORDS]
+        return max(enough, default=self.events_rejected_ratio)
+
+    @property
+    def _topics(self) -> list[tuple[int, float]]:
+        return [
+            (self.records, self.events_rejected_ratio),
+            (self.labels, self.labels_rejected_ratio),
+        ]
+
     def is_failing(self, max_rejected_ratio: float) -> bool:
-        """Whether so many of the last RECENT_RECORDS records were rejected, or as many labels came
-        and none has found its features.
+        """Whether so many of the last RECENT_RECORDS records of a topic were rejected, or no label
+        fits.
         """
-        rejected = self.records >= RECENT_RECORDS and self.rejected_ratio >= max_rejected_ratio
-        return rejected or self.unmatched_labels >= RECENT_RECORDS
+        rejected = any(
+            records >= RECENT_RECORDS and ratio >= max_rejected_ratio
+            for records, ratio in self._topics
+        )
+        return rejected or self.misfit_labels > 0
 
 
 class FolderSnapshotStore:

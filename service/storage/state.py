@@ -12,7 +12,7 @@ from kaboost.models.model import Model
 from kaboost.models.state.format import Arrays
 from kaboost.models.state.tree import from_arrays, to_arrays
 from kaboost.service.storage.key_influence import KeyInfluence
-from kaboost.service.storage.late_figures import LateCounts
+from kaboost.service.storage.late_figures import LabelFit, LateCounts
 from kaboost.service.storage.recent_ids import RecentIds
 from kaboost.service.storage.replayed import ReplayedOrigins
 
@@ -29,6 +29,7 @@ class LateState(NamedTuple):
     labels_time: float = -math.inf
     time: float = -math.inf  # the watermark
     counts: LateCounts = LateCounts()
+    fit: LabelFit = LabelFit()
     topic: str | None = None  # of the labels, and its id
     topic_id: str | None = None
     last_records: Mapping[int, Sequence[int]] = {}  # partition → mark of the last record read
@@ -41,7 +42,7 @@ class LateState(NamedTuple):
         names = ("generation", "kept", "topic", "topic_id")
         whole = {name: getattr(self, name) for name in names}
         marks = {str(partition): mark for partition, mark in self.last_records.items()}
-        more = {**times, "counts": counts, "last_records": marks}
+        more = {**times, "counts": counts, "fit": self.fit._asdict(), "last_records": marks}
         return {"offsets": offsets, **whole, **more}
 
     @classmethod
@@ -50,6 +51,7 @@ class LateState(NamedTuple):
         offsets = {int(partition): offset for partition, offset in values["offsets"].items()}
         more = {name: values[name] for name in ("generation", "topic", "topic_id")}
         more |= {name: -math.inf if values[name] is None else values[name] for name in TIMES}
+        more["fit"] = LabelFit(**values.get("fit", {}))
         counts = LateCounts(**values["counts"])
         marks = {int(p): mark for p, mark in values.get("last_records", {}).items()}
         kept = tuple(values["kept"])

@@ -45,7 +45,7 @@ STEADY = {
     r"predict(?!or)|http_server": "about requests, not about events",
     r"histogram_quantile|event_to_snapshot": "a duration, told in buckets",
     r"checkpoint_size|model_memory": "bounded: the same for any number of events",
-    r"waiting|labels_early": "0 as long as labels follow at once",
+    r"waiting|labels_(early|held)": "0 as long as labels follow at once",
     r"labels_(expired|unmatched)": "a label that never comes, or that nobody waits for",
     r"paused|stalled|ignored|fallback|restarts|failures": "a fault that does not happen here",
 }

@@ -4,6 +4,7 @@ import math
 import os
 import re
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from kaboost.service.config.settings import Settings
 from kaboost.service.storage.snapshots import Condition, FolderSnapshotStore
+from tests.browser import rendered
 from tests.kafka.broker import Broker, Reachable
 from tests.kafka.client import create_topic, encode, produce
 from tests.service.learning import gauge, learning, until
@@ -56,7 +58,7 @@ def test_nothing_learned_is_not_ready(serve: Start) -> None:
         answer["model"]["stale"],
     )
 
-    report(wanted, FAILING._replace(rejected_ratio=0.98, problem=""))
+    report(wanted, FAILING._replace(events_rejected_ratio=0.98, problem=""))
     assert "" == until(lambda: program.probe(200), PATIENCE)["reason"]
 
 
@@ -121,6 +123,31 @@ def test_the_page_shows_a_problem_in_red(api: Program) -> None:
     assert re.search(r"#state\.bad \{ color: #b00020", page)
     assert 'const bad = ready.stale || model.fallback || learner.problem !== "";' in page
     assert "ready.reason" in page
+
+
+def test_the_page_names_a_stall_once(serve: Start, tmp_path: Path) -> None:
+    """Trap: the learner's reason is part of that of readiness."""
+    wanted, program = serve()
+    publish(wanted, taught(wanted))
+    program.ready()
+    report(wanted, Condition(stalled="no answer for 7 s", problem="odd labels"))
+    stop = threading.Event()
+
+    def beat() -> None:
+        while not stop.wait(0.5):
+            FolderSnapshotStore(wanted.snapshots.directory).heartbeat()
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        until(lambda: (program.probe(200) or {})["learner"]["state"] == "stalled")
+        page = rendered(str(program.client.base_url), tmp_path / "browser")
+    finally:
+        stop.set()
+        thread.join()
+
+    expected = "Serving a stale snapshot; learner stalled: no answer for 7 s; odd labels</p>"
+    assert f'<p id="state" role="status" class="bad">{expected}' in page
 
 
 def test_an_unreadable_condition_is_none(tmp_path: Path) -> None:

@@ -74,6 +74,20 @@ def test_one_class_alone_waits_for_the_other(tmp_path: Path, learned: list[float
         assert (0, 4) == (made._store.held, made.late_figures.joined)
 
 
+def test_held_labels_are_counted(tmp_path: Path) -> None:
+    """They are joined and not learned: figures and metric say how many."""
+    with trainer(tmp_path, **SECTIONS) as made:
+        made.learn(features(0, 50))
+        made.learn(labels([3, 20, 7], [1, 1, 1]))
+        figures, metrics = made.late_figures, made._late._metrics
+        assert (3, 3, 0) == (figures.held, figures.joined, made.events_learned)
+        assert 3.0 == metrics.labels_held._value.get()
+        read(made, features(50, 66))
+
+    figures = made.late_figures
+    assert (1, figures.joined + figures.expired - 1) == (figures.held, made.events_learned)
+
+
 def test_nothing_is_held_where_both_classes_are_labels(
     tmp_path: Path, learned: list[float]
 ) -> None:

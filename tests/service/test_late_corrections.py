@@ -1,6 +1,7 @@
 """Labels that replace another one of their event: their importance, and their order."""
 
 import json
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,6 +90,17 @@ def test_batches_do_not_matter(tmp_path: Path, schema: dict[str, Any], seed: int
         assert figures == others_figures
         for name, array in arrays.items():
             np.testing.assert_array_equal(array, others_arrays[name], err_msg=name)
+
+
+def test_inferred_features_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Once for a batch, as they are where labels are in the events."""
+    caplog.set_level(logging.INFO)
+    with trainer(tmp_path, **AUTO) as made:
+        made.learn(features(10, 1)[:3])
+        made.learn(features(10, 1)[3:])
+    logged = [vars(one)["kinds"] for one in caplog.records if one.message == "features inferred"]
+
+    assert [{"x", "y", "colour", "flag"}, {"later"}] == [set(kinds) for kinds in logged]
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from prometheus_client import CollectorRegistry
 from kaboost.service.http.reports import report_late_labels
 from kaboost.service.learner.late_recorder import LateRecorder
 from kaboost.service.metrics import learner_metrics
-from kaboost.service.storage.late_figures import RECENT_LABELS, LateCounts, LateFigures
+from kaboost.service.storage.late_figures import RECENT_LABELS, LabelFit, LateCounts, LateFigures
 from kaboost.service.storage.snapshots import Condition, FolderSnapshotStore
 from tests.browser import rendered, rows
 from tests.service.learning import until
 from tests.service.serving import Program
 
-FIGURES = LateFigures(1200, 3, 450, 20, 7, 5, 432_000.0, 5400.0)
+FIGURES = LateFigures(1200, 3, 2, 450, 20, 7, 5, 432_000.0, 5400.0)
 
 
 @given(
@@ -48,7 +48,7 @@ def test_the_recent_delay_follows_a_change() -> None:
 def test_a_wrong_time_leaves_the_delays() -> None:
     """Features of the year 1 were joined; 2,000 years are nobody's delay."""
     metrics = learner_metrics(CollectorRegistry())
-    recorder = LateRecorder(metrics, LateCounts())
+    recorder = LateRecorder(metrics, LateCounts(), LabelFit())
     recorder.joined([60.0, 180.0])
     recorder.joined([2_000 * 366 * 86_400.0])
     (family,) = metrics.label_delay.collect()
@@ -84,18 +84,18 @@ def test_the_model_and_the_page_show_them(api: Program, tmp_path: Path) -> None:
 
     assert '<section id="late" hidden="">' in without
     assert "60" == rows(without, "model")["events learned"]
-    names = ["waiting", "early", "joined", "expired", "unmatched", "corrected"]
+    names = ["waiting", "early", "held", "joined", "expired", "unmatched", "corrected"]
     delays = {"mean_delay_seconds": 432_000.0, "recent_delay_seconds": 5400.0}
     assert {**dict(zip(names, FIGURES, strict=False)), **delays} == found
     assert '<section id="late">' in shown
     table = rows(shown, "labels")
-    assert ["1200", "3", "450", "20", "7", "5"] == [table[name] for name in names]
+    assert ["1200", "3", "2", "450", "20", "7", "5"] == [table[name] for name in names]
     assert ("5.0 days", "90.0 minutes") == (table["mean delay"], table["recent delay"])
 
 
 def test_delays_are_null_before_the_first_label() -> None:
     """Features wait and no label has come: there is no delay, and 0 would be one."""
-    found = report_late_labels(LateFigures(9, 0, *LateCounts()))
+    found = report_late_labels(LateFigures(9, 0, 0, *LateCounts()))
 
     assert found is not None
     assert (9, None, None) == (found.waiting, found.mean_delay_seconds, found.recent_delay_seconds)

@@ -13,8 +13,9 @@ import pytest
 
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
-from kaboost.service.errors import Exit, Refused
+from kaboost.service.errors import BrokerError, Exit, Refused
 from kaboost.service.kafka import consumer, topics
+from kaboost.service.learner import stalls
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
 from kaboost.service.storage.late_figures import LateFigures
 from kaboost.service.storage.snapshots import FolderSnapshotStore
@@ -74,7 +75,7 @@ def figures(settings: Settings) -> LateFigures | None:
     if checkpoint is None or checkpoint.state.late is None:
         return None
     labels = checkpoint.header["labels"]
-    return LateFigures(labels["waiting"], labels["early"], *checkpoint.state.late.counts)
+    return LateFigures(labels["waiting"], labels["early"], 0, *checkpoint.state.late.counts)
 
 
 def reported(settings: Settings) -> LateFigures | None:
@@ -152,7 +153,7 @@ def test_features_expire_by_event_time(late: Callable[..., Settings], send: Send
     assert settings.labels.topic
     send(settings.labels.topic, [label_record(0, 1, T0 + 4000.0)])
     assert 1 == consume(settings, 1)["corrected"]
-    assert figures(settings) == LateFigures(2, 0, 0, 1, 0, 1, 0.0, 0.0)  # over the restarts
+    assert figures(settings) == LateFigures(2, 0, 0, 0, 1, 0, 1, 0.0, 0.0)  # over the restarts
 
 
 def test_a_label_without_features_is_a_dead_letter(
@@ -173,7 +174,7 @@ def test_a_label_without_features_is_a_dead_letter(
     (letter,) = dead_letters(settings.kafka.topic, 1)
     assert ("label_unmatched", unmatched) == (letter.code, letter.value)
     assert (settings.labels.topic, 0, 0) == letter.origin
-    assert figures(settings) == LateFigures(1, 0, 0, 0, 1, 0, 0.0, 0.0)
+    assert figures(settings) == LateFigures(1, 0, 0, 0, 0, 1, 0, 0.0, 0.0)
     assert "labels.early" in letter.texts["__connect.errors.exception.message"]
 
 
@@ -188,7 +189,7 @@ def test_labels_of_another_id_are_a_problem(late: Callable[..., Settings], send:
     with learning(settings):
         problem = until(lambda: store.read_condition().problem)
 
-    assert "none of 12 labels has found its features" in problem
+    assert "none of the last 12 labels has found its features" in problem
 
 
 def test_a_second_label_corrects_the_first(late: Callable[..., Settings], send: Send) -> None:
@@ -345,3 +346,22 @@ def wait_for_progress(settings: Settings, process: "subprocess.Popen[bytes]") ->
     """Wait until a checkpoint has passed more events, or the process has ended."""
     before = sum(saved(settings).values())
     until(lambda: sum(saved(settings).values()) > before or process.poll() is not None)
+
+
+def test_a_missing_topic_of_labels_is_named(
+    late: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trap: the topic of events was blamed, which is there."""
+    monkeypatch.setattr(stalls, "AFTER_SECONDS", 0.1)
+    whole = late(topic="nowhere.labels")
+    kafka = whole.kafka.model_copy(update={"topic_timeout": 3.0})
+    settings = whole.model_copy(update={"kafka": kafka})
+    store = FolderSnapshotStore(settings.snapshots.directory)
+    with learning(settings) as running:
+        stalled = until(lambda: store.read_condition().stalled)
+        with pytest.raises(BrokerError) as err:
+            running.wait()
+
+    assert "or no topic nowhere.labels (labels.topic)" in stalled
+    assert "topic nowhere.labels is not there after 3 s" in str(err.value)
+    assert "create it, or correct labels.topic" in str(err.value)

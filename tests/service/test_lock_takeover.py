@@ -257,6 +257,26 @@ def test_readiness_names_the_learner_that_is_waited_for(
     assert (pid, "") == (learner["pid"], learner["reason"])
 
 
+def test_a_service_that_runs_is_not_waited_for(
+    tmp_path: Path, topic: str, broker: Reachable
+) -> None:
+    """Trap: the second one waited for 35 seconds because the first one was ending."""
+    kafka = {"bootstrap_servers": broker.bootstrap, "topic": topic, "group_id": topic}
+    wanted = serving_settings(tmp_path, kafka=kafka)
+    with running("serve", wanted) as first:
+        first.ready()
+        pid = first.child("learner").pid
+        (tmp_path / "second").mkdir()
+        with running("serve", wanted, tmp_path / "second") as second:
+            code = second.process.wait(PATIENCE)
+            (line,) = second.events("waiting for a port")
+        until(lambda: first.probe(200))  # its idle connection may be closed
+
+    assert Exit.USAGE == code
+    assert f"process {pid} on" in line["reason"]
+    assert line["reason"].endswith("is running")
+
+
 def waiting(program: Program) -> list[dict[str, Any]]:
     """Return the log lines of a service that waits for another learner, or for its port."""
     return program.events("waiting for a port") + program.events("waiting for another learner")

@@ -62,6 +62,7 @@ kaboost_records_skipped_total{reason}
 kaboost_waiting_features
 kaboost_waiting_bytes
 kaboost_labels_early
+kaboost_labels_held
 kaboost_label_delay_seconds
 kaboost_labels_joined_total
 kaboost_labels_expired_total

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from kaboost.service.config.settings import Settings
 from kaboost.service.kafka.consumer import KafkaConsumer
 from kaboost.service.kafka.ordered_reader import CHUNK, OrderedReader
-from kaboost.service.metrics import learner_metrics
+from kaboost.service.metrics import LearnerMetrics, learner_metrics
 from tests.service.learning import until
 
 Make = Callable[..., Settings]
@@ -46,14 +46,21 @@ class Times:
 
 
 @contextmanager
-def reading(make_settings: Make, topics: list[str], partitions: int) -> Iterator[OrderedReader]:
-    """Open a reader from the beginning of some topics."""
-    metrics = learner_metrics(CollectorRegistry())
+def reading(
+    make_settings: Make,
+    topics: list[str],
+    partitions: int,
+    metrics: LearnerMetrics | None = None,
+    offsets: dict[str, dict[int, int]] | None = None,
+) -> Iterator[OrderedReader]:
+    """Open a reader from the beginning of some topics; the test moves the offsets."""
+    metrics = metrics or learner_metrics(CollectorRegistry())
+    offsets = offsets or {topic: dict.fromkeys(range(partitions), 0) for topic in topics}
     consumers = [
         KafkaConsumer(make_settings(topic).kafka, metrics, note_ends=True) for topic in topics
     ]
-    for consumer in consumers:
-        consumer.assign(dict.fromkeys(range(partitions), 0))
+    for topic, consumer in zip(topics, consumers, strict=True):
+        consumer.assign(offsets[topic])
     with closing(consumers[0]), closing(consumers[1]):
         yield OrderedReader(consumers)
 
@@ -111,3 +118,36 @@ def test_paused_it_gives_nothing_and_loses_nothing(
         )
 
     assert sorted(times.read) == sorted([*range(1000)] * 2)
+
+
+def test_records_in_memory_are_lag(
+    make_topic: Callable[..., str], make_settings: Make, send: Send
+) -> None:
+    """Trap: the client has given them all, and the trainer has only some of them."""
+    topics = [make_topic(partitions=1) for _ in range(2)]
+    for topic in topics:
+        send(topic, [b"%d" % k for k in range(1000)])
+    metrics, times = learner_metrics(CollectorRegistry()), Times()
+    offsets = {topic: {0: 0} for topic in topics}
+    lags = [metrics.lag_records.labels(topic, 0) for topic in topics]
+
+    def read(limit: int) -> int:
+        """Learn some records; return how many so far."""
+        messages = reader.poll(limit, times.reached)
+        times.note(topics, messages)
+        for message in messages:
+            offsets[message.topic() or ""][0] = (message.offset() or 0) + 1
+        return len(times.read)
+
+    with reading(make_settings, topics, 1, metrics, offsets) as reader:
+        until(lambda: read(20) >= 200)
+        left = [1000.0 - offsets[topic][0] for topic in topics]
+        reader.pause()
+        for lag in lags:
+            lag.set(-1)
+        until(lambda: read(1) and all(lag._value.get() >= 0.0 for lag in lags))
+        assert left == [lag._value.get() for lag in lags]
+
+        reader.resume()
+        until(lambda: read(500) == 2000)
+        until(lambda: read(500) and [0.0, 0.0] == [lag._value.get() for lag in lags])

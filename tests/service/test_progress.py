@@ -12,7 +12,7 @@ from kaboost.models.model import Model
 from kaboost.service.errors import EventError
 from kaboost.service.learner.progress import Progress, RecentRecords
 from kaboost.service.metrics import LearnerMetrics, learner_metrics
-from kaboost.service.storage.late_figures import LateFigures
+from kaboost.service.storage.late_figures import LabelFit
 from kaboost.service.storage.state import State
 from tests.service.learning import SCHEMA, rows, settings_for
 from tests.specs import LINEAR
@@ -112,8 +112,38 @@ def test_labels_count_by_themselves(tmp_path: Path, metrics: LearnerMetrics, clo
         progress.note([*features[45 * k : 45 * k + 45], labels[k]], refused(labels[k : k + 1]))
 
     condition = progress.condition
-    assert "20 of the last 20 records" in condition.problem
-    assert (20, 1.0) == (condition.records, condition.rejected_ratio)
+    assert "20 of the last 20 labels" in condition.problem
+    assert (900, 20, 1.0) == (condition.records, condition.labels, condition.rejected_ratio)
+
+
+def test_neither_topic_hides_the_other(
+    tmp_path: Path, metrics: LearnerMetrics, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Trap: 126 labels were all there was of the worse topic, fewer than the status takes."""
+    settings = settings_for("127.0.0.1:9", tmp_path, "t", labels={"topic": "labels"})
+    progress = Progress(settings, metrics, clock)
+    features, labels = records(4_000), records(126, topic="labels")
+    progress.note(features + labels, refused(features, "schema") + refused(labels))
+    progress.report(State.initial(Model("binary", LINEAR, SCHEMA), {0: 0}))
+
+    condition = progress.condition
+    assert "1,000 of the last 1,000 records" in condition.problem
+    assert "126 of the last 126 labels" in condition.problem
+    assert condition.is_failing(0.99)
+    assert not condition._replace(events_rejected_ratio=0.5).is_failing(0.99)
+    logged = lines(caplog, "nearly all records are rejected")
+    assert ["schema", "label"] == [line["code"] for line in logged]
+
+
+def test_skipped_records_are_not_good(progress: Progress) -> None:
+    """Deletes among records that are all rejected do not make the service ready."""
+    batch = records(1_100)
+    deletes = batch[::11]
+    faults = [message for message in batch if message not in deletes]
+    progress.note(batch, refused(faults), deletes)
+
+    assert (1_000, 1.0) == (progress.condition.records, progress.condition.rejected_ratio)
+    assert progress.condition.is_failing(1.0)
 
 
 def test_an_unknown_lag_is_no_number(
@@ -194,35 +224,51 @@ def test_what_compiles_is_part_of_the_condition(
     assert ["compiling", "compiling", "compiled"] == [m.partition(",")[0] for m in caplog.messages]
 
 
-def figures(joined: int, unmatched: int) -> LateFigures:
-    return LateFigures(0, 0, joined, 0, unmatched, 0, 0.0, 0.0)
-
-
-def test_labels_that_match_nothing_are_a_problem(
+def test_labels_that_fit_nothing_are_a_problem(
     progress: Progress, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not one of them has found its features since the start; what was before does not count."""
+    """From ten in a row on, with what is wrong; the first that fits ends it."""
     caplog.set_level(logging.INFO)
-    progress.note_labels(figures(70, 400))
-    progress.note_labels(figures(70, 409))
+    few = LabelFit().with_unmatched(7).with_rejected("odd").with_rejected("label: 'no'")
+    progress.note_labels(few)
     assert "" == progress.condition.problem
 
-    progress.note_labels(figures(70, 1_400))
+    progress.note_labels(few.with_unmatched())
     state = State.initial(Model("binary", LINEAR, SCHEMA), {0: 0})
     progress.report(state)
     progress.report(state)
 
-    assert "none of 1,000 labels" in progress.condition.problem
+    problem = progress.condition.problem
+    assert "none of the last 10 labels has found its features; 2 could not be read" in problem
+    assert "such as: label: 'no'; 8 have no features: set labels.id" in problem
     assert progress.condition.is_failing(0.99)
     (line,) = lines(caplog, "no label has features")
     assert "labels.id" in line["reason"]
-    progress.note_labels(figures(71, 9_000))
+    progress.note_labels(few.with_unmatched().with_fitted(1))
     assert "" == progress.condition.problem
     assert not progress.condition.is_failing(0.99)
 
 
-def test_labels_in_the_events_match_no_others(progress: Progress) -> None:
-    """Without a topic of labels there are no figures."""
+def test_labels_in_the_events_fit(progress: Progress) -> None:
+    """Without a topic of labels there are none that could miss their features."""
     progress.note_labels(None)
 
-    assert 0 == progress.condition.unmatched_labels
+    assert 0 == progress.condition.misfit_labels
+
+
+@pytest.mark.parametrize(("share", "limit"), [(1, 10), (2, 20), (10, 100)])
+def test_as_many_as_usual_are_no_fault(share: int, limit: int) -> None:
+    """Where only one label in so many has features, as many times more make a fault."""
+    fit = LabelFit()
+    for _ in range(200):
+        fit = fit.with_unmatched(share - 1).with_fitted(1)
+
+    assert not fit.with_unmatched(limit - 1).is_failing
+    assert fit.with_unmatched(limit).is_failing
+
+
+def test_a_fault_is_not_usual() -> None:
+    """After one that lasted long the next one is noticed as well."""
+    fit = LabelFit().with_fitted(100).with_unmatched(50_000).with_fitted(1)
+
+    assert fit.with_unmatched(11).is_failing
