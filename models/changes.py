@@ -1,5 +1,5 @@
-"""Changes that a model takes over and goes on learning: the budget and memory of its trees, and
-more features.
+"""Changes that a model takes over and goes on learning: budget, effort and memory of its trees,
+and more features.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from kaboost.models.reboosted.booster import ReboostedTrees
 from kaboost.models.table_model import TableModel
 from kaboost.models.types import ModelError
 
-BUDGET, MEMORY = FREE_PARAMETERS = ("budget", "max_memory")  # of bank reboosted_trees
+BUDGET, EFFORT, MEMORY = FREE_PARAMETERS = ("budget", "effort", "max_memory")  # of reboosted_trees
 
 
 def change_bank(model: TableModel, bank: Mapping[str, Any]) -> None:
-    """Give a model of reboosted trees another budget or memory.
+    """Give a model of reboosted trees another budget, effort or memory.
 
     With less memory the oldest events of its windows are forgotten, with more its windows grow
-    from now on; trees and leaves stay.
+    from now on; trees and leaves stay. With more effort trees are added, empty at first; with less
+    the last ones go.
 
     Parameters
     ----------
@@ -36,10 +37,10 @@ def change_bank(model: TableModel, bank: Mapping[str, Any]) -> None:
         When the memory is too little for the model's features; then nothing changed.
     """
     spec = {**model.spec, "bank": {**model.spec["bank"], **bank}}
-    if MEMORY in bank:
+    if MEMORY in bank or EFFORT in bank:
         model.booster = add_features(model.booster, spec, int(model.booster.shape[0]))
     for booster in _trees(model.booster):
-        booster.trees.params.budget_ns[()] = spec["bank"][BUDGET]
+        booster.trees.params.budget_ns[()] = spec["bank"][BUDGET] * spec["bank"][EFFORT]
     model.spec = spec
 
 

@@ -48,6 +48,7 @@ def restored(model: Model) -> Model:
     [
         ("binary", {"budget": 1000.0, "max_memory": 14.0}),
         ("binary", {"max_memory": 24.0}),
+        ("binary", {"effort": 2.0, "max_memory": 32.0}),
         ("multiclass", {"max_memory": 24.0}),
     ],
 )
@@ -75,6 +76,23 @@ def test_budget_counts() -> None:
     assert 123_456.0 == model.booster.trees.params.budget_ns[()]  # type: ignore[union-attr]
     declare_features(model, {f"n{k}": "number" for k in range(40)})
     assert 123_456.0 == model.booster.trees.params.budget_ns[()]  # type: ignore[union-attr]
+
+
+def test_effort_counts() -> None:
+    """Work and sizes are those of a new model of that effort."""
+    model, fresh = taught(max_memory=64), Model("binary", spec_of(10.0), SCHEMA)
+    change_bank(model, {"effort": 10.0})
+
+    one, other = model.booster.trees, fresh.booster.trees  # type: ignore[union-attr]
+    for name, value in other.params._asdict().items():
+        np.testing.assert_array_equal(value, getattr(one.params, name), err_msg=name)
+    shapes = [[trees.nodes.shape for trees in each.structures] for each in (one, other)]
+    assert shapes[0] == shapes[1]
+
+
+def spec_of(effort: float) -> dict[str, Any]:
+    """Return the specification of an effort."""
+    return {"bank": {"kind": "reboosted_trees", "max_memory": 64, "effort": effort}}
 
 
 def test_a_declared_feature_is_learned_from_now_on() -> None:
