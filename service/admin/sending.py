@@ -25,7 +25,11 @@ def send(settings: Settings, command: Command, *, later: bool = False) -> Result
     if later:
         return Result("done", "the next learner of this folder carries it out", {"id": number})
     seconds = settings.admin.timeout_seconds
-    result = queue.wait(number, seconds)
+    try:
+        result = queue.wait(number, seconds)
+    except KeyboardInterrupt:  # nobody waits for it any more
+        queue.withdraw(number)
+        raise
     if result is None and queue.withdraw(number):
         raise NotTaken(_nobody(settings, command, seconds))
     # It was taken: what it writes may take long.

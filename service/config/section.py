@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 SECRET = re.compile(
     r"password|passphrase|secret|credential|token(?!\.endpoint)|key\.pem$|ssl\.key$|oauthbearer\.config"
-    r"|basic\.auth\.user\.info"
+    r"|basic\.auth\.user\.info|account_key|access_key|connection_string|sas\b"
 )
 UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}  # seconds
 DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")

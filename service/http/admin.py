@@ -21,6 +21,8 @@ from kaboost.service.storage import commands
 from kaboost.service.storage.audit import AuditLog
 from kaboost.service.storage.commands import Command, Result
 
+LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
+OTHER_NAME = "without admin.key only requests to 127.0.0.1 or localhost are answered: set a key"
 FROM_A_PAGE = "requests of web pages (with an Origin) are refused: send it from a program"
 NO_KEY = "send Authorization: Bearer KEY with the key of admin.key"
 
@@ -73,6 +75,8 @@ def check(request: Request, settings: Settings) -> None:
     if "origin" in request.headers:
         raise HTTPException(403, FROM_A_PAGE)
     if settings.admin.key is None:
+        if request.url.hostname not in LOCAL_NAMES:  # a page's own name may resolve to this address
+            raise HTTPException(403, OTHER_NAME)
         return
     wanted = b"Bearer " + settings.admin.key.get_secret_value().encode()
     sent = request.headers.get("authorization", "").encode("latin-1")

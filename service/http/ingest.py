@@ -204,7 +204,8 @@ class PredictionLog:
                 "features": row,
                 **{key: prediction[key] for key in kept if key in prediction},
                 "version": model["version"],
-                "run": snapshot.header.get("run"),
+                # The loss of a model that is served instead is not that of the one that learns.
+                "run": None if snapshot.header.get("fallback") else snapshot.header.get("run"),
                 "epoch": snapshot.numbering.epoch,
             }
             if len(of_classes) > 1:

@@ -50,10 +50,15 @@ class LossGuard:
         Where the last good snapshot is.
     newest
         The newest snapshot, which shows whether an earlier learner has fallen back.
+    run
+        That of the learner: snapshots of the one before a cold start are no models of it.
     """
 
-    def __init__(self, guard: Guard, store: GoodSnapshot, newest: Snapshot | None) -> None:
+    def __init__(
+        self, guard: Guard, store: GoodSnapshot, newest: Snapshot | None, run: str
+    ) -> None:
         self._margin, self._events = guard.margin or 0.0, guard.events
+        self._run = run
         self._store = store
         self._candidate: int | None = None  # events that it has learned
         self._worse = False
@@ -61,7 +66,7 @@ class LossGuard:
         self.fallback: Fallback | None = None
         self.reason = ""
         store.drop_candidate()
-        if newest is not None and newest.header.get(FALLBACK):
+        if newest is not None and newest.header.get(FALLBACK) and self._is_own(newest):
             self.fallback = Fallback(newest)
             self.reason = f"answers are of version {self.fallback.version}, as before the restart"
 
@@ -79,7 +84,7 @@ class LossGuard:
             self.fallback, self.reason = None, ""
             return True
         good = self._store.load()
-        if good is None:
+        if good is None or not self._is_own(good):
             return False  # the model was never good for long enough
         self.fallback = Fallback(good)
         self.reason = (
@@ -108,6 +113,9 @@ class LossGuard:
         """Serve the current model: somebody has replaced it."""
         self.fallback, self.reason, self._since, self._worse = None, "", None, False
         self._forget_candidate()
+
+    def _is_own(self, snapshot: Snapshot) -> bool:
+        return snapshot.header.get("run") == self._run
 
     def _forget_candidate(self) -> None:
         if self._candidate is not None:

@@ -63,7 +63,11 @@ class Inputs:
         self.events.assign(state.offsets, marks[0])
         if self.labels is not None:
             self.labels.assign(_label_offsets(state), marks[1])
-        return [gap for consumer in self._consumers() for gap in consumer.gaps.take()]
+        gaps = [gap for consumer in self._consumers() for gap in consumer.gaps.take()]
+        for gap in gaps:
+            if state.replayed is not None and gap.kind != "deleted":
+                state.replayed.forget(gap.topic, gap.partition)
+        return gaps
 
     def reassign(self, state: State, marks: Sequence[Mapping[int, RecordMark]]) -> None:
         """Read again from the offsets of a state that was restored while these topics are read."""

@@ -481,8 +481,9 @@ class LateTrainer(Trainer):
         return self._store.waiting > 0 or self._store.early > 0 or self._store.held > 0
 
     def _header(self) -> dict[str, object]:
-        waiting = {"waiting": self._store.waiting, "early": self._store.early}
-        return {**super()._header(), "labels": waiting}
+        store = self._store
+        labels = {"waiting": store.waiting, "early": store.early, "held": store.held}
+        return {**super()._header(), "labels": labels}
 
 
 def _record_seconds(message: Message) -> float:

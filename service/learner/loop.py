@@ -66,8 +66,7 @@ class LearnerLoop:
         self._stop = stop
         self._worker = ThreadPoolExecutor(1, "work")  # for what may take longer than a heartbeat
         self._writing = ""  # the kind of file that is being written
-        self._paused = False
-        self._held = False  # nothing is read
+        self._paused = self._held = False  # held: nothing is read
         self._awaits_registry = ""  # why it gives no schema
         self._is_whole = True  # the state and the dead letters hold all records up to the offsets
         self._progress = Progress(parts.settings, parts.metrics)
@@ -87,11 +86,10 @@ class LearnerLoop:
         self._startup = startup
         self._steering.begin()
         self._beat_during(startup.prepare)
-        kafka = self._settings.kafka
         if not self._inputs.wait(self._heartbeat):
             return False
-        if kafka.create_dlq:
-            topics.create_dead_letter_topic(kafka)
+        if self._settings.kafka.create_dlq:
+            topics.create_dead_letter_topic(self._settings.kafka)
         self.trainer = self._beat_during(lambda: startup.open(self._inputs))
         self._begin_guard()
         self._assign(self.trainer)
@@ -103,10 +101,10 @@ class LearnerLoop:
         if self.trainer.unpublished:
             self._attempt("snapshot", self._publish)
         self._warm()
-        offsets = dict(self.trainer.state.offsets)
-        fields = {"offsets": offsets, "events_learned": self.trainer.events_learned}
+        learned = self.trainer.events_learned
+        fields = {"offsets": dict(self.trainer.state.offsets), "events_learned": learned}
         log.info(startup.ready_message, extra=fields)
-        self._progress.start(self.trainer.events_learned)
+        self._progress.start(learned)
         self._progress.note_labels(self.trainer.label_fit)
         return True
 
@@ -167,7 +165,7 @@ class LearnerLoop:
         if settings.guard.margin is None:
             return
         good = GoodSnapshot(settings.snapshots.directory)
-        self._guard = LossGuard(settings.guard, good, store.newest())
+        self._guard = LossGuard(settings.guard, good, store.newest(), self._checkpoints.run)
         self._metrics.serving_fallback.set(self._guard.fallback is not None)
 
     def _guard_says_change(self) -> bool:
@@ -229,7 +227,9 @@ class LearnerLoop:
             self._metrics.serving_fallback.set(0)
         self._progress.start(trainer.events_learned)
         self._attempt("checkpoint", self._save)
-        message = f"the model is that of checkpoint {wanted}; kaboost rollback {kept} undoes it"
+        undo = f"kaboost rollback {kept} undoes it"
+        undo += "; its own checkpoint is not written yet" * ("checkpoint" in self._failing)
+        message = f"the model is that of checkpoint {wanted}; {undo}"
         return {"message": message, "before": kept, **self._describe_state()}
 
     def _require_letters(self) -> None:
@@ -359,7 +359,8 @@ class LearnerLoop:
             if self._isolation.active:
                 self._isolation.end(self.trainer.next_offsets)
         rejected = [each for each in rejected if id(each[0]) not in handled]
-        self._progress.note(messages, rejected, skipped)
+        if not self._isolation.active:  # else some were noted before, and some are not learned
+            self._progress.note(messages, rejected, skipped)
         self._progress.note_labels(self.trainer.label_fit)
         self._log_rejected(rejected)
         return rejected

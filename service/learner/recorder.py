@@ -32,9 +32,8 @@ class Recorder:
         self._metrics = metrics
         self._repaired: Counter[tuple[str, str]] = Counter()
 
-    def start(self, name: str, state: State) -> None:
+    def start(self, name: str, kinds: tuple[str, str, str], state: State) -> None:
         """Set what stays constant, and show the state that learning begins with."""
-        kinds = (state.model.spec[word]["kind"] for word in ("rule", "bank", "loss"))
         self._metrics.model_info.labels(name, *kinds).set(1)
         for code in CODES:  # at 0: Prometheus sees no increase in a series that starts at 1
             self._metrics.rejected.labels(code)

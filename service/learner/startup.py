@@ -117,7 +117,8 @@ class RestoreFromCheckpoint:
         state, marks = rolled_back(checkpoint, positions, now.state._replace(offsets=known), now)
         names = checkpoint.header.get("new_names", {})
         lineage = Lineage(inputs.events.identity, marks, now.numbering, names)
-        return Trainer(self._parts, state, restored=True, lineage=lineage)
+        # As if nothing were stored: what it goes on with is written in any case.
+        return Trainer(self._parts, state, restored=False, lineage=lineage)
 
     def _trainer(self, state: State, inputs: Inputs, *, restored: bool) -> Trainer:
         """Make the trainer; that of late labels where they have a topic."""

@@ -108,7 +108,7 @@ class Trainer:
         )
         self._learning: tuple[Sequence[Message], Decoded] | None = None  # records being learned
         self._oldest: float | None = None  # time of the first learned event that no snapshot holds
-        self._recorder.start(settings.name, state)
+        self._recorder.start(settings.name, self._kinds(), state)
         self._recorder.candidates(len(self._names.candidates))
         self._resume()
 
@@ -475,6 +475,10 @@ class Trainer:
         self._has_checkpoint = True
         self._checkpoints.restart()
         self._recorder.saved(written)
+
+    def _kinds(self) -> tuple[str, str, str]:
+        spec = self.state.model.spec
+        return spec["rule"]["kind"], spec["bank"]["kind"], spec["loss"]["kind"]
 
     def _resume(self) -> None:
         """Show the newest files in the metrics, and publish nothing older than they are.

@@ -18,8 +18,8 @@ SETTINGS = (
     ("topic", "kafka.topic"),
 )
 MAY_CHANGE = (
-    "What a model takes over: model.bank.budget and max_memory of reboosted_trees, features added "
-    "to a declared schema, and renamed or dropped ones in features.aliases"
+    "What a model takes over: model.bank.budget, effort and max_memory of reboosted_trees, "
+    "features added to a declared schema, and renamed or dropped ones in features.aliases"
 )
 
 

@@ -37,10 +37,11 @@ class KeyInfluence:
 
     def limited_to(self, limit: float | None) -> "KeyInfluence":
         """Return the same weights with another limit; without one nothing is remembered."""
-        if limit is None:
-            return KeyInfluence()
-        self.limit = limit
-        return self
+        made = KeyInfluence(limit)
+        if limit is not None:  # a copy: states begin with one that they share
+            made._seen = dict(self._seen)
+            made._events, made._weight, made._count = self._events, self._weight, self._count
+        return made
 
     def weigh(
         self, keys: Sequence[bytes | str | None], w: NDArray[np.float64]

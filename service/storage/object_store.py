@@ -148,12 +148,13 @@ class ObjectCheckpointStore(FolderCheckpointStore):
     def fetch(self, runs: int | None = None) -> None:
         """Make the folder a copy of the newest runs, of all by default."""
         names = [name for name in self._remote.names() if name.count("/") == 1]
-        found = sorted({name.partition("/")[0] for name in names}, reverse=True)[:runs]
+        folders = {name.partition("/")[0] for name in names}  # others may be below the URL, too
+        found = sorted(filter(_is_run, folders), reverse=True)[:runs]
         for old in self._folder.glob(RUNS):
             shutil.rmtree(old)
         for name in names:
             run, _, file = name.partition("/")
-            if run not in found or not Path(run).match(RUNS):
+            if run not in found:
                 continue
             folder = files.make(self._folder / run)
             if file != STARTED:
@@ -213,6 +214,10 @@ class ObjectCheckpointStore(FolderCheckpointStore):
             ) from err
         if writer != self._writer:
             raise FolderBusy(self._remote.url, holder)
+
+
+def _is_run(folder: str) -> bool:
+    return Path(folder).match(RUNS)
 
 
 def _missing(url: str, err: ImportError) -> ConfigError:

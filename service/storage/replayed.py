@@ -76,6 +76,11 @@ class ReplayedOrigins:
                 ends.insert(k - 1, after)
                 self.ranges += 1
 
+    def forget(self, topic: str, partition: int) -> None:
+        """Remove all offsets of a partition, whose numbers stand for other records now."""
+        self.ranges -= len(self._starts.pop((topic, partition), ()))
+        self._ends.pop((topic, partition), None)
+
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the ranges as one array of bytes; none while there are none."""
         whole: dict[str, dict[str, list[int]]] = {}

@@ -47,6 +47,7 @@ STEADY = {
     r"checkpoint_size|model_memory": "bounded: the same for any number of events",
     r"waiting|labels_(early|held)": "0 as long as labels follow at once",
     r"labels_(expired|unmatched)": "a label that never comes, or that nobody waits for",
+    r"rejected_ratio": "the same as long as the same share is rejected",
     r"paused|stalled|ignored|fallback|restarts|failures": "a fault that does not happen here",
 }
 pytestmark = pytest.mark.timeout(400)  # a fault in the rules shows by long waits

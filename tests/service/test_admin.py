@@ -78,6 +78,7 @@ def test_a_service_is_paused_and_resumed(topic: str, broker: Reachable, tmp_path
     ("path", "headers", "body", "status"),
     [
         ("/admin/pause", {"origin": "http://127.0.0.1:8000"}, b"", 403),
+        ("/admin/pause", {"host": "evil.example.com"}, b"", 403),
         ("/admin/pause", {"content-type": "text/plain"}, b"{}", 415),
         ("/admin/pause", {}, b"{", 400),
         ("/admin/pause", {}, b'{"version": 3}', 422),
@@ -92,7 +93,7 @@ def test_what_is_wrong_is_a_problem_document(
 ) -> None:
     """Of a page, of a client, or of the learner, which is not there."""
     wanted = serving.settings(tmp_path, admin={"timeout_seconds": 0.1})
-    client = TestClient(create_admin(wanted), raise_server_exceptions=False)
+    client = TestClient(create_admin(wanted), "http://127.0.0.1", raise_server_exceptions=False)
     answer = client.post(path, content=body, headers=headers)
 
     assert (status, MEDIA_TYPE) == (answer.status_code, answer.headers["content-type"])

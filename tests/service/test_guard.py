@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -153,7 +154,21 @@ def seen(model: float, prior: float = 1.0, last: float = 2.0) -> Any:
 def steps() -> tuple[LossGuard, Store]:
     """A guard of 20 % and 100 events over a store that has nothing good."""
     store: Any = Store()
-    return LossGuard(Guard(margin=0.2, events=100), store, None), store
+    return LossGuard(Guard(margin=0.2, events=100), store, None, "run-0001"), store
+
+
+@pytest.mark.parametrize("run", ["run-0001", "run-0002"])
+def test_a_model_of_another_run_is_never_served(run: str) -> None:
+    """Before a cold start, for example: neither the last good one nor a fallback."""
+    good: Any = SimpleNamespace(header={"run": run, "fallback": 3}, version=7)
+    store: Any = Store(good)
+    guard = LossGuard(Guard(margin=0.2, events=100), store, good, "run-0001")
+    assert (run == "run-0001") == (guard.fallback is not None)
+    guard = LossGuard(Guard(margin=0.2, events=100), store, None, "run-0001")
+    guard.observe(seen(9.0), 0)
+    guard.observe(seen(9.0), 100)
+
+    assert (run == "run-0001") == (guard.fallback is not None)
 
 
 def test_only_what_has_proved_good_is_kept(steps: tuple[LossGuard, Store]) -> None:
@@ -176,7 +191,13 @@ def test_only_what_has_proved_good_is_kept(steps: tuple[LossGuard, Store]) -> No
 def test_the_time_counts(steps: tuple[LossGuard, Store], bad: tuple[float, ...]) -> None:
     """So many events in a row, worse than the better baseline by more than the margin."""
     guard, store = steps
-    header = {"created": "", "events_learned": 5, "offsets": {}, "cold_start": False}
+    header: dict[str, Any] = {
+        "created": "",
+        "events_learned": 5,
+        "offsets": {},
+        "cold_start": False,
+    }
+    header["run"] = "run-0001"
     store.good = Snapshot(7, None, header, seen(1.0))  # type: ignore[arg-type] # not predicted
     observed = [(0, bad), (99, bad), (100, (1.19, 1.0, 2.0)), (101, bad), (200, bad), (201, bad)]
 

@@ -55,6 +55,17 @@ def test_weights_are_those_of_a_naive_sum() -> None:
     np.testing.assert_allclose(np.concatenate(found), naive(keys, w.tolist(), 0.05), atol=1e-9)
 
 
+def test_states_share_nothing() -> None:
+    """Each begins with the same empty default, and goes on alone."""
+    shared = KeyInfluence()
+    one, other = shared.limited_to(LIMIT), shared.limited_to(LIMIT)
+    one.weigh([b"a"] * 20, np.ones(20))
+
+    assert [1.0] == other.weigh([b"a"], np.ones(1)).tolist()
+    again = one.limited_to(2.0 * LIMIT)
+    assert one.weigh([b"a"], np.ones(1))[0] < again.weigh([b"a"], np.ones(1))[0]
+
+
 def test_rare_keys_are_forgotten() -> None:
     """A million keys take no more than those of the last some thousand events."""
     influence = KeyInfluence(0.05)

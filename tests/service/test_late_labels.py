@@ -75,7 +75,9 @@ def figures(settings: Settings) -> LateFigures | None:
     if checkpoint is None or checkpoint.state.late is None:
         return None
     labels = checkpoint.header["labels"]
-    return LateFigures(labels["waiting"], labels["early"], 0, *checkpoint.state.late.counts)
+    return LateFigures(
+        labels["waiting"], labels["early"], labels["held"], *checkpoint.state.late.counts
+    )
 
 
 def reported(settings: Settings) -> LateFigures | None:

@@ -98,6 +98,24 @@ def test_what_is_written_is_listed_kept_and_restored(remote: RemoteFiles, tmp_pa
     ] == remote.names()
 
 
+def test_other_folders_below_the_url_are_left_alone(remote: RemoteFiles, tmp_path: Path) -> None:
+    """Whatever their names; the newest run is found."""
+    store = store_of(remote, tmp_path / "here")
+    with store.lock():
+        store.write({}, state(1))
+    for name in ("training/x.csv", "tmp/y", "zoo/z"):
+        remote.put(name, b"1")
+    other = store_of(remote, tmp_path / "there")
+    with other.lock():
+        checkpoint, _ = other.restore()
+        other.write({}, state(2))
+
+    assert checkpoint is not None
+    assert {0: 1} == checkpoint.state.offsets
+    assert {"training/x.csv", "tmp/y", "zoo/z"} <= set(remote.names())
+    assert 2 == sum(name.endswith(".safetensors") for name in remote.names())
+
+
 def test_a_damaged_object_is_passed_over(remote: RemoteFiles, tmp_path: Path) -> None:
     """As a damaged file is: the one before it is used."""
     store = store_of(remote, tmp_path / "here")
