@@ -249,7 +249,7 @@ def test_every_pair_is_learned_once_over_kills(
     assert n - 100 == state.events_learned == int(state.validation.weight_sum)
     checkpoint, _ = FolderCheckpointStore(settings.checkpoints.directory).restore()
     assert checkpoint is not None
-    assert {"waiting": 100, "early": 0} == checkpoint.header["labels"]
+    assert {"waiting": 100, "early": 0, "held": 0} == checkpoint.header["labels"]
     counts = state.late.counts
     assert (n - 100, 0, 0, 0) == (counts.joined, counts.expired, counts.unmatched, counts.corrected)
 
