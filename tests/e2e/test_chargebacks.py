@@ -115,7 +115,8 @@ class Shop:
             found = self.checkpoint()
             if process.poll() is not None:
                 return True
-            rest = found is not None and found.header["labels"] == {"waiting": waiting, "early": 0}
+            expected = {"waiting": waiting, "early": 0, "held": 0}
+            rest = found is not None and found.header["labels"] == expected
             return self.consumed() == self.sent and (waiting is None or rest)
 
         until(reached, PATIENCE)
