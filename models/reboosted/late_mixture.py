@@ -60,7 +60,7 @@ def learn_late(late: LateMixture, captured: Mat, first: int, y: Vec, w: Vec) -> 
             late.labels[0] = DECAY * late.labels[0] + weight
             late.labels[1] = DECAY * late.labels[1] + (weight if y[k] > 0.0 else 0.0)
             if captured[k, captured.shape[1] - 1] < FIRST_EVENTS:
-                continue  # no score said anything then
+                continue  # no score had learned anything then
             base = _base(late)
             for i in range(late.losses.shape[0]):
                 z = _clip(float(captured[k, first + i]))

@@ -24,7 +24,7 @@ from kaboost.models.reboosted.trees.binning import MISSING_KEY, from_key
 from kaboost.models.reboosted.trees.cost import RECODE_NS
 from kaboost.models.reboosted.trees.recent import is_crowded
 
-EARLIEST = 400  # events before bins of their own for moved features: until then all are made anew
+EARLIEST = 400  # events before bins of their own for moved features: until then all are made again
 JUMP_DEVIATIONS = 4.0  # of the last values' mean from the running one, from which on scales jump
 JUMP_VALUES = 32  # last values that they jump to
 

@@ -1,4 +1,4 @@
-"""The last good snapshot of a folder: kept beside the newest ones, whatever is published later."""
+"""The last good snapshot of a folder: kept next to the newest ones, whatever is published later."""
 
 import os
 import shutil

@@ -1,6 +1,6 @@
 """Checkpoints in an object store: written to a folder first, then sent there and read back.
 
-The folder is a copy that a start makes anew. What counts is in the object store.
+The folder is a copy that every start replaces. What counts is in the object store.
 """
 
 import hashlib

@@ -267,7 +267,7 @@ def test_a_few_common_texts_are_enough_and_a_few_numbers_are_not() -> None:
 @pytest.mark.parametrize("name", ["payment", "order_no"])
 def test_whole_numbers_that_look_like_times_are_ids(first: int, name: str) -> None:
     """Their values cannot tell: without the word of a time in the name they join the topics, also
-    beside the same time on both.
+    next to the same time on both.
     """
     numbers = [first + 7 * k for k in range(300)]
     features = [{name: n, "created_at": n, "x": k / 7} for k, n in enumerate(numbers)]
