@@ -27,7 +27,7 @@ from kaboost.models.types import Mat, Vec
 
 INVERSE_TEMPERATURES = np.array([1.0, 0.8, 0.6, 0.45, 0.3, 0.2, 0.1, 0.03])
 DECAY = 0.9995  # of the log-losses, an event
-RATE = 0.1  # of the exponential weights: low, as the losses of a delay come all at once
+RATE = 0.12  # of the exponential weights: low, as the losses of a delay come all at once
 FIRST_EVENTS = 50  # learned before a row was captured, from which on its scores are judged
 MAX_LOSS = 14.0  # nats: one surprise does not decide
 MIN_PROBABILITY = 1e-12  # a served probability is at least this far from 0 and 1

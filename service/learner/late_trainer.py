@@ -18,12 +18,20 @@ from kaboost.service.events.served_scores import ServedScores
 from kaboost.service.kafka import stored_record
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark
-from kaboost.service.learner.captured_learning import learn_correction, learn_nothing, learn_pairs
+from kaboost.service.learner.captured_learning import learn_nothing
 from kaboost.service.learner.captured_rows import pack
+from kaboost.service.learner.due_pairs import Correction, DuePairs, holds_joined
 from kaboost.service.learner.late_recorder import LateRecorder, no_features, too_late
 from kaboost.service.learner.pairs import Learned, Pair, oldest_first
 from kaboost.service.learner.parts import Parts
-from kaboost.service.learner.records import event_seconds, events_of, headers_of, unread_of
+from kaboost.service.learner.records import (
+    event_seconds,
+    events_of,
+    headers_of,
+    record_seconds,
+    split,
+    unread_of,
+)
 from kaboost.service.learner.trainer import Lineage, Rejected, Trainer
 from kaboost.service.learner.watermark import Topic, Watermark
 from kaboost.service.storage.checkpoints import Written
@@ -40,8 +48,6 @@ from kaboost.service.storage.waiting import (
     WaitingStore,
 )
 
-FEW_LEARNED = 3  # labels of the expired class that are an exception, such as a reversed chargeback
-MAX_LEARNED_SHARE = 0.1  # of joined labels, while those of one class alone are held
 MAX_ROUNDS = 5  # of expired features in one call, so that heartbeats come between
 
 _VALUE, _PLACE = methodcaller("value"), itemgetter(0)
@@ -64,6 +70,7 @@ class LateTrainer(Trainer):
         settings = parts.settings
         self._labels = settings.labels
         self._late = LateRecorder(parts.metrics, state.late.counts, state.late.fit)
+        self._due = DuePairs()
         self._label_decoder = make_label_decoder(settings, state.model.labels)
         self._keep = settings.checkpoints.keep
         is_log = settings.kafka.topic == settings.predictions.topic
@@ -118,7 +125,7 @@ class LateTrainer(Trainer):
 
     def prepare(self, messages: Sequence[Message]) -> None:
         """Fetch what decoding some records takes; raise RegistryAway if it is not there now."""
-        events, labels = self._split(messages)
+        events, labels = split(messages, str(self._labels.topic))
         self._decoder.prepare(list(map(_VALUE, events)))
         self._label_decoder.prepare(list(map(_VALUE, labels)))
 
@@ -128,11 +135,12 @@ class LateTrainer(Trainer):
         Returns the records that are no events and no labels, and labels without features.
         """
         before = self.events_learned
-        events, labels = self._split(messages)
+        events, labels = split(messages, str(self._labels.topic))
         self._ignored, self.skipped = 0, []
         rejected = self._read_features(events)
         rejected += self._read_labels(labels)
         rejected += self._expire()
+        self._learn_due()
         self._end_replays(rejected)
         self._snapshots.events += len(messages)
         self._checkpoints.events += len(messages)
@@ -186,11 +194,6 @@ class LateTrainer(Trainer):
         assert self.state.late is not None
         return bool(unread_of([message], self.state.late.offsets, self.marks[1]))
 
-    def _split(self, messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
-        topic = self._labels.topic
-        labels = [message for message in messages if message.topic() == topic]
-        return [message for message in messages if message.topic() != topic], labels
-
     def _read_features(self, messages: Sequence[Message]) -> list[Rejected]:
         """Capture the features of some records; they wait from now on."""
         rejected: list[Rejected] = []
@@ -214,6 +217,7 @@ class LateTrainer(Trainer):
             self._note_replayed(unread, decoded.consumed, decoded.faults)
             self._follow_kinds()
             if decoded.new_features:
+                self._learn_due()
                 added |= self._add_features(decoded.new_features, unread[decoded.consumed])
             unread = unread[decoded.consumed :]
         self._note_inferred(added)
@@ -252,7 +256,7 @@ class LateTrainer(Trainer):
 
         Where records have times of their own, that of the record may be years later.
         """
-        partition, written = message.partition() or 0, _record_seconds(message)
+        partition, written = message.partition() or 0, record_seconds(message)
         if stated is None and self._has_times[topic]:
             self._late.untimed(topic, message)
             return self._watermark.latest(topic, partition, written)
@@ -294,6 +298,7 @@ class LateTrainer(Trainer):
             rejected += self._learn_labels(unread, decoded)
             self._note_replayed(unread, decoded.consumed, decoded.faults)
             if decoded.new_class is not None:
+                self._learn_due()
                 self._add_class(decoded.new_class)
             unread = unread[decoded.consumed :]
         return rejected
@@ -327,10 +332,10 @@ class LateTrainer(Trainer):
     def _join(
         self, labels: Sequence[LabelRecord], times: Sequence[float]
     ) -> tuple[list[tuple[LabelRecord, float]], list[LabelRecord]]:
-        """Learn the labels whose features wait; return those whose features are not there, with
+        """Note the labels whose features wait; return those whose features are not there, with
         their times, and those whose features expired without a label.
         """
-        pairs: list[Pair] = []  # not learned yet
+        pairs: list[Pair] = []
         known: dict[str, Learned] = {}  # the last label of an id of this batch
         early, unmatched, repeated = [], [], 0
         found = self._store.find([label.id for label in labels])
@@ -351,53 +356,50 @@ class LateTrainer(Trainer):
                 if before.label == label.label:
                     repeated += 1
                 else:
-                    self._learn_joined(pairs)  # in the order of labels, wherever a batch is cut
+                    self._note_joined(pairs)  # in the order of labels, wherever a batch is cut
                     known[label.id] = self._correct(entry, before, label)
-        self._learn_joined(pairs)
+        self._note_joined(pairs)
         self._recorder.skipped([DUPLICATE] * repeated)
         self._late.unmatched(len(unmatched))
         return early, unmatched
 
     def _holds(self, label: float, pairs: Sequence[Pair]) -> bool:
-        """Return whether a label is learned only when its features would have expired.
-
-        Until the first features expire, only labels other than that of expired ones are known: a
-        model of these alone would be sure of them for weeks. Where the others come as labels too,
-        nothing is held.
-        """
-        expired, counts = self._expired_label, self._late.counts
-        if expired is None or label == expired or counts.expired > 0:
+        """Return whether a label is learned only when its features would have expired."""
+        if self._expired_label in (None, label):
             return False
-        learned = self.events_learned + sum(pair.state != HELD for pair in pairs)
-        return learned <= max(FEW_LEARNED, MAX_LEARNED_SHARE * (counts.joined + len(pairs)))
+        learned = self.events_learned + len(self._due) + sum(p.state != HELD for p in pairs)
+        return holds_joined(self._late.counts, learned, len(pairs))
 
-    def _learn_joined(self, pairs: list[Pair]) -> None:
-        """Learn features with the labels that they waited for, and empty the list."""
-        self._learn_pairs(pairs)
+    def _note_joined(self, pairs: list[Pair]) -> None:
+        """Note features with the labels that they waited for, and empty the list."""
+        self._mark(pairs)
+        for pair in pairs:
+            if pair.state != HELD:
+                self._due.join(pair)
         self._late.joined([pair.delay for pair in pairs])
         pairs.clear()
 
-    def _learn_pairs(self, pairs: Sequence[Pair]) -> None:
-        """Mark features with their labels, and learn those that are not held."""
+    def _mark(self, pairs: Sequence[Pair]) -> None:
+        """Mark features with their labels."""
         for state in sorted({pair.state for pair in pairs}):
             part = [pair for pair in pairs if pair.state == state]
             numbers, values = [p.entry.number for p in part], [p.label for p in part]
             self._store.mark(numbers, state, values, [p.weight for p in part])
-        pairs = [pair for pair in pairs if pair.state != HELD]
-        if not pairs:
-            return
-        begin = perf_counter()
-        learn_pairs(self.state, pairs)
-        self._recorder.learning(len(pairs), perf_counter() - begin)
-        if self._oldest is None:
-            self._oldest = pairs[0].entry.time
+
+    def _learn_due(self) -> None:
+        """Learn what was joined, corrected and expired since the last call."""
+        if count := len(self._due):
+            begin = perf_counter()
+            oldest = self._due.learn(self.state)
+            self._oldest = oldest if self._oldest is None else self._oldest
+            self._recorder.learning(count, perf_counter() - begin)
 
     def _correct(self, entry: Entry, before: Learned, label: LabelRecord) -> Learned:
-        """Learn another label of an event; one that is held is replaced."""
+        """Note another label of an event to be learned; one that is held is replaced."""
         weight = before.weight if label.weight is None else label.weight
         learned, state = Learned(label.label, weight, HELD), HELD
         if before.state != HELD:
-            learn_correction(self.state, entry, before, label.label, weight)
+            self._due.join(Correction(entry, before, label.label, weight))
             learned, state = Learned(label.label, before.weight or weight), JOINED
         self._store.mark([entry.number], state, [learned.label], [learned.weight])
         self._late.corrected()
@@ -449,8 +451,8 @@ class LateTrainer(Trainer):
             self._give_up(old, held)
 
     def _give_up(self, entries: Sequence[Entry], held: Sequence[Entry] = ()) -> None:
-        """Learn features without a label as `labels.expired` says, or drop them; learn held ones
-        with their label.
+        """Note features without a label to be learned as `labels.expired` says, or drop them; note
+        held ones to be learned with their label.
         """
         self._late.expired(len(entries))
         events = len(entries) + len(held)
@@ -463,7 +465,9 @@ class LateTrainer(Trainer):
         else:
             pairs = [Pair(each, label, each.weight, state=EXPIRED) for each in entries]
         pairs += [Pair(each, each.label, each.label_weight) for each in held]
-        self._learn_pairs(sorted(pairs, key=lambda pair: oldest_first(pair.entry)))
+        pairs.sort(key=lambda pair: oldest_first(pair.entry))
+        self._mark(pairs)
+        self._due.expire(pairs)
 
     @property
     def label_fit(self) -> LabelFit:
@@ -484,7 +488,3 @@ class LateTrainer(Trainer):
         store = self._store
         labels = {"waiting": store.waiting, "early": store.early, "held": store.held}
         return {**super()._header(), "labels": labels}
-
-
-def _record_seconds(message: Message) -> float:
-    return float(message.timestamp()[1]) / 1000.0

@@ -34,6 +34,14 @@ def event_seconds(message: Message, meta: Metadata) -> float:
     return (message.timestamp()[1] if timestamp is None else timestamp) / 1000
 
 
+def split(messages: Sequence[Message], topic: str) -> tuple[list[Message], list[Message]]:
+    """Return the records of other topics than this one, and its own."""
+    both: tuple[list[Message], list[Message]] = ([], [])
+    for message in messages:
+        both[message.topic() == topic].append(message)
+    return both
+
+
 def unread_of(
     messages: Sequence[Message], offsets: dict[int, int], marks: dict[int, RecordMark]
 ) -> Sequence[Message]:
@@ -61,3 +69,8 @@ def unread_of(
 def place_of(message: Message | StoredRecord) -> str:
     """Name the place of a record: topic, partition and offset."""
     return f"{message.topic()}[{message.partition()}]@{message.offset()}"
+
+
+def record_seconds(message: Message) -> float:
+    """Return the time that Kafka has of a record, seconds since 1970."""
+    return float(message.timestamp()[1]) / 1000.0
