@@ -28,7 +28,7 @@ from kaboost.models.booster import (
     warm_growth,
 )
 from kaboost.models.evaluation.progress import Progress
-from kaboost.models.explain.interface import Explanation, explain_many, gains
+from kaboost.models.explain.interface import Explanation, deviations, explain_many
 from kaboost.models.losses import Softmax, has_probability
 from kaboost.models.state import tree
 from kaboost.models.types import Ints, Loss, Mat, Mat3, ModelError, Vec, as_float64
@@ -313,10 +313,10 @@ def _(booster: OneVsRest, X: ArrayLike) -> Explanation:
     return Explanation(*(np.concatenate(values, axis=1)[:, :C] for values in fields))
 
 
-@gains.register
-def _(booster: OneVsRest) -> Vec:
+@deviations.register
+def _(booster: OneVsRest) -> Mat:
     counted = booster.classes or booster.unseen
-    return np.asarray(np.sum([gains(binary) for binary in counted], axis=0))
+    return np.concatenate([deviations(binary) for binary in counted])
 
 
 def _labels(booster: OneVsRest, y: ArrayLike) -> Vec:

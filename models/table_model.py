@@ -36,7 +36,7 @@ from kaboost.models.build import (
 from kaboost.models.capacity import affordable_features, fits_memory, reserve_width
 from kaboost.models.evaluation.intervals import Intervals, bounds, intervals, update_many
 from kaboost.models.evaluation.outcome import Outcome, join
-from kaboost.models.explain.interface import REFUSAL, explain_many, gains
+from kaboost.models.explain.interface import REFUSAL, deviations, explain_many
 from kaboost.models.explain.reasons import Reason, Share, reasons, shares
 from kaboost.models.features import labels as task_labels
 from kaboost.models.features.columns import Columns
@@ -470,8 +470,9 @@ class TableModel:
     def importance(self) -> list[Share]:
         """Return features and label lags in falling order of importance.
 
-        A share is the part of the variance that all cuts by a feature explain, over the events that
-        each tree was grown from, in what the trees add to the score now.
+        A share is that of the variance of a feature's contribution, as `explain_many` returns it,
+        over sampled recent events; that of label lags over labels that are drawn independently,
+        with the mean and deviation of recent ones.
 
         Raises
         ------
@@ -479,7 +480,7 @@ class TableModel:
             For a bank without trees; the message names one that has trees.
         """
         columns = self._columns()
-        return shares(columns, self._lag_rates(), gains(self.booster))
+        return shares(columns, self._lag_rates(), deviations(self.booster))
 
     def _lag_rates(self) -> Sequence[float]:
         return rates("label_lags", self.spec["bank"].get("label_lags"))

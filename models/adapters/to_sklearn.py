@@ -146,7 +146,7 @@ class _Online(BaseEstimator):  # type: ignore[misc]
 
     @property
     def feature_importances_(self) -> Vec:
-        """The importance (d,) of every column: its part of the variance that all cuts explain.
+        """The importance (d,) of every column: its part of the variance of all contributions.
 
         Raises
         ------

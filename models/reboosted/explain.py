@@ -4,7 +4,8 @@ The served score is a mixture of averages of scores: of the structures, two line
 last label. Its linear part weights every score by the weights that filters and average give it,
 times their share of the mixture. It is a sum of trees, explained by SHAP values, and of lines,
 whose terms are their explanation. For numbers it is the whole score, but for rows so extreme that a
-score is clipped; for log-odds, mixing of probabilities, clipping and calibration are the remainder.
+score is clipped; for log-odds, mixing of probabilities, clipping and calibration add a rest, which
+is spread over base and contributions in proportion to their sizes (docs/adr/0033).
 A leaf learner whose mean score is beyond the clipping limit has diverged: its score is a constant
 (docs/adr/0014).
 """
@@ -18,29 +19,28 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kaboost.models.booster import score_many
-from kaboost.models.explain.interface import Explanation, explain_many, gains
+from kaboost.models.explain.interface import Explanation, deviations, explain_many
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.reboosted.booster import ReboostedTrees, likely_rows, to_rows
 from kaboost.models.reboosted.ensemble import LINEAR_SCORES
 from kaboost.models.reboosted.feature_scale import FeatureScale, with_features
+from kaboost.models.reboosted.imputation import SAMPLED
 from kaboost.models.reboosted.label_scale import score_bounds
 from kaboost.models.reboosted.linear import (
     LINEAR_LEARNERS,
     LinearFilters,
     base_scores,
-    mean_energy,
 )
 from kaboost.models.reboosted.linear_inputs import InputRow, blank_row
 from kaboost.models.reboosted.linear_learners import attribute
 from kaboost.models.reboosted.predict import fill_row, last_label, read_columns
 from kaboost.models.reboosted.rescale import real_values
 from kaboost.models.reboosted.stacking import exponential_weights
-from kaboost.models.reboosted.state import NUMBERS, Keys, Reboosted, Rows
+from kaboost.models.reboosted.state import LOG_ODDS, NUMBERS, Keys, Reboosted, Rows
 from kaboost.models.reboosted.trees.binning import MAX_NUMBER, to_key
 from kaboost.models.reboosted.trees.binning import MISSING_KEY as MISSING_KEY
 from kaboost.models.reboosted.trees.shap import (
     ShapScratch,
-    cut_variances,
     explain_trees,
     mean_scores,
     shap_scratch,
@@ -49,6 +49,9 @@ from kaboost.models.reboosted.trees.shap import (
 from kaboost.models.types import Ints, Mat, Vec
 
 EXPLAINED = 16  # of the likely rows of a row with an unknown value
+BETWEEN_DRAWS = 25  # labels between two draws of label means
+MAX_DRAWN_COUNT = 1e15
+NORMAL_DEVIATION = 1.2533  # standard deviation of a normal variable of mean absolute deviation 1
 
 
 class LinearPart(NamedTuple):
@@ -101,17 +104,22 @@ def explain_linear(booster: ReboostedTrees, X: ArrayLike) -> tuple[float, Mat]:
     the mean label.
     """
     lines = linear_part(booster).lines / float(booster.labels.factor)
-    return _explain_linear(booster, lines, to_rows(booster, X))
+    keys = to_rows(booster, X)
+    return _explain_linear(
+        booster, lines, keys, np.full(len(keys), float(booster.trees.label_means[0]))
+    )
 
 
-def _explain_linear(booster: ReboostedTrees, lines: Vec, keys: Keys) -> tuple[float, Mat]:
+def _explain_linear(
+    booster: ReboostedTrees, lines: Vec, keys: Keys, last_labels: Vec
+) -> tuple[float, Mat]:
     filters, d = booster.linear, int(booster.shape[0])
     phi = np.zeros((len(keys), d + booster.trees.label_means.size))
     _linear_contributions(filters, lines, keys, blank_row(d), phi)
     link = int(booster.trees.params.link)
     mean = last_label(filters, float(booster.labels.mean), link)
-    last = last_label(filters, float(booster.trees.label_means[0]), link)
-    phi[:, d] += lines[-1] * (last - mean)
+    last = [last_label(filters, label, link) for label in last_labels.tolist()]
+    phi[:, d] += lines[-1] * (np.array(last) - mean)
     return float(lines[:-1] @ base_scores(filters) + lines[-1] * mean), phi
 
 
@@ -127,39 +135,85 @@ def _mean_scores(bank: Reboosted) -> Vec:
 def _(booster: ReboostedTrees, X: ArrayLike) -> Explanation:
     rows = np.asarray(X, np.float64)
     scores = score_many(booster, rows)
-    base, phi, total = _explain_rows(booster, rows)
-    for k, likely in likely_rows(booster, rows):
+    base, phi, total = explain_linear_part(booster, rows)
+    bases, phi = _spread(np.full(len(rows), base), phi, scores[:, 0] - total)
+    return Explanation(bases[:, None], phi[:, None], scores)
+
+
+def explain_linear_part(booster: ReboostedTrees, X: Mat) -> tuple[float, Mat, Vec]:
+    """Return base, contributions (B, d + 5) and scores (B,) of the linear part for X (B, d)."""
+    base, phi, total = _explain_rows(booster, X)
+    for k, likely in likely_rows(booster, X):
         # As in the score, an unknown value is the mean over likely ones.
         _, likely_phi, likely_total = _explain_rows(booster, likely[:EXPLAINED])
         phi[k], total[k] = likely_phi.mean(axis=0), likely_total.mean()
-    B = len(rows)
-    return Explanation(np.full((B, 1), base), phi[:, None], scores - total[:, None], scores)
+    return base, phi, total
 
 
-def _explain_rows(booster: ReboostedTrees, X: Mat) -> tuple[float, Mat, Vec]:
-    """Return base, contributions (B, d + 5) and scores (B,) of the linear part for X (B, d)."""
-    keys = to_rows(booster, X)
+def _spread(base: Vec, phi: Mat, rest: Vec) -> tuple[Vec, Mat]:
+    """Return base (B,) and contributions (B, n) with the rest (B,) of the score spread over them in
+    proportion to their sizes. It has the sign of what is too small or too large together: where an
+    expert that is sure counts little, all that made it sure counts less.
+    """
+    sizes = np.abs(base) + np.abs(phi).sum(axis=1)
+    part = rest / np.where(sizes > 0.0, sizes, 1.0)
+    base = base + np.where(sizes > 0.0, part * np.abs(base), rest)
+    return base, phi + part[:, None] * np.abs(phi)
+
+
+def _explain_rows(
+    booster: ReboostedTrees, X: Mat, label_means: Mat | None = None
+) -> tuple[float, Mat, Vec]:
+    """Return base, contributions (B, d + 5) and scores (B,) of the linear part for X (B, d), with
+    label means (B, 5), or those of now.
+    """
+    keys, now = to_rows(booster, X), booster.trees.label_means
+    means = np.tile(now, (len(keys), 1)) if label_means is None else label_means
     B, d = len(keys), keys.shape[1] + booster.trees.label_means.size
     part, s = linear_part(booster), _shap_scratch(booster)
     rows = np.empty((B, 2 * d), np.int32)
-    _fill_rows(booster.trees.label_means, keys, rows)
+    _fill_rows(means, keys, rows)
     phi, total, base = np.zeros((B, d)), np.full(B, part.constant), part.constant
     for trees, weights in zip(booster.trees.structures, part.weights, strict=True):
         base += explain_trees(trees, weights, rows, s, phi, total)
-    line_base, line_phi = _explain_linear(booster, part.lines, keys)
+    line_base, line_phi = _explain_linear(booster, part.lines, keys, means[:, 0])
     base, phi, total = base + line_base, phi + line_phi, total + line_base + line_phi.sum(axis=1)
     factor = float(booster.labels.factor)
     return base / factor, phi / factor, total / factor
 
 
-@gains.register
-def _(booster: ReboostedTrees) -> Vec:
-    d, s, part = int(booster.shape[0]), _shap_scratch(booster), linear_part(booster)
-    variances = np.zeros(d + booster.trees.label_means.size)
-    for trees, weights in zip(booster.trees.structures, part.weights, strict=True):
-        cut_variances(trees, weights, s, variances)
-    variances[:d] += (part.lines[:-1] @ np.sqrt(mean_energy(booster.linear))) ** 2
-    return np.asarray(variances / float(booster.labels.factor) ** 2)
+@deviations.register
+def _(booster: ReboostedTrees) -> Mat:
+    d, count = int(booster.shape[0]), min(int(booster.imputation.sampled), SAMPLED)
+    rows = booster.imputation.rows[:count]
+    if count == 0:
+        return np.zeros((1, d + booster.trees.label_means.size))
+    phi = explain_many(booster, rows).contributions[:, 0]
+    # All were explained with the label lags of now, which would seem to have no importance.
+    _, with_drawn, _ = _explain_rows(booster, rows, _draw_label_means(booster, count))
+    phi[:, d:] = with_drawn[:, d:]
+    return np.asarray((phi - phi.mean(axis=0)) / math.sqrt(count))
+
+
+def _draw_label_means(booster: ReboostedTrees, count: int) -> Mat:
+    """Return label means (count, 5) as they are where labels are independent, with the mean and the
+    deviation of recent ones.
+    """
+    scale, link, means = booster.labels, int(booster.trees.params.link), booster.trees.label_means
+    if not means.any():  # nothing learned, or labels come so late that they are not followed
+        return np.zeros((count, means.size))
+    r, mean, n = np.random.default_rng(0), float(scale.mean), BETWEEN_DRAWS * (count + 10)
+    if link == LOG_ODDS:
+        labels = (r.random(n) < mean).astype(np.float64)
+    elif link == NUMBERS:
+        labels = r.normal(mean, NORMAL_DEVIATION * float(scale.deviation), n)
+    else:
+        labels = r.poisson(min(mean, MAX_DRAWN_COUNT), n).astype(np.float64)
+    drawn, now = np.empty((n, means.size)), np.full(means.size, mean)
+    for k, label in enumerate(labels.tolist()):
+        now = now + booster.trees.params.label_mean_rates * (label - now)
+        drawn[k] = now
+    return drawn[10 * BETWEEN_DRAWS :: BETWEEN_DRAWS]
 
 
 def export_trees(booster: ReboostedTrees) -> dict[str, Any]:
@@ -229,6 +283,6 @@ def _linear_contributions(
 
 
 @kernel
-def _fill_rows(label_means: Vec, keys: Keys, rows: Keys) -> None:
+def _fill_rows(label_means: Mat, keys: Keys, rows: Keys) -> None:
     for r in range(keys.shape[0]):
-        fill_row(label_means, keys[r], rows[r])
+        fill_row(label_means[r], keys[r], rows[r])

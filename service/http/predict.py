@@ -74,13 +74,12 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """A score as a sum: base, contributions, label lags and mixing add up to it."""
+    """A score as a sum: base, contributions, and label lags add up to it."""
 
     score: float | None
     base: float
     contributions: dict[str, float]
     label_lags: dict[str, float]
-    mixing: float
     recent_label_parts: dict[str, float]
 
 

@@ -118,7 +118,7 @@ def test_served_and_explained():
     ]
 
     assert (kaboost.predict_many(served, X[-50:]) == scores).all()
-    total = found.base + found.contributions.sum(axis=2) + found.mixing
+    total = found.base + found.contributions.sum(axis=2)
     np.testing.assert_allclose(total, scores, atol=1e-9)
     assert abs(np.median(cuts) - 1e12) < 10.0
 

@@ -7,10 +7,14 @@ import pytest
 import shap
 
 import kaboost
-from kaboost.models.explain.interface import explain_many, gains
+from kaboost.models.explain.interface import deviations, explain_many
 from kaboost.models.reboosted.ensemble import LINEAR_SCORES
-from kaboost.models.reboosted.explain import explain_linear, export_trees, linear_part
-from kaboost.models.reboosted.linear import mean_energy
+from kaboost.models.reboosted.explain import (
+    explain_linear,
+    explain_linear_part,
+    export_trees,
+    linear_part,
+)
 from kaboost.models.reboosted.predict import linear_scores
 from kaboost.models.reboosted.scratch import allocate
 from kaboost.models.reboosted.state import Trees
@@ -59,14 +63,14 @@ def test_equals_shap(loss):
     booster = learned(2000, loss=loss)
     X, _ = product_with_gaps(200, loss=loss, seed=9)
     X[:, 3] = np.where(np.arange(200) % 7, X[:, 3], np.inf)
-    found = explain_many(booster, X)
+    found_base, found, _ = explain_linear_part(booster, X)
     base, phi = oracle(export_trees(booster), full_rows(booster, X))
     straight, lines = explain_linear(booster, X)
 
     assert abs(phi).max() > 1e-3  # a sharp stack may leave trees little of a smooth stream
     assert abs(lines).max() > 0.01
-    np.testing.assert_allclose(found.base[:, 0], base + straight, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(found.contributions[:, 0], phi + lines, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(found_base, base + straight, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found, phi + lines, rtol=1e-7, atol=1e-9)
 
 
 def test_equals_shap_where_missing_decides():
@@ -77,12 +81,12 @@ def test_equals_shap_where_missing_decides():
     X[gone, 0] = np.nan
     booster = build()
     kaboost.learn_many(booster, X, gone ^ (X[:, 1] > 0.0))
-    found = explain_many(booster, X[:100])
+    _, found, _ = explain_linear_part(booster, X[:100])
     _, phi = oracle(export_trees(booster), full_rows(booster, X[:100]))
     _, lines = explain_linear(booster, X[:100])
 
     assert abs(phi[:, 0]).mean() > 0.1
-    np.testing.assert_allclose(found.contributions[:, 0], phi + lines, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(found, phi + lines, rtol=1e-7, atol=1e-9)
 
 
 def test_equals_all_sets_of_features():
@@ -92,11 +96,11 @@ def test_equals_all_sets_of_features():
     exported, rows = export_trees(booster), full_rows(booster, X)
     phi = [sum(np.array(shapley(one, x)) for one in exported["trees"]) for x in rows]
     base = exported["base"] + sum(expected(one, rows[0], set()) for one in exported["trees"])
-    found = explain_many(booster, X)
+    found_base, found, _ = explain_linear_part(booster, X)
     straight, lines = explain_linear(booster, X)
 
-    np.testing.assert_allclose(found.base[:, 0], base + straight, atol=1e-12)
-    np.testing.assert_allclose(found.contributions[:, 0], phi + lines, atol=1e-12)
+    np.testing.assert_allclose(found_base, base + straight, atol=1e-12)
+    np.testing.assert_allclose(found, phi + lines, atol=1e-12)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -124,22 +128,29 @@ def test_lines_explain_what_the_linear_learners_say(loss):
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_adds_up(loss):
-    """Base, contributions and mixing come to the served score; with numbers nothing is mixed in."""
+    """Base and contributions come to the served score. What they do not with the linear part alone
+    is spread in proportion to their sizes; with numbers it is only rounding.
+    """
     X, y = product_with_gaps(2500, loss=loss)
     y = y if loss in ("logistic", "poisson") else 40.0 * y + 300.0
     booster = build(loss=loss)
     kaboost.learn_many(booster, X[:2000], y[:2000])
     found = explain_many(booster, X[2000:])
-    whole = found.base + found.contributions.sum(axis=2) + found.mixing
+    base, phi, total = explain_linear_part(booster, X[2000:])
+    rest = found.scores[:, 0] - total
 
     assert (found.scores == kaboost.predict_many(booster, X[2000:])).all()
-    np.testing.assert_allclose(whole, found.scores, rtol=0.0, atol=1e-9)
+    np.testing.assert_allclose(
+        found.base + found.contributions.sum(axis=2), found.scores, rtol=0.0, atol=1e-9
+    )
+    part = (rest / (abs(base) + abs(phi).sum(axis=1)))[:, None]
+    np.testing.assert_allclose(found.contributions[:, 0], phi + part * abs(phi), atol=1e-9)
     if loss == "logistic":
-        assert 1e-3 < abs(found.mixing).max() < 1.0
+        assert 1e-3 < abs(rest).max() < 1.0
     elif loss == "poisson":
-        assert abs(found.mixing).mean() < 0.1
+        assert abs(rest).mean() < 0.1
     else:
-        np.testing.assert_allclose(found.mixing, 0.0, atol=1e-9)
+        np.testing.assert_allclose(rest, 0.0, atol=1e-9)
 
 
 def test_exported_trees_say_the_linear_part():
@@ -149,12 +160,12 @@ def test_exported_trees_say_the_linear_part():
     exported, rows = export_trees(booster), full_rows(booster, X)
     everything = set(range(rows.shape[1]))
     predicted = [sum(expected(one, x, everything) for one in exported["trees"]) for x in rows]
-    found = explain_many(booster, X)
+    _, _, found = explain_linear_part(booster, X)
 
     straight, lines = explain_linear(booster, X)
 
     np.testing.assert_allclose(
-        found.scores[:, 0] - found.mixing[:, 0],
+        found,
         exported["base"] + np.array(predicted) + straight + lines.sum(axis=1),
         atol=1e-12,
     )
@@ -274,25 +285,39 @@ def test_a_constant_feature_adds_nothing():
     kaboost.learn_many(booster, X, y)
 
     assert (explain_many(booster, X[:50]).contributions[:, 0, 4] == 0.0).all()
-    assert gains(booster)[4] == 0.0
+    assert (deviations(booster)[:, 4] == 0.0).all()
 
 
-def test_gains_put_what_matters_first():
-    """Variance that cuts explain: most by the features that make the label, as the trees tell."""
+def test_deviations_are_those_of_sampled_events():
+    """Of features: contributions of the sampled rows, less their means. Of label lags, of which no
+    past values are kept: contributions of lags of labels that are drawn.
+    """
     booster = learned(3000)
-    found, expected_values = gains(booster), np.zeros(10)
-    for one in export_trees(booster)["trees"]:
-        values, covers = np.array(one["values"]), np.array(one["covers"])
-        for left, right, j in zip(
-            one["children_left"], one["children_right"], one["features"], strict=True
-        ):
-            if left >= 0:
-                p, q = covers[left] / covers[0], covers[right] / covers[0]
-                expected_values[j] += p * q / (p + q) * (values[left] - values[right]) ** 2
+    phi = explain_many(booster, booster.imputation.rows).contributions[:, 0, :5]
+    variances = np.square(deviations(booster)).sum(axis=0)
 
-    lines = linear_part(booster).lines[:2] @ np.sqrt(mean_energy(booster.linear))
-    np.testing.assert_allclose(found, expected_values + np.r_[lines**2, np.zeros(5)], rtol=1e-9)
-    assert set(np.argsort(-found)[:3]) == {0, 1, 2}
+    np.testing.assert_allclose(variances[:5], phi.var(axis=0), rtol=1e-9)
+    assert set(np.argsort(-variances)[:3]) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_last_label_matters_where_labels_follow_it(loss):
+    """Where every label is mostly the one before, lags lead; where labels are independent of it,
+    they have hardly anything.
+    """
+    r = np.random.default_rng(2)
+    X, follows, labels = r.normal(size=(3000, 2)), r.random(3000) < 0.95, [0.0]
+    fresh = r.poisson(3.0, 3000) if loss == "poisson" else (r.random(3000) < 0.5).astype(float)
+    for follow, label in zip(follows, fresh, strict=True):
+        labels.append(labels[-1] if follow else float(label))
+    stuck, free = build(d=2, loss=loss), build(d=2, loss=loss)
+    kaboost.learn_many(stuck, X, np.array(labels[1:]))
+    own = X[:, 0] > 0.0 if loss == "logistic" else np.exp(X[:, 0])
+    kaboost.learn_many(free, X, np.asarray(own, np.float64))
+    of_stuck, of_free = (np.square(deviations(each)).sum(axis=0) for each in (stuck, free))
+
+    assert of_stuck[2:].sum() > 0.8 * of_stuck.sum()
+    assert of_free[2:].sum() < 0.05 * of_free.sum()
 
 
 def test_a_snapshot_explains_the_same():
@@ -305,7 +330,7 @@ def test_a_snapshot_explains_the_same():
 
     for mine, theirs in zip(explain_many(booster, X), explain_many(served, X), strict=True):
         assert mine.tobytes() == theirs.tobytes()
-    assert gains(booster).tobytes() == gains(served).tobytes()
+    assert deviations(booster).tobytes() == deviations(served).tobytes()
 
 
 def test_compiled_equals_plain():
@@ -314,20 +339,20 @@ def test_compiled_equals_plain():
         "from tests.models import test_reboosted as t;"
         "from kaboost.models.explain.interface import *;"
         "b = t.learned(); e = explain_many(b, t.product_with_gaps(5, seed=9)[0]);"
-        "print(e.contributions.tobytes().hex(), gains(b).tobytes().hex())"
+        "print(e.contributions.tobytes().hex(), deviations(b).tobytes().hex())"
     )
     booster = learned()
     found = explain_many(booster, product_with_gaps(5, seed=9)[0])
 
     assert plainly("-c", program).split() == [
         found.contributions.tobytes().hex(),
-        gains(booster).tobytes().hex(),
+        deviations(booster).tobytes().hex(),
     ]
 
 
 def test_other_banks_are_refused():
     """A bank without trees says which one can be explained."""
     booster = kaboost.build({"bank": "linear", "loss": "squared"}, 2)
-    for ask in (lambda: explain_many(booster, np.zeros((1, 2))), lambda: gains(booster)):
+    for ask in (lambda: explain_many(booster, np.zeros((1, 2))), lambda: deviations(booster)):
         with pytest.raises(kaboost.ModelError, match="bank: reboosted_trees"):
             ask()

@@ -55,7 +55,7 @@ def test_what_tells_of_a_score_tells_it_where_labels_are() -> None:
     assert abs(np.asarray(losses).ravel() - y[1400:] - 1e6).mean() < 1.5
     assert (abs(kaboost.prefixes_many(booster, X[1400:]) - 1e6) < 100.0).all()
     whole = explained.base[:, 0] + explained.contributions[:, 0].sum(axis=1)
-    np.testing.assert_allclose(whole + explained.mixing[:, 0], np.ravel(losses), rtol=1e-12)
+    np.testing.assert_allclose(whole, np.ravel(losses), rtol=1e-12)
     np.testing.assert_allclose(whole, np.ravel(losses), atol=1.0)
     lost = 0.5 * ((predicted - 1e6 - y[rest]) ** 2).sum()  # beside 5e11 of the first labels
     assert float(booster.progress.loss_sum) - before == pytest.approx(lost, abs=0.5)
@@ -108,7 +108,7 @@ def test_neither_level_nor_size_of_labels_matters(level: float, size: float, see
     np.testing.assert_array_equal(far, absolute_errors(other, X, y, 37))
     predicted = kaboost.predict_many(booster, X[:1])
     explained = explain_many(booster, X[:1])
-    whole = explained.base + explained.contributions.sum(axis=2) + explained.mixing
+    whole = explained.base + explained.contributions.sum(axis=2)
     np.testing.assert_allclose(whole, predicted, rtol=1e-9)
     assert kaboost.learn_many(booster, X[:1], y[:1]) == predicted
 

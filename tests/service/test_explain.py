@@ -23,7 +23,7 @@ WORDS = {"kind": "multiclass", "labels": ["good", "bad", "ugly"]}
 def whole(response: dict[str, Any]) -> float:
     """Add up an explanation as the page says."""
     parts = [*response["contributions"].values(), *response["label_lags"].values()]
-    return float(sum([response["base"], *parts, response["mixing"]]))
+    return float(sum([response["base"], *parts]))
 
 
 def published(wanted: Settings, program: Program, events: int) -> dict[str, Any]:
@@ -129,5 +129,5 @@ def test_the_document_knows_them(api: Program) -> None:
     assert "boolean" == schemas["BatchPredictRequest"]["properties"]["explain"]["type"]
     assert "explain" not in schemas["Row"]["properties"]
     assert {"explanation", "explanations"} <= set(schemas["PredictResponse"]["properties"])
-    assert {"base", "mixing", "label_lags"} <= set(schemas["Explanation"]["properties"])
+    assert {"base", "label_lags"} <= set(schemas["Explanation"]["properties"])
     assert {"200", "422", "503"} <= set(document["paths"]["/model/importance"]["get"]["responses"])

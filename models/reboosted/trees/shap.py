@@ -190,19 +190,3 @@ def mean_scores(rows: Rows, total: Vec) -> None:
             part = row[COVER] / cover if cover > 0.0 else (1.0 if n == 0 else 0.0)
             for e in range(total.shape[0]):
                 total[e] += part * (row[VALUE] + (row[1 + e] if e < MOVING_LEARNERS else 0.0))
-
-
-@kernel
-def cut_variances(trees: Trees, weights: Vec, s: ShapScratch, gains: Vec) -> None:
-    """Add to gains (d,) the variance of every tree's score that each feature's cuts explain, over
-    the events that the tree was grown from.
-    """
-    for i in range(trees.nodes.shape[0]):
-        nodes = trees.nodes[i]
-        count = tree_statistics(nodes, trees.rows[i], weights, gains.shape[0], s)
-        for n in range(count):
-            left = int(nodes[n] & 0xFFFF)
-            if left != n:
-                a, b = s.cover[left], s.cover[left + 1]
-                gap = s.value[left] - s.value[left + 1]
-                gains[s.column[left]] += a * b / (a + b) / s.cover[0] * gap * gap
