@@ -1,0 +1,99 @@
+"""What is replayed: records in batches, as the learner's consumer returns them."""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import NamedTuple, Protocol
+
+from confluent_kafka import Message
+
+from kaboost.service.lab.file_source import FileSource
+from kaboost.service.lab.rows import Chunk
+from kaboost.service.onboarding.topic_sample import RawRecord
+
+PARTITION = 0  # that the rows of a file stand in
+
+
+class Batch(NamedTuple):
+    """Records that are learned in one call, and what was left out before them."""
+
+    messages: Sequence[Message]
+    rejected: Sequence[tuple[str, str]] = ()  # reason and message
+
+
+class Records(Protocol):
+    """A stream of records that ends."""
+
+    name: str
+    notes: list[str]
+
+    @property
+    def fraction(self) -> float | None:
+        """Which part was read; None where that is not known."""
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        """The offset of every partition to begin with."""
+
+    def sample(self, count: int) -> list[RawRecord]:
+        """Return about the first `count` records; `batches` yields them again."""
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """Yield all records, at most `size` at once."""
+
+    def close(self) -> None:
+        """Release what is open."""
+
+
+class FileRecords:
+    """The rows of a file as records of one partition."""
+
+    def __init__(self, source: FileSource, topic: str) -> None:
+        self._source, self._topic = source, topic
+        self._chunks = source.chunks()
+        self._first: list[Chunk] = []
+        self.name = source.name
+        self.offsets = {PARTITION: 0}
+
+    @property
+    def notes(self) -> list[str]:
+        """What was found on the way."""
+        return self._source.notes
+
+    @property
+    def fraction(self) -> float | None:
+        """Which part was read."""
+        return self._source.fraction
+
+    def sample(self, count: int) -> list[RawRecord]:
+        """Return the first `count` records."""
+        while sum(len(chunk.values) for chunk in self._first) < count:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                break
+            self._first.append(chunk)
+        values = chain.from_iterable(chunk.values for chunk in self._first)
+        return [RawRecord(value, ()) for value in islice(values, count)]
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """Yield all records."""
+        offset = 0
+        for chunk in chain(self._taken(), self._chunks):
+            rejected = chunk.rejected
+            for first in range(0, max(len(chunk.values), 1), size):
+                values = chunk.values[first : first + size]
+                yield Batch(self._messages(values, offset), rejected)
+                rejected, offset = (), offset + len(values)
+
+    def close(self) -> None:
+        """Release nothing: the file ends with its last chunk."""
+
+    def _taken(self) -> Iterator[Chunk]:
+        while self._first:
+            yield self._first.pop(0)
+
+    def _messages(self, values: Sequence[bytes], first: int) -> list[Message]:
+        make, topic = Message, self._topic
+        return [
+            make(topic=topic, value=value, partition=PARTITION, offset=first + k)
+            for k, value in enumerate(values)
+        ]
