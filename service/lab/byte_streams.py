@@ -59,6 +59,7 @@ class Input:
                 f"{name}: cannot be read: {err.strerror}; name a file, - for standard input, or "
                 "kafka://TOPIC"
             ) from err
+        self._raw = raw if name != STDIN else None
         self._counted = Counted(raw)
         packed = io.BufferedReader(self._counted, CHUNK_BYTES)
         self.is_packed = packed.peek(4)[:4].startswith((GZIP, ZSTD))
@@ -68,6 +69,11 @@ class Input:
     def read_bytes(self) -> int:
         """How many bytes of the input were read, packed as they are."""
         return self._counted.count
+
+    def close(self) -> None:
+        """Close the file; standard input stays open."""
+        if self._raw is not None:
+            self._raw.close()
 
     def seekable(self) -> IO[bytes]:
         """Return the input as a file that can be read in any order: a temporary copy if need be."""
@@ -85,17 +91,18 @@ class Input:
         return copy
 
 
-def _unpacked(packed: io.BufferedReader) -> IO[bytes]:
+def _unpacked(packed: Any) -> IO[bytes]:
     """Return a stream of the bytes that gzip or zstd packed, or as they are."""
     head = packed.peek(4)[:4]
     if head.startswith(GZIP):
-        return io.BufferedReader(gzip.GzipFile(fileobj=packed), CHUNK_BYTES)  # type: ignore[return-value, type-var]
+        return io.BufferedReader(gzip.GzipFile(fileobj=packed), CHUNK_BYTES)
     if head.startswith(ZSTD):
         import pyarrow
 
         unpacked = pyarrow.CompressedInputStream(pyarrow.PythonFile(packed, "r"), "zstd")
         return io.BufferedReader(Counted(unpacked), CHUNK_BYTES)
-    return packed
+    plain: IO[bytes] = packed
+    return plain
 
 
 class Utf8Stream:

@@ -173,5 +173,3 @@ def _rfc3339(value: str | None, formats: tuple[str, ...]) -> str | None:
     moments: Iterator[datetime | None] = (_moment(value.strip(), each) for each in formats)
     moment = next((each for each in moments if each is not None), None)
     return value if moment is None else moment.strftime(WRITTEN)
-
-

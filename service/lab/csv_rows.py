@@ -32,7 +32,9 @@ class CsvRows:
 
     def __init__(self, stream: Utf8Stream, name: str, delimiter: str | None = None) -> None:
         self._stream, self._name = stream, name
-        self._dialect = _dialect(str(stream.peek(SNIFFED_BYTES), "utf-8", "ignore"), name, delimiter)
+        self._dialect = _dialect(
+            str(stream.peek(SNIFFED_BYTES), "utf-8", "ignore"), name, delimiter
+        )
         self._ragged: list[tuple[str, str]] = []
         self.notes: list[str] = []
 
@@ -104,7 +106,9 @@ class CsvRows:
             found.append(style)
             if style.kind == DATE:
                 how = " (day first, which no value decides)" if style.ambiguous else ""
-                self.notes.append(f"{name}: dates such as {style.formats[0]}{how} are read as UTC")
+                self.notes.append(
+                    f"{name}: dates written as {style.formats[0]}{how} are read as UTC"
+                )
             elif style.kind not in (TEXT, "number"):
                 what = "a decimal comma" if style.kind == "comma" else "commas between thousands"
                 self.notes.append(f"{name}: numbers are written with {what}")

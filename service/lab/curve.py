@@ -6,7 +6,7 @@ import numpy as np
 
 from kaboost.models.types import Mat, Vec
 
-STEPS = 400  # at most; then two become one
+STEPS = 250  # at most; then two become one
 FIRST_LENGTH = 10  # events of a step
 
 

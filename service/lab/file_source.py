@@ -1,7 +1,7 @@
-"""A file or standard input as a source of records: CSV, TSV, Parquet, Arrow, JSON lines, also packed."""
+"""The records of a file or standard input: CSV, TSV, Parquet, Arrow, JSON lines, also packed."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import PurePath
 from typing import IO, Any
 
@@ -43,7 +43,11 @@ class FileSource:
             return self._rows[0] / max(self._rows[1], 1)
         return self._input.read_bytes / self._input.total if self._input.total else None
 
-    def chunks(self) -> Iterator[Chunk]:
+    def close(self) -> None:
+        """Close the file."""
+        self._input.close()
+
+    def chunks(self) -> Generator[Chunk]:
         """Yield all records.
 
         Raises

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from kaboost.models.adapters.from_river import RiverModel
+from kaboost.models.adapters.river_spec import RIVER_ERRORS
 from kaboost.models.features.labels import Labels
 from kaboost.models.features.onehot import Encoder, Table
 from kaboost.models.features.schema import Layout
@@ -17,6 +18,7 @@ FIRST_ROWS = 500  # of LightGBM's first training; then at twice as many, and so 
 SMALLEST = 1e-6  # probability of a label, as in the model's own log-loss
 LIGHTGBM, RIVER = "lightgbm", "river:"
 ROUNDS = 100
+NUMBERS_ONLY = ("linear_model", "neighbors")  # of River's modules: features are scaled for them
 
 
 class Part(NamedTuple):
@@ -74,7 +76,10 @@ class River:
 
     def __init__(self, task: str, estimator: str) -> None:
         self.name = f"{RIVER}{estimator}"
-        self._task, self._spec = task, {"river": estimator, "params": {}}
+        self._task = task
+        self._spec: dict[str, Any] = {"river": estimator, "params": {}}
+        if estimator.partition(".")[0] in NUMBERS_ONLY:
+            self._spec |= {"scale": True, "one_hot": True}
         self._model: RiverModel | None = None
         self._kinds: Any = None
         RiverModel(task, self._spec, {"x": "number"}, ["a", "b"] if task != "regression" else None)
@@ -90,7 +95,12 @@ class River:
         if part.layout.kinds != self._kinds:
             self._model.encoder = Encoder(dict(part.layout.kinds))
             self._kinds = part.layout.kinds
-        outcome = self._model.learn_part(part.table, part.y, part.w)
+        try:
+            outcome = self._model.learn_part(part.table, part.y, part.w)
+        except RIVER_ERRORS as err:
+            raise ConfigError(
+                f"--against {self.name}: fails at these events: {err}; compare with another one"
+            ) from err
         return outcome.losses, outcome.errors
 
 

@@ -53,9 +53,7 @@ def frame(figures: Mapping[str, Any]) -> Any:
 
 
 def _predictors(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [
-        (name, COLOURS[k % len(COLOURS)]) for k, name in enumerate(figures["losses"])
-    ]
+    return [(name, COLOURS[k % len(COLOURS)]) for k, name in enumerate(figures["losses"])]
 
 
 def _draw_losses(axis: Any, figures: Mapping[str, Any]) -> None:

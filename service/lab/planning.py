@@ -11,7 +11,7 @@ from kaboost.service.events.formats import make_reader
 from kaboost.service.events.mapping import parse_path
 from kaboost.service.events.reader import Skipped
 from kaboost.service.onboarding.columns import columns
-from kaboost.service.onboarding.configuration import Origin, render
+from kaboost.service.onboarding.configuration import LATER_FEATURES, Origin, render
 from kaboost.service.onboarding.formats import Readable, read_records
 from kaboost.service.onboarding.plan import Given, hint, make_plan
 from kaboost.service.onboarding.topic_sample import RawRecord
@@ -62,11 +62,23 @@ def plan(wanted: Wanted, name: str, raws: Sequence[RawRecord], *, is_topic: bool
     topic = kafka.get("kafka.topic", "kaboost.events.v1")
     origin = Origin(bootstrap, topic, name, readable.events)
     text = render(made, origin).replace("`kaboost init`", "`kaboost replay`")
+    try:
+        settings = _loaded(text, overrides)
+    except ConfigError:
+        if not any(key.partition(".")[0] == "model" for key in overrides):
+            raise
+        # Only the default bank infers kinds; another one may be asked for.
+        text = text.replace(LATER_FEATURES, "")
+        overrides.setdefault("features.unknown", "ignore")
+        settings = _loaded(text, overrides)
+    return Planned(settings, text, made.warnings, overrides)
+
+
+def _loaded(text: str, overrides: Mapping[str, object]) -> Settings:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kaboost.yaml"
         path.write_text(text, encoding="utf-8")
-        settings = load(path, overrides)
-    return Planned(settings, text, made.warnings, overrides)
+        return load(path, overrides)
 
 
 def _take_default(
@@ -120,4 +132,6 @@ def _check_label(settings: Settings, readable: Readable, name: str) -> None:
     found, label = columns(rows, ()), settings.events.label
     if all(column.path != parse_path(label) and column.name != label for column in found):
         names = [column.name for column in found]
-        raise ConfigError(f"events.label = {label}: no record of {name} has it; {hint(label, names)}")
+        raise ConfigError(
+            f"events.label = {label}: no record of {name} has it; {hint(label, names)}"
+        )

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,13 @@ from kaboost.models.evaluation.baselines import (
     with_classes,
 )
 from kaboost.models.evaluation.each_event import record_each
-from kaboost.models.evaluation.intervals import LEVELS, Intervals, bounds
+from kaboost.models.evaluation.intervals import (
+    LEVELS,
+    WARMUP_EVENTS,
+    Intervals,
+    bounds,
+    update_many,
+)
 from kaboost.models.evaluation.outcome import Outcome
 from kaboost.models.evaluation.reliability import BINS
 from kaboost.models.features.onehot import Table
@@ -28,6 +35,7 @@ from kaboost.service.onboarding.plan import hint
 MOST_GROUPS = 30  # of a slice; the others are one
 QUANTILES = (0.25, 0.5, 0.75)  # that numbers are sliced at, those of their first values
 SPAN_SECONDS = (60, 600, 3600, 6 * 3600, 86_400, 7 * 86_400, 30 * 86_400, 365 * 86_400)
+INTERVAL_EVENTS = 50  # that the intervals before them are judged by
 MOST_SPANS = 60  # of time, before a longer one is taken
 OTHER, MISSING = "(other)", "(missing)"
 
@@ -51,7 +59,7 @@ class Recording:
         self.reliability = np.zeros((3, BINS))  # weight, predicted, observed
         self.alarms: list[dict[str, Any]] = []
         self.labels: Counter[int] = Counter()
-        self.opponent_seconds = Counter[str]()
+        self.opponent_seconds = {each.name: 0.0 for each in opponents}
         self.names = [*PREDICTORS, *(each.name for each in opponents)]
         self.event_times: Vec = np.empty(0)  # of the events to come, nan where they have none
         self.each_loss: list[Vec] | None = None  # of the model, where every one is wanted
@@ -114,21 +122,25 @@ class Recording:
         cuts = self._cuts.get(name, np.empty(0))
         texts = [f"{cut:.4g}" for cut in cuts]
         groups = [f"{name} <= {texts[0]}"] if texts else ["all"]
-        groups += [f"{low} .. {high}" for low, high in zip(texts, texts[1:], strict=False)]
+        groups += [f"{low} .. {high}" for low, high in pairwise(texts)]
         groups += [f"> {texts[-1]}"] if texts else []
         places = np.searchsorted(cuts, values)
         return [MISSING if v != v else groups[p] for v, p in zip(values, places, strict=True)]
 
     def _record_coverage(self, outcome: Outcome, y: Vec, w: Vec) -> None:
-        """Count labels inside the intervals, which are those before these events."""
-        before, self._intervals = self._intervals, _copied(self._model.intervals)
-        if before is None or not before.coverage_weight[()] > 0.0:
-            return
-        for k, level in enumerate(LEVELS):
-            low, high = bounds(before, outcome.predictions, level).T
-            self.covered[k] += float((w * ((low <= y) & (y <= high))).sum())
-            self.widths[k] += float((w * (high - low)).sum())
-        self.covered_weight += float(w.sum())
+        """Count labels inside the intervals of just before them; the first events have none."""
+        seen = self._intervals
+        for first in range(0, len(y) if seen is not None else 0, INTERVAL_EVENTS):
+            span = slice(first, first + INTERVAL_EVENTS)
+            predicted, label, weight = outcome.predictions[span], y[span], w[span]
+            assert seen is not None
+            if seen.events[()] >= WARMUP_EVENTS:
+                for k, level in enumerate(LEVELS):
+                    low, high = bounds(seen, predicted, level).T
+                    self.covered[k] += float((weight * ((low <= label) & (label <= high))).sum())
+                    self.widths[k] += float((weight * (high - low)).sum())
+                self.covered_weight += float(weight.sum())
+            update_many(seen, predicted, label, weight)
 
     def _record_reliability(self, outcome: Outcome, y: Vec, w: Vec) -> None:
         p = outcome.probabilities

@@ -1,6 +1,6 @@
 """What is replayed: records in batches, as the learner's consumer returns them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import chain, islice
 from typing import NamedTuple, Protocol
 
@@ -24,15 +24,16 @@ class Records(Protocol):
     """A stream of records that ends."""
 
     name: str
-    notes: list[str]
+
+    @property
+    def notes(self) -> list[str]:
+        """What was found on the way."""
 
     @property
     def fraction(self) -> float | None:
         """Which part was read; None where that is not known."""
 
-    @property
-    def offsets(self) -> dict[int, int]:
-        """The offset of every partition to begin with."""
+    offsets: dict[int, int]  # of every partition, to begin with
 
     def sample(self, count: int) -> list[RawRecord]:
         """Return about the first `count` records; `batches` yields them again."""
@@ -49,7 +50,7 @@ class FileRecords:
 
     def __init__(self, source: FileSource, topic: str) -> None:
         self._source, self._topic = source, topic
-        self._chunks = source.chunks()
+        self._chunks: Generator[Chunk] = source.chunks()
         self._first: list[Chunk] = []
         self.name = source.name
         self.offsets = {PARTITION: 0}
@@ -85,7 +86,9 @@ class FileRecords:
                 rejected, offset = (), offset + len(values)
 
     def close(self) -> None:
-        """Release nothing: the file ends with its last chunk."""
+        """Close the file."""
+        self._chunks.close()
+        self._source.close()
 
     def _taken(self) -> Iterator[Chunk]:
         while self._first:

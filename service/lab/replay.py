@@ -1,4 +1,4 @@
-"""Replay recorded events: through the learner's own trainer, one pass, as fast as they can be read."""
+"""Replay recorded events through the learner's own trainer: one pass, as fast as it can."""
 
 import logging
 import tempfile
@@ -14,16 +14,17 @@ from confluent_kafka import Message
 from prometheus_client import CollectorRegistry
 
 from kaboost.models.model import Model
-from kaboost.models.types import ModelError
+from kaboost.models.types import ModelError, Vec
 from kaboost.service.config.settings import Settings, load
 from kaboost.service.config.stores import Checkpoints, Snapshots
 from kaboost.service.errors import ConfigError
 from kaboost.service.events.decoder import Decoded
 from kaboost.service.kafka.identity import Identity
+from kaboost.service.lab.interrupts import Interrupts
 from kaboost.service.lab.opponents import make_opponents
 from kaboost.service.lab.planning import SAMPLE_RECORDS, Planned, Wanted, plan
-from kaboost.service.lab.records import Batch, FileRecords, Records
 from kaboost.service.lab.recording import Recording
+from kaboost.service.lab.records import Batch, FileRecords, Records
 from kaboost.service.lab.result import Result
 from kaboost.service.lab.saving import check_folder, save
 from kaboost.service.lab.slow_features import slow_features
@@ -113,9 +114,7 @@ def replay(request: Request, report: Report = no_report) -> Result:
         )
     model = run.trainer.state.model
     model.observer = None
-    result = Result(figures(model, run.recording, origin), model)
-    result.each_loss = run.each_loss
-    return result
+    return Result(figures(model, run.recording, origin), model, run.each_loss)
 
 
 class _Run:
@@ -151,18 +150,22 @@ class _Run:
         self._checked = not request.slices
 
     def learn_all(self) -> None:
-        """Learn all records; an interruption ends it."""
-        try:
-            for batch in self.records_.batches(self._batch):
-                self._learn(self._limited(batch))
-                if self._limit is not None and self.records >= self._limit:
-                    break
-        except KeyboardInterrupt:
-            self.partial = True
+        """Learn all records; an interruption ends it after the batch that is being learned."""
+        with Interrupts() as interrupts:
+            try:
+                for batch in self.records_.batches(self._batch):
+                    with interrupts.held():
+                        self._learn(self._limited(batch))
+                    if interrupts.asked:
+                        raise KeyboardInterrupt
+                    if self._limit is not None and self.records >= self._limit:
+                        break
+            except KeyboardInterrupt:
+                self.partial = True
         self._report(self.trainer.events_learned, self.records_.fraction)
 
     @property
-    def each_loss(self) -> "np.ndarray | None":  # type: ignore[type-arg]
+    def each_loss(self) -> Vec | None:
         """The model's loss of every event (B,), if it was wanted."""
         each = self.recording.each_loss
         return None if each is None else np.concatenate(each or [np.empty(0)])
@@ -185,7 +188,8 @@ class _Run:
             self._reject(error.code, str(error))
         apart = sum(self.recording.opponent_seconds.values()) - before
         self.learn_seconds += time.perf_counter() - start - apart
-        self.skipped["duplicate or tombstone"] += len(self.trainer.skipped)
+        if self.trainer.skipped:
+            self.skipped["duplicates and tombstones"] += len(self.trainer.skipped)
         if not self._checked:
             self.recording.check_slices()
             self._checked = True
@@ -208,17 +212,19 @@ def _open(request: Request) -> tuple[Records, Planned]:
         overrides = request.wanted.overrides
         topic = str(overrides.get("kafka.topic", "kaboost.events.v1"))
         records: Records = FileRecords(FileSource(request.source, request.delimiter), topic)
-        sample = records.sample(SAMPLE_RECORDS)
-        return records, plan(request.wanted, records.name, sample, is_topic=False)
+        return records, _planned(records, request.wanted, is_topic=False)
     address = TopicAddress.parse(request.source)
     wanted = request.wanted
     wanted = wanted._replace(overrides={**wanted.overrides, **address.flags()})
     minimal = {"task.kind": "binary"} if wanted.config is None else {}
     kafka = load(wanted.config, {**minimal, **wanted.overrides}).kafka
     records = TopicRecords(kafka)
+    return records, _planned(records, wanted, is_topic=True)
+
+
+def _planned(records: Records, wanted: Wanted, *, is_topic: bool) -> Planned:
     try:
-        sample = records.sample(SAMPLE_RECORDS)
-        return records, plan(wanted, records.name, sample, is_topic=True)
+        return plan(wanted, records.name, records.sample(SAMPLE_RECORDS), is_topic=is_topic)
     except BaseException:
         records.close()
         raise
@@ -240,7 +246,7 @@ def _make_trainer(settings: Settings, records: Records, stores: Stores) -> Repla
 
 
 def _save(run: _Run, planned: Planned, folder: Path) -> None:
-    """Write checkpoint, snapshot and configuration, for `kaboost serve --config FOLDER/kaboost.yaml`.
+    """Write checkpoint, snapshot and configuration, for `kaboost serve`.
 
     Rows of a file have no place in a topic: a service that goes on begins where `kafka.start_from`
     says.

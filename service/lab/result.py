@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from kaboost.models.types import Vec
 from kaboost.service.lab import pictures, report
 from kaboost.service.lab.writing import write_text
 
@@ -21,11 +22,14 @@ class Result:
         Plain values, as `--json` prints them (docs/laboratory.md).
     model
         The model that has learned the events, where there is one.
+    each_loss
+        The model's loss of every event (B,), where it was kept.
     """
 
-    def __init__(self, figures: Figures, model: Any = None) -> None:
+    def __init__(self, figures: Figures, model: Any = None, each_loss: Vec | None = None) -> None:
         self.figures = figures
         self.model = model
+        self.each_loss = each_loss
 
     @property
     def loss(self) -> float:

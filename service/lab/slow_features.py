@@ -53,6 +53,7 @@ def slow_features(
     return [
         {"name": name, "kind": kinds[name], "microseconds": round(1e6 * taken[name], 3)}
         for name in slowest
+        if taken[name] > 0.0
     ]
 
 

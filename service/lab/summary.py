@@ -99,7 +99,7 @@ def _rate(events: int, seconds: float) -> float | None:
 
 
 def _prefixes(model: Model) -> list[list[float | None]]:
-    """Return the mean loss of every prefix of weak learners, a list for every structure or class."""
+    """Return the mean loss of every prefix, a list for every structure or class."""
     losses = np.atleast_2d(np.asarray(model.booster.progress.prefix_losses))
     return [_list(row) for row in losses] if losses.size else []
 
@@ -107,7 +107,11 @@ def _prefixes(model: Model) -> list[list[float | None]]:
 def _reliability(recording: Recording) -> list[dict[str, float | None]]:
     weight, predicted, observed = recording.reliability
     return [
-        {"weight": _number(w), "mean_predicted": _number(p / w), "observed_fraction": _number(o / w)}
+        {
+            "weight": _number(w),
+            "mean_predicted": _number(p / w),
+            "observed_fraction": _number(o / w),
+        }
         for w, p, o in zip(weight.tolist(), predicted.tolist(), observed.tolist(), strict=True)
         if w > 0.0
     ]

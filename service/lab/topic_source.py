@@ -135,6 +135,4 @@ class TopicRecords:
     def _is_open(self, read: Mapping[int, int]) -> bool:
         """Whether a partition has unread records; the last ones may be of transactions' marks."""
         at_end = self._consumer.ends
-        return any(
-            read[p] < end and (at_end.get(p) or 0) < end for p, end in self._ends.items()
-        )
+        return any(read[p] < end and (at_end.get(p) or 0) < end for p, end in self._ends.items())

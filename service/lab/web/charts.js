@@ -10,7 +10,7 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 const number = (value, digits = 4) => value === null || value === undefined ? "–"
-  : Math.abs(value) >= 1e5 || (value !== 0 && Math.abs(value) < 1e-3) ? value.toExponential(2)
+  : Math.abs(value) >= 1e9 || (value !== 0 && Math.abs(value) < 1e-3) ? value.toExponential(2)
   : value.toLocaleString("en", { maximumSignificantDigits: digits });
 const whole = value => value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en");
 const percent = value => value === null || !isFinite(value) ? "–" : (100 * value).toFixed(1) + " %";

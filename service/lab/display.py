@@ -1,0 +1,123 @@
+"""What the laboratory's commands show in a terminal: progress on stderr, tables on stdout."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+SHOWN_NOTES = 8
+LINE_SECONDS = 10.0  # between two lines without a terminal
+WHOLE = 1000  # units of the progress bar
+
+
+class Meter:
+    """Report the progress of one pass over the events."""
+
+    def __init__(self, progress: Progress, task: TaskID, console: Console) -> None:
+        self._progress, self._task, self._console = progress, task, console
+        self._began = self._printed = time.monotonic()
+
+    def __call__(self, events: int, fraction: float | None) -> None:
+        """Show how many events were learned, and which part was read."""
+        now = time.monotonic()
+        rate = events / max(now - self._began, 1e-9)
+        about = f"{events:,} events, {rate:,.0f}/s"
+        done = None if fraction is None else min(fraction, 1.0) * WHOLE
+        total = None if fraction is None else WHOLE
+        self._progress.update(self._task, completed=done, total=total, about=about)
+        if not self._console.is_terminal and now - self._printed > LINE_SECONDS:
+            self._printed = now
+            part = "" if fraction is None else f", {100 * fraction:.0f} %"
+            self._console.print(f"{about}{part}", highlight=False)
+
+
+@contextmanager
+def meter(what: str, *, quiet: bool = False) -> Iterator[Meter]:
+    """Show a progress bar with rate and remaining time while events are learned."""
+    console = Console(stderr=True, quiet=quiet)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[about]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with progress:
+        task = progress.add_task(what, total=None, about="compiling and reading")
+        yield Meter(progress, task, console)
+
+
+def show_replay(figures: Mapping[str, Any]) -> None:
+    """Print the losses, what was rejected, and what was noticed."""
+    console = Console()
+    rate = figures["events_per_second"]
+    speed = f", {rate:,.0f} events/s" if rate else ""
+    console.print(
+        f"{figures['input']}: {figures['events']:,} events of {figures['records']:,} records"
+        f"{speed}{', INTERRUPTED' if figures['partial'] else ''}",
+        highlight=False, markup=False, soft_wrap=True,
+    )  # fmt: skip
+    table = Table(box=None, pad_edge=False)
+    for name in ("predictor", "progressive loss", "error", "loss saved by Kaboost"):
+        table.add_column(name, justify="left" if name == "predictor" else "right")
+    losses, errors = figures["losses"], figures["errors"]
+    for name in losses:
+        saved = "" if name == "model" else _saved(losses["model"], losses[name])
+        table.add_row(name, _number(losses[name]), _number(errors[name]), saved)
+    console.print(table)
+    for reason, count in figures["rejected"].items():
+        example = figures["examples"].get(reason, "")
+        _line(console, f"rejected: {count:,} {reason}, such as: {example}")
+    for reason, count in figures["skipped"].items():
+        _line(console, f"skipped: {count:,} {reason}")
+    drifts = [alarm["event"] for alarm in figures["alarms"] if alarm["kind"] == "drift"]
+    if drifts:
+        places = ", ".join(f"{event:,}" for event in drifts[:5])
+        _line(console, f"drift alarms: {len(drifts)}, at event {places}")
+    for note in figures["notes"][:SHOWN_NOTES]:
+        _line(console, f"note: {note}")
+
+
+def show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as a table; numbers to the right."""
+    table = Table(box=None, pad_edge=False)
+    for name in rows[0] if rows else ():
+        table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    Console().print(table)
+
+
+def _line(console: Console, text: str) -> None:
+    console.print(Text(text), soft_wrap=True, highlight=False)
+
+
+def _cell(value: Any) -> Text:
+    if isinstance(value, float):
+        return Text(_number(value))
+    return Text("–" if value is None else str(value))
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}" if abs(value) >= 1000 else f"{value:.4f}"
+
+
+def _saved(model: float | None, other: float | None) -> str:
+    if model is None or not other:
+        return "–"
+    return f"{100 * (1 - model / other):.1f} %"

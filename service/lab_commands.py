@@ -1,0 +1,145 @@
+"""The commands of the laboratory: replay, compare, tune."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kaboost.service.command_options import File, Json, Set
+from kaboost.service.errors import ConfigError, Exit, NotWritten
+
+if TYPE_CHECKING:
+    from kaboost.service.lab.replay import Request
+    from kaboost.service.lab.result import Result
+
+NONE = "none"
+Label = Annotated[str | None, typer.Option(help="Path of the label.")]
+TaskKind = Annotated[
+    str | None, typer.Option(help="binary, multiclass or regression.", metavar="TASK")
+]
+Id = Annotated[str | None, typer.Option("--id", help="Path of the id, or none.")]
+Time = Annotated[str | None, typer.Option(help="Path of the time, or none.")]
+Limit = Annotated[int | None, typer.Option(help="Most records to read.", min=1)]
+Delimiter = Annotated[str | None, typer.Option(help="Between the values of a CSV file.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+
+    @app.command(epilog="Example: kaboost replay payments.csv --label fraud")
+    def replay(
+        source: Annotated[
+            str,
+            typer.Argument(
+                help="CSV, TSV, Parquet, Arrow or JSON lines, also .gz or .zst; - for standard "
+                "input; kafka://TOPIC?from=2026-11-01T00:00:00Z."
+            ),
+        ],
+        label: Label = None,
+        task: TaskKind = None,
+        id_: Id = None,
+        timestamp: Time = None,
+        against: Annotated[
+            str | None,
+            typer.Option(help="Other models: lightgbm,river:forest.ARFClassifier.", metavar="LIST"),
+        ] = None,
+        slices: Annotated[
+            list[str] | None,
+            typer.Option("--slice", help="A feature whose values are reported apart."),
+        ] = None,
+        limit: Limit = None,
+        delimiter: Delimiter = None,
+        report: Annotated[
+            str | None,
+            typer.Option(help="HTML file to write, with JSON next to it; none for neither."),
+        ] = None,
+        png: Annotated[Path | None, typer.Option(help="Picture to write.")] = None,
+        save: Annotated[
+            Path | None, typer.Option(help="Folder to write for a service that continues.")
+        ] = None,
+        file: File = None,
+        set_: Set = None,
+        as_json: Json = False,
+    ) -> None:
+        """Learn recorded events as a service would, and report how well that went."""
+        from kaboost.service.lab.replay import Request
+
+        wanted = _wanted(file, set_, (label, id_, timestamp, task))
+        names = tuple(name for name in (against or "").split(",") if name)
+        request = Request(source, wanted, names, tuple(slices or ()), limit, delimiter, save)
+        path = None if report == NONE else Path(report) if report else _default_report(source)
+        _replay(request, path, png, as_json=as_json)
+
+
+def _replay(request: "Request", report: Path | None, png: Path | None, *, as_json: bool) -> None:
+    """Replay, print, then write the files: what cannot be written is printed already."""
+    from kaboost.service.lab.display import meter, show_replay
+    from kaboost.service.lab.replay import replay
+    from kaboost.service.lab.saving import how_to_serve
+
+    for path in (report, png):
+        check_output(path)
+    with meter("learning", quiet=as_json) as progress:
+        result = replay(request, progress)
+    if as_json:
+        typer.echo(json.dumps(result.figures, indent=2))
+    else:
+        show_replay(result.figures)
+    _write_files(result, report, png, None if as_json else typer.echo)
+    if request.save is not None and not as_json:
+        typer.echo(f"continue as a service: {how_to_serve(request.save, request.wanted.config)}")
+    if result.figures["partial"]:
+        raise typer.Exit(Exit.INTERRUPTED)
+
+
+def _write_files(
+    result: "Result", report: Path | None, png: Path | None, say: Callable[[str], Any] | None
+) -> None:
+    """Write every file that can be; the first failure ends the command after that."""
+    written, failure = [], None
+    jobs = [(report, result.to_html), (report and report.with_suffix(".json"), result.to_json)]
+    for path, write in [*jobs, (png, result.to_png)]:
+        if path is None:
+            continue
+        try:
+            write(path)
+            written.append(str(path))
+        except NotWritten as err:
+            failure = failure or err
+    if written and say is not None:
+        say(f"written: {', '.join(written)}")
+    if failure is not None:
+        raise failure
+
+
+def check_output(path: Path | None) -> None:
+    """Refuse a file that cannot be written, before anything is learned."""
+    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        why = "is a folder" if path.is_dir() else f"there is no folder {path.absolute().parent}"
+        raise ConfigError(f"{path}: {why}; name a file in a folder that exists")
+
+
+def _default_report(source: str) -> Path:
+    """Name the report by its input, in the working directory."""
+    name = source.partition("://")[2].partition("?")[0] if "://" in source else source
+    stem = Path(name).name.split(".")[0] or "kaboost"
+    return Path(f"{'stdin' if source == '-' else stem}.replay.html")
+
+
+def _wanted(file: Path | None, set_: list[str] | None, given: tuple[str | None, ...]) -> Any:
+    """Return what flags say of the settings."""
+    from kaboost.service.lab.planning import Wanted
+    from kaboost.service.onboarding.plan import Given
+
+    overrides: dict[str, object] = {}
+    for pair in set_ or []:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise ConfigError(
+                f"--set {pair}: write SECTION.KEY=VALUE, such as kafka.topic=payments"
+            )
+        overrides[key] = value
+    label, id_, timestamp, task = given
+    return Wanted(file, overrides, Given(label, id_, timestamp, task))
