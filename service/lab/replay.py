@@ -216,18 +216,22 @@ def _open(request: Request) -> tuple[Records, Planned]:
     address = TopicAddress.parse(request.source)
     wanted = request.wanted
     wanted = wanted._replace(overrides={**wanted.overrides, **address.flags()})
-    minimal = {"task.kind": "binary"} if wanted.config is None else {}
-    kafka = load(wanted.config, {**minimal, **wanted.overrides}).kafka
+    overrides = dict(wanted.overrides)
+    if wanted.config is None:  # the rest of the settings comes from the records
+        overrides = {k: v for k, v in overrides.items() if k.partition(".")[0] == "kafka"}
+        overrides["task.kind"] = "binary"
+    kafka = load(wanted.config, overrides).kafka
     records = TopicRecords(kafka)
     return records, _planned(records, wanted, is_topic=True)
 
 
 def _planned(records: Records, wanted: Wanted, *, is_topic: bool) -> Planned:
-    try:
-        return plan(wanted, records.name, records.sample(SAMPLE_RECORDS), is_topic=is_topic)
-    except BaseException:
-        records.close()
-        raise
+    with ExitStack() as stack:
+        stack.callback(records.close)
+        sample = records.sample(SAMPLE_RECORDS)
+        planned = plan(wanted, records.name, sample, is_topic=is_topic)
+        stack.pop_all()
+    return planned
 
 
 def _make_trainer(settings: Settings, records: Records, stores: Stores) -> ReplayTrainer:

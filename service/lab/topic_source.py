@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
@@ -71,14 +72,13 @@ class TopicRecords:
         self.name = f"topic {kafka.topic}"
         self.notes: list[str] = []
         self._consumer = KafkaConsumer(kafka, learner_metrics(CollectorRegistry()), note_ends=True)
-        try:
+        with ExitStack() as stack:
+            stack.callback(self._consumer.close)
             partitions = wait(self._consumer.client, kafka, lambda: True)
             self._consumer.check_identity(Identity())
             self.offsets = self._consumer.start_offsets(partitions)
             self._ends = {p: self._consumer.watermarks(p)[1] for p in partitions}
-        except BaseException:
-            self._consumer.close()
-            raise
+            stack.pop_all()
         self._first = dict(self.offsets)
         self._read: Mapping[int, int] = self._first
         if len(partitions) > 1:

@@ -172,7 +172,10 @@ def test_opponents(csv: Path) -> None:
     assert result.losses["lightgbm"] < result.losses["prior"]
     assert "loss river:linear_model.LogisticRegression" in result.figures["curve"]
     assert isinstance(make_opponents(["lightgbm"], "binary")[0], LightGBM)
-    for name, why in (("xgboost", "is not known"), ("river:forest.Tree", "is not a usable part of River")):
+    for name, why in (
+        ("xgboost", "is not known"),
+        ("river:forest.Tree", "is not a usable part of River"),
+    ):
         with pytest.raises(ConfigError, match=rf"--against {name}.*{why}"):
             replayed(csv, against=(name,))
 
