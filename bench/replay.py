@@ -1,6 +1,6 @@
 """How long `kaboost replay` takes for a file of 100,000 rows of 30 columns, from start to report.
 
-    python -m bench.replay --rounds 3
+python -m bench.replay --rounds 3
 """
 
 import argparse

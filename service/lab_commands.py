@@ -72,6 +72,57 @@ def register(app: typer.Typer) -> None:
         path = None if report == NONE else Path(report) if report else _default_report(source)
         _replay(request, path, png, as_json=as_json)
 
+    @app.command(epilog="Example: kaboost compare small.yaml large.yaml --on payments.parquet")
+    def compare(
+        configs: Annotated[
+            list[Path], typer.Argument(help="Configurations; the others against the first.")
+        ],
+        on: Annotated[str, typer.Option(help="A file or kafka://TOPIC, as for replay.")],
+        label: Label = None,
+        task: TaskKind = None,
+        id_: Id = None,
+        timestamp: Time = None,
+        limit: Limit = None,
+        delimiter: Delimiter = None,
+        report: Annotated[
+            str | None, typer.Option(help="HTML file to write, with JSON next to it, or none.")
+        ] = None,
+        set_: Set = None,
+        as_json: Json = False,
+    ) -> None:
+        """Learn the same events with several configurations; report paired differences."""
+        from kaboost.service.lab.replay import Request
+
+        wanted = _wanted(None, set_, (label, id_, timestamp, task))
+        request = Request(on, wanted, (), (), limit, delimiter)
+        path = None if report == NONE else Path(report) if report else Path("comparison.html")
+        _compare(configs, request, path, as_json=as_json)
+
+
+def _compare(
+    configs: list[Path], request: "Request", report: Path | None, *, as_json: bool
+) -> None:
+    """Compare, print, then write the files."""
+    from kaboost.service.lab.comparison import compare
+    from kaboost.service.lab.display import meters, show_comparison
+    from kaboost.service.lab.report import comparison_page
+    from kaboost.service.lab.writing import write_text
+
+    check_output(report)
+    with meters(quiet=as_json) as progress:
+        figures, _ = compare(configs, request, progress)
+    if as_json:
+        typer.echo(json.dumps(figures, indent=2))
+    else:
+        show_comparison(figures)
+    if report is not None:
+        write_text(report, comparison_page(figures))
+        write_text(report.with_suffix(".json"), json.dumps(figures, indent=2) + "\n")
+        if not as_json:
+            typer.echo(f"written: {report}, {report.with_suffix('.json')}")
+    if figures["partial"]:
+        raise typer.Exit(Exit.INTERRUPTED)
+
 
 def _replay(request: "Request", report: Path | None, png: Path | None, *, as_json: bool) -> None:
     """Replay, print, then write the files: what cannot be written is printed already."""

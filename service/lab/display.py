@@ -1,7 +1,7 @@
 """What the laboratory's commands show in a terminal: progress on stderr, tables on stdout."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,6 +47,13 @@ class Meter:
 @contextmanager
 def meter(what: str, *, quiet: bool = False) -> Iterator[Meter]:
     """Show a progress bar with rate and remaining time while events are learned."""
+    with meters(quiet=quiet) as add:
+        yield add(what)
+
+
+@contextmanager
+def meters(*, quiet: bool = False) -> Iterator[Callable[[str], Meter]]:
+    """Show a progress bar for each of several passes."""
     console = Console(stderr=True, quiet=quiet)
     columns = (
         SpinnerColumn(),
@@ -58,8 +65,9 @@ def meter(what: str, *, quiet: bool = False) -> Iterator[Meter]:
     )
     progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     with progress:
-        task = progress.add_task(what, total=None, about="compiling and reading")
-        yield Meter(progress, task, console)
+        yield lambda what: Meter(
+            progress, progress.add_task(what, total=None, about="compiling and reading"), console
+        )
 
 
 def show_replay(figures: Mapping[str, Any]) -> None:
@@ -91,6 +99,20 @@ def show_replay(figures: Mapping[str, Any]) -> None:
         _line(console, f"drift alarms: {len(drifts)}, at event {places}")
     for note in figures["notes"][:SHOWN_NOTES]:
         _line(console, f"note: {note}")
+
+
+def show_comparison(figures: Mapping[str, Any]) -> None:
+    """Print the table of a comparison."""
+    partial = ", INTERRUPTED" if figures["partial"] else ""
+    console = Console()
+    _line(console, f"{figures['input']}: the same {figures['events']:,} events{partial}")
+    show_rows(figures["rows"])
+    _line(
+        console,
+        f"differences from {figures['rows'][0]['configuration']} with their "
+        f"{100 * figures['level']:.0f} % intervals: block bootstrap, blocks of "
+        f"{figures['block_events']} events, {figures['draws']:,} draws",
+    )
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
