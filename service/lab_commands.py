@@ -25,78 +25,82 @@ Limit = Annotated[int | None, typer.Option(help="Most records to read.", min=1)]
 Delimiter = Annotated[str | None, typer.Option(help="Between the values of a CSV file.")]
 
 
+def replay(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="CSV, TSV, Parquet, Arrow or JSON lines, also .gz or .zst; - for standard "
+            "input; kafka://TOPIC?from=2026-11-01T00:00:00Z."
+        ),
+    ],
+    label: Label = None,
+    task: TaskKind = None,
+    id_: Id = None,
+    timestamp: Time = None,
+    against: Annotated[
+        str | None,
+        typer.Option(help="Other models: lightgbm,river:forest.ARFClassifier.", metavar="LIST"),
+    ] = None,
+    slices: Annotated[
+        list[str] | None,
+        typer.Option("--slice", help="A feature whose values are reported apart."),
+    ] = None,
+    limit: Limit = None,
+    delimiter: Delimiter = None,
+    report: Annotated[
+        str | None,
+        typer.Option(help="HTML file to write, with JSON next to it; none for neither."),
+    ] = None,
+    png: Annotated[Path | None, typer.Option(help="Picture to write.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Folder to write for a service that continues.")
+    ] = None,
+    file: File = None,
+    set_: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Learn recorded events as a service would, and report how well that went."""
+    from kaboost.service.lab.replay import Request
+
+    wanted = _wanted(file, set_, (label, id_, timestamp, task))
+    names = tuple(name for name in (against or "").split(",") if name)
+    request = Request(source, wanted, names, tuple(slices or ()), limit, delimiter, save)
+    path = None if report == NONE else Path(report) if report else _default_report(source)
+    _replay(request, path, png, as_json=as_json)
+
+
+def compare(
+    configs: Annotated[
+        list[Path], typer.Argument(help="Configurations; the others against the first.")
+    ],
+    on: Annotated[str, typer.Option(help="A file or kafka://TOPIC, as for replay.")],
+    label: Label = None,
+    task: TaskKind = None,
+    id_: Id = None,
+    timestamp: Time = None,
+    limit: Limit = None,
+    delimiter: Delimiter = None,
+    report: Annotated[
+        str | None, typer.Option(help="HTML file to write, with JSON next to it, or none.")
+    ] = None,
+    set_: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Learn the same events with several configurations; report paired differences."""
+    from kaboost.service.lab.replay import Request
+
+    wanted = _wanted(None, set_, (label, id_, timestamp, task))
+    request = Request(on, wanted, (), (), limit, delimiter)
+    path = None if report == NONE else Path(report) if report else Path("comparison.html")
+    _compare(configs, request, path, as_json=as_json)
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
-
-    @app.command(epilog="Example: kaboost replay payments.csv --label fraud")
-    def replay(
-        source: Annotated[
-            str,
-            typer.Argument(
-                help="CSV, TSV, Parquet, Arrow or JSON lines, also .gz or .zst; - for standard "
-                "input; kafka://TOPIC?from=2026-11-01T00:00:00Z."
-            ),
-        ],
-        label: Label = None,
-        task: TaskKind = None,
-        id_: Id = None,
-        timestamp: Time = None,
-        against: Annotated[
-            str | None,
-            typer.Option(help="Other models: lightgbm,river:forest.ARFClassifier.", metavar="LIST"),
-        ] = None,
-        slices: Annotated[
-            list[str] | None,
-            typer.Option("--slice", help="A feature whose values are reported apart."),
-        ] = None,
-        limit: Limit = None,
-        delimiter: Delimiter = None,
-        report: Annotated[
-            str | None,
-            typer.Option(help="HTML file to write, with JSON next to it; none for neither."),
-        ] = None,
-        png: Annotated[Path | None, typer.Option(help="Picture to write.")] = None,
-        save: Annotated[
-            Path | None, typer.Option(help="Folder to write for a service that continues.")
-        ] = None,
-        file: File = None,
-        set_: Set = None,
-        as_json: Json = False,
-    ) -> None:
-        """Learn recorded events as a service would, and report how well that went."""
-        from kaboost.service.lab.replay import Request
-
-        wanted = _wanted(file, set_, (label, id_, timestamp, task))
-        names = tuple(name for name in (against or "").split(",") if name)
-        request = Request(source, wanted, names, tuple(slices or ()), limit, delimiter, save)
-        path = None if report == NONE else Path(report) if report else _default_report(source)
-        _replay(request, path, png, as_json=as_json)
-
-    @app.command(epilog="Example: kaboost compare small.yaml large.yaml --on payments.parquet")
-    def compare(
-        configs: Annotated[
-            list[Path], typer.Argument(help="Configurations; the others against the first.")
-        ],
-        on: Annotated[str, typer.Option(help="A file or kafka://TOPIC, as for replay.")],
-        label: Label = None,
-        task: TaskKind = None,
-        id_: Id = None,
-        timestamp: Time = None,
-        limit: Limit = None,
-        delimiter: Delimiter = None,
-        report: Annotated[
-            str | None, typer.Option(help="HTML file to write, with JSON next to it, or none.")
-        ] = None,
-        set_: Set = None,
-        as_json: Json = False,
-    ) -> None:
-        """Learn the same events with several configurations; report paired differences."""
-        from kaboost.service.lab.replay import Request
-
-        wanted = _wanted(None, set_, (label, id_, timestamp, task))
-        request = Request(on, wanted, (), (), limit, delimiter)
-        path = None if report == NONE else Path(report) if report else Path("comparison.html")
-        _compare(configs, request, path, as_json=as_json)
+    app.command(epilog="Example: kaboost replay payments.csv --label fraud")(replay)
+    app.command(epilog="Example: kaboost compare small.yaml large.yaml --on payments.parquet")(
+        compare
+    )
 
 
 def _compare(

@@ -5,6 +5,7 @@ Losses of neighbouring events are correlated, so blocks of them are drawn rather
 Kunsch, The Jackknife and the Bootstrap for General Stationary Observations, 1989.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ CHUNK = 200  # draws at once: memory stays small
 class Difference(NamedTuple):
     """The mean difference of two losses, and its interval at LEVEL."""
 
-    mean: float
+    difference: float  # the mean
     low: float
     high: float
 
@@ -30,8 +31,8 @@ class Difference(NamedTuple):
 
 
 def block_length(n: int) -> int:
-    """Return the length of a block for n events: n ** (1 / 3), and at least 1."""
-    return max(1, round(n ** (1.0 / 3.0)))
+    """Return the length of a block for n events: its cube root, and at least 1."""
+    return max(1, round(math.cbrt(n)))
 
 
 def mean_difference(differences: Vec, seed: int = 1) -> Difference:

@@ -6,7 +6,13 @@ from typing import Any, NamedTuple
 
 from kaboost.models.types import Vec
 from kaboost.service.errors import ConfigError
-from kaboost.service.lab.bootstrap import DRAWS, LEVEL, block_length, mean_difference
+from kaboost.service.lab.bootstrap import (
+    DRAWS,
+    LEVEL,
+    Difference,
+    block_length,
+    mean_difference,
+)
 from kaboost.service.lab.byte_streams import STDIN
 from kaboost.service.lab.planning import Wanted
 from kaboost.service.lab.replay import Report, Request, replay
@@ -97,13 +103,13 @@ def figures(found: Sequence[Compared]) -> dict[str, Any]:
         "block_events": block_length(common),
         "draws": DRAWS,
         "level": LEVEL,
-        "rows": [_row(each, base) for each in found],
+        "rows": [_row(each, base, is_first=each is first) for each in found],
         "curves": {each.name: _curve(each, first) for each in found},
         "ends": first.result.figures["curve"]["events"],
     }
 
 
-def _row(each: Compared, base: Vec) -> dict[str, Any]:
+def _row(each: Compared, base: Vec, *, is_first: bool) -> dict[str, Any]:
     """Return one line of the table; a negative difference is better than the first one."""
     shown = each.result.figures
     losses = each.losses[: len(base)]
@@ -113,18 +119,15 @@ def _row(each: Compared, base: Vec) -> dict[str, Any]:
         "error": shown["errors"]["model"],
         "events/s": shown["events_per_second"],
     }
-    if each.losses is base or (losses is base):
-        return {**row, "difference": None, "low": None, "high": None, "verdict": "first"}
+    if is_first:
+        return {**row, **dict.fromkeys(Difference._fields), "verdict": "first"}
     difference = mean_difference(losses - base)
     verdict = "no clear difference"
     if difference.is_clear:
-        verdict = "better" if difference.mean < 0.0 else "worse"
+        verdict = "better" if difference.difference < 0.0 else "worse"
     if not (losses - base).any():
         verdict = "the same"
-    return {**row, "difference": difference.mean, "low": difference.low} | {
-        "high": difference.high,
-        "verdict": verdict,
-    }
+    return {**row, **difference._asdict(), "verdict": verdict}
 
 
 def _curve(each: Compared, first: Compared) -> list[float | None]:
