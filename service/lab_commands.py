@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -95,9 +95,62 @@ def compare(
     _compare(configs, request, path, as_json=as_json)
 
 
+def tune(
+    source: Annotated[str, typer.Argument(help="A file, as for replay.")],
+    label: Label = None,
+    task: TaskKind = None,
+    id_: Id = None,
+    timestamp: Time = None,
+    space: Annotated[
+        Path | None, typer.Option(help="YAML file: a setting, and its values or range.")
+    ] = None,
+    candidates: Annotated[int, typer.Option(help="How many are drawn.", min=1)] = 16,
+    strategy: Annotated[
+        Literal["random", "halving"],
+        typer.Option(help="All candidates on all records, or ever fewer on ever more."),
+    ] = "random",
+    jobs: Annotated[int | None, typer.Option(help="Processes at once; all cores.", min=1)] = None,
+    seed: Annotated[int, typer.Option(help="Of the draws.")] = 1,
+    folder: Annotated[Path, typer.Option(help="Of the trials: a killed study goes on.")] = Path(
+        "tuning"
+    ),
+    output: Annotated[Path, typer.Option(help="Configuration to write.")] = Path("tuned.yaml"),
+    limit: Limit = None,
+    delimiter: Delimiter = None,
+    file: File = None,
+    set_: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Try settings on the same events; the lowest progressive loss wins, and is written."""
+    from kaboost.service.lab.display import show_tuning, trials_meter
+    from kaboost.service.lab.space import DEFAULT_SPACE, read_space
+    from kaboost.service.lab.tuning import Wish, tune, winning_text
+    from kaboost.service.lab.writing import write_text
+
+    check_output(output)
+    if source == "-" or "://" in source:
+        raise ConfigError(f"{source}: is read more than once; save it to a file")
+    wanted = _wanted(file, set_, (label, id_, timestamp, task))
+    chosen = DEFAULT_SPACE if space is None else read_space(space)
+    wish = Wish(source, wanted, chosen, folder, candidates, strategy, jobs, seed, limit, delimiter)
+    try:
+        with trials_meter(quiet=as_json) as progress:
+            figures = tune(wish, progress)
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; the same command goes on with the trials of {folder}", err=True)
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    write_text(folder / "tuning.json", json.dumps(figures, indent=2) + "\n")
+    write_text(output, winning_text(folder, figures["best"]["settings"]))
+    if as_json:
+        typer.echo(json.dumps(figures, indent=2))
+    else:
+        show_tuning(figures, output)
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
     app.command(epilog="Example: kaboost replay payments.csv --label fraud")(replay)
+    app.command(epilog="Example: kaboost tune payments.csv --label fraud --strategy halving")(tune)
     app.command(epilog="Example: kaboost compare small.yaml large.yaml --on payments.parquet")(
         compare
     )

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 SHOWN_NOTES = 8
+SHOWN_ROWS = 10
 LINE_SECONDS = 10.0  # between two lines without a terminal
 WHOLE = 1000  # units of the progress bar
 
@@ -32,9 +33,12 @@ class Meter:
 
     def __call__(self, events: int, fraction: float | None) -> None:
         """Show how many events were learned, and which part was read."""
+        rate = events / max(time.monotonic() - self._began, 1e-9)
+        self.show(f"{events:,} events, {rate:,.0f}/s", fraction)
+
+    def show(self, about: str, fraction: float | None) -> None:
+        """Show a line and which part is done."""
         now = time.monotonic()
-        rate = events / max(now - self._began, 1e-9)
-        about = f"{events:,} events, {rate:,.0f}/s"
         done = None if fraction is None else min(fraction, 1.0) * WHOLE
         total = None if fraction is None else WHOLE
         self._progress.update(self._task, completed=done, total=total, about=about)
@@ -42,6 +46,19 @@ class Meter:
             self._printed = now
             part = "" if fraction is None else f", {100 * fraction:.0f} %"
             self._console.print(f"{about}{part}", highlight=False)
+
+
+@contextmanager
+def trials_meter(*, quiet: bool = False) -> Iterator[Callable[[int, int, float | None], None]]:
+    """Show how many trials are done, and the lowest loss so far."""
+    with meters(quiet=quiet) as add:
+        bar = add("tuning")
+
+        def report(done: int, total: int, lowest: float | None) -> None:
+            known = "" if lowest is None else f", lowest loss {_number(lowest)}"
+            bar.show(f"{done} of {total} trials{known}", done / max(total, 1))
+
+        yield report
 
 
 @contextmanager
@@ -113,6 +130,28 @@ def show_comparison(figures: Mapping[str, Any]) -> None:
         f"{100 * figures['level']:.0f} % intervals: block bootstrap, blocks of "
         f"{figures['block_events']} events, {figures['draws']:,} draws",
     )
+
+
+def show_tuning(figures: Mapping[str, Any], output: object) -> None:
+    """Print the best candidates, and what the best one brings over the default."""
+    console = Console()
+    keys = ("candidate", "loss", "error", "events", "events_per_second")
+    known = [row for row in figures["rows"] if "loss" in row][:SHOWN_ROWS]
+    show_rows([{key: row[key] for key in keys} for row in known])
+    for each in figures["failed"][:SHOWN_NOTES]:
+        _line(console, f"failed: {each['candidate']}: {each['fault']}")
+    default, best, gain = figures["default"], figures["best"], figures["gain"]
+    if not best["settings"]:
+        _line(console, f"no candidate is better than the default, loss {default['loss']:.4f}")
+        return
+    saved = 100 * (1 - best["loss"] / default["loss"]) if default["loss"] else 0.0
+    text = f"tuning brings {saved:.1f} % of the loss: {default['loss']:.4f} to {best['loss']:.4f}"
+    if gain is not None:
+        text += f", difference {gain['difference']:.4f} ({gain['low']:.4f} .. {gain['high']:.4f})"
+        if gain["high"] >= 0.0:
+            text += ", which may be chance"
+    _line(console, f"{text}; the best of several is a little too good on its own events")
+    _line(console, f"written: {output}")
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from kaboost.service.config.yaml12 import Loader
 from kaboost.service.errors import ConfigError
 from kaboost.service.lab.planning import Planned
 from kaboost.service.lab.writing import write_text
@@ -45,13 +46,7 @@ def save(
         trainer.write_checkpoint()
         trainer.publish()
     if planned.text is not None:
-        tree: dict[str, Any] = yaml.safe_load(planned.text)
-        for key, value in planned.overrides.items():
-            section, _, name = key.partition(".")
-            if name:
-                tree.setdefault(section, {})[name] = _plain(value)
-            else:
-                tree[section] = _plain(value)
+        tree = nested(planned.text, planned.overrides)
         for section in ("checkpoints", "snapshots"):
             tree.setdefault(section, {})["directory"] = str((folder / section).resolve())
         head = "# Written by `kaboost replay --save`; docs/settings.md has all settings.\n"
@@ -66,8 +61,30 @@ def how_to_serve(folder: Path, config: Path | None) -> str:
     return f"kaboost serve --config {config} {' '.join(sets)}"
 
 
+def nested(text: str, overrides: Mapping[str, object]) -> dict[str, Any]:
+    """Return a configuration in YAML as a tree, with other values at dotted keys.
+
+    Examples
+    --------
+    >>> nested("model: {bank: nets}", {"model.bank.n": "4", "task.kind": "binary"})
+    {'model': {'bank': {'kind': 'nets', 'n': 4}}, 'task': {'kind': 'binary'}}
+    """
+    tree: dict[str, Any] = yaml.load(text, Loader) or {}
+    for key, value in overrides.items():
+        *above, last = key.split(".")
+        node = tree
+        for name in above:
+            inner = node.get(name)
+            if not isinstance(inner, dict):  # a bare word means {kind: word}
+                inner = {} if inner is None else {"kind": inner}
+            node[name] = dict(inner)
+            node = node[name]
+        node[last] = _plain(value)
+    return tree
+
+
 def _plain(value: object) -> Any:
     """Return a value that a flag gave as text as YAML reads it."""
     if isinstance(value, str):
-        return yaml.safe_load(value)
+        return yaml.load(value, Loader)
     return dict(value) if isinstance(value, Mapping) else value
