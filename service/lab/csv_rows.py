@@ -16,7 +16,7 @@ from kaboost.service.lab.rows import RAGGED, Chunk, encode
 
 DELIMITERS = ",;\t|"
 SNIFFED_BYTES = 1 << 16
-BLOCK_BYTES = 1 << 21  # of text in memory; a row is shorter
+BLOCK_BYTES = 1 << 19  # of text; a row is shorter, and pyarrow reads 32 of them ahead
 STYLE_ROWS = 1000  # that decide how a column is written
 
 

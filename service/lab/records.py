@@ -77,13 +77,16 @@ class FileRecords:
 
     def batches(self, size: int) -> Iterator[Batch]:
         """Yield all records."""
-        offset = 0
+        offset, waiting = 0, list[bytes]()
         for chunk in chain(self._taken(), self._chunks):
-            rejected = chunk.rejected
-            for first in range(0, max(len(chunk.values), 1), size):
-                values = chunk.values[first : first + size]
-                yield Batch(self._messages(values, offset), rejected)
-                rejected, offset = (), offset + len(values)
+            if chunk.rejected:
+                yield Batch([], chunk.rejected)
+            waiting += chunk.values
+            while len(waiting) >= size:
+                values, waiting = waiting[:size], waiting[size:]
+                yield Batch(self._messages(values, offset))
+                offset += size
+        yield Batch(self._messages(waiting, offset))
 
     def close(self) -> None:
         """Close the file."""

@@ -13,6 +13,7 @@ from pyarrow import feather, parquet
 
 from kaboost.models.model import Model
 from kaboost.service.errors import ConfigError, NotWritten
+from kaboost.service.lab import opponents
 from kaboost.service.lab.opponents import LightGBM, make_opponents
 from kaboost.service.lab.records import FileRecords
 from kaboost.service.lab.writing import write
@@ -164,8 +165,10 @@ def test_interruption_keeps_the_part(csv: Path, monkeypatch: pytest.MonkeyPatch)
     assert 300 == result.events
 
 
-def test_opponents(csv: Path) -> None:
+def test_opponents(csv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """LightGBM and a model of River are on the same events; all are in the curves."""
+    monkeypatch.setattr(opponents, "ROUNDS", 10)
+    monkeypatch.setattr(opponents, "FIRST_ROWS", 50)
     result = replayed(csv, against=("lightgbm", "river:linear_model.LogisticRegression"))
 
     assert ["model", "prior", "last_label", "lightgbm"] == list(result.losses)[:4]
