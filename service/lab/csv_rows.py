@@ -13,6 +13,7 @@ from kaboost.service.errors import ConfigError
 from kaboost.service.lab.byte_streams import Utf8Stream
 from kaboost.service.lab.cells import DATE, TEXT, Style, convert, style_of
 from kaboost.service.lab.rows import RAGGED, Chunk, encode
+from kaboost.service.onboarding.columns import as_number
 
 DELIMITERS = ",;\t|"
 SNIFFED_BYTES = 1 << 16
@@ -88,13 +89,17 @@ class CsvRows:
 
     def _skip(self, row: Any) -> str:
         """Note a row with another number of values than the header."""
-        shown = row.text if len(row.text) <= 60 else row.text[:57] + "..."
         place = "a row" if row.number is None else f"row {row.number}"
-        self._ragged.append((
-            RAGGED,
-            f"{place} has {row.actual_columns} values for {row.expected_columns} columns: "
-            f"{shown!r}; quote values that contain {self._dialect.delimiter!r}",
-        ))  # fmt: skip
+        lines = row.text.count("\n")
+        if lines:
+            why = f"takes {lines + 1:,} lines: close the quote that it begins with"
+        else:
+            shown = row.text if len(row.text) <= 60 else row.text[:57] + "..."
+            why = (
+                f"has {row.actual_columns} values for {row.expected_columns} columns: {shown!r}; "
+                f"quote values that contain {self._dialect.delimiter!r}"
+            )
+        self._ragged.append((RAGGED, f"{place} {why}"))
         return "skip"
 
     def _styles(self, batches: list[Any]) -> list[Style]:
@@ -129,6 +134,11 @@ def _dialect(head: str, name: str, delimiter: str | None) -> Dialect:
     chosen = delimiter or max(DELIMITERS, key=lambda each: _consistency(lines[:20], each))
     (header,) = list(csv.reader(lines[:1], delimiter=chosen))
     columns = [column.strip() or f"column_{k}" for k, column in enumerate(header, 1)]
+    if all(as_number(column) is not None for column in columns):
+        raise ConfigError(
+            f"{name}: the first line has numbers instead of names ({', '.join(columns[:3])}); add "
+            "a line with the names of the columns"
+        )
     twice = [column for column, count in Counter(columns).items() if count > 1]
     if twice:
         raise ConfigError(f"{name}: column {twice[0]!r} occurs twice in the header; rename one")

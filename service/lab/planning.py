@@ -71,7 +71,15 @@ def plan(wanted: Wanted, name: str, raws: Sequence[RawRecord], *, is_topic: bool
         text = text.replace(LATER_FEATURES, "")
         overrides.setdefault("features.unknown", "ignore")
         settings = _loaded(text, overrides)
-    return Planned(settings, text, made.warnings, overrides)
+    return Planned(settings, text, _worded(made.warnings), overrides)
+
+
+def _worded(warnings: Sequence[str]) -> list[str]:
+    """Return the warnings of a plan that hold for a replay, which has no topic of labels, learns
+    classes as they come, and counts the labels itself.
+    """
+    kept = [text.partition("; where it comes later")[0] for text in warnings]
+    return [text for text in kept if "classes are in the sample" not in text and text[:4] != "all "]
 
 
 def _loaded(text: str, overrides: Mapping[str, object]) -> Settings:
@@ -85,7 +93,8 @@ def _take_default(
     question: str, default: str | None, flag: str, check: Callable[[str], object]
 ) -> str:
     if default is None:
-        raise ConfigError(f"{flag}: is missing; pass it. {question}")
+        shown = question.partition("; where labels come later")[0]
+        raise ConfigError(f"{flag}: is missing; pass it. {shown}{')' * ('(' in shown)}")
     check(default)
     return default
 

@@ -26,6 +26,7 @@ def text_of(path: Path) -> str:
         ("", "is empty; name a file with a header and rows"),
         ("amount,fraud\n", "has no records; name an input with a header and rows"),
         ("amount,amount\n1,2\n", "column 'amount' occurs twice in the header; rename one"),
+        ("1.5,0\n2,1\n", "the first line has numbers instead of names"),
     ],
 )
 def test_no_rows(tmp_path: Path, text: str, why: str) -> None:
@@ -77,6 +78,27 @@ def test_ragged_rows(tmp_path: Path) -> None:
     assert {"ragged": 2} == result.figures["rejected"]
     assert "has 2 values for 5 columns" in result.figures["examples"]["ragged"]
     assert (42, 40) == (result.figures["records"], result.events)
+
+
+def test_unclosed_quote_is_named(tmp_path: Path) -> None:
+    """Lines that an unclosed quote swallows are not lost without a word."""
+    path = write_csv(tmp_path / "a.csv", rows(40))
+    with path.open("a") as file:
+        file.write('"o41,1.5,PT,true,1\n' + "o42,1.5,PT,true,1\n" * 3)
+    result = replayed(path)
+
+    assert {"ragged": 1} == result.figures["rejected"]
+    assert "close the quote that it begins with" in result.figures["examples"]["ragged"]
+
+
+def test_label_is_asked_for(tmp_path: Path) -> None:
+    """Without a telling name the flag is named, with candidates."""
+    path = write_csv(tmp_path / "a.csv", [{"x": k, "c": "ab"[k % 2]} for k in range(50)])
+
+    with pytest.raises(
+        ConfigError, match=r"--label: is missing; pass it\. Label \(candidates: c, x\)$"
+    ):
+        replayed(path, None)
 
 
 def test_rejected_rows_have_their_reason(tmp_path: Path) -> None:
