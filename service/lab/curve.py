@@ -1,6 +1,7 @@
 """Means over the events of a stream in a bounded number of steps of equal length."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -84,10 +85,10 @@ class GroupSums:
             for key, value in zip(("weight", "events", *values), column, strict=True):
                 row[key] = row.get(key, 0.0) + float(value)
 
-    def rows(self) -> list[dict[str, float | str]]:
+    def rows(self) -> list[dict[str, Any]]:
         """Return the means of every group, the largest first."""
         order = sorted(self._rows.items(), key=lambda item: -item[1]["events"])
-        found: list[dict[str, float | str]] = []
+        found: list[dict[str, Any]] = []
         for name, sums in order:
             weight = sums["weight"] or 1.0
             means = {k: v / weight for k, v in sums.items() if k not in ("weight", "events")}

@@ -120,10 +120,7 @@ class Recording:
         if name not in self._cuts and len(known):
             self._cuts[name] = np.unique(np.quantile(known, QUANTILES))
         cuts = self._cuts.get(name, np.empty(0))
-        texts = [f"{cut:.4g}" for cut in cuts]
-        groups = [f"{name} <= {texts[0]}"] if texts else ["all"]
-        groups += [f"{low} .. {high}" for low, high in pairwise(texts)]
-        groups += [f"> {texts[-1]}"] if texts else []
+        groups = _ranges(name, cuts)
         places = np.searchsorted(cuts, values)
         return [MISSING if v != v else groups[p] for v, p in zip(values, places, strict=True)]
 
@@ -173,9 +170,17 @@ class Recording:
                 raise ConfigError(f"--slice {name}: is no feature; {hint(name, list(kinds))}")
 
     @property
-    def slices(self) -> dict[str, list[dict[str, float | str]]]:
+    def slices(self) -> dict[str, list[dict[str, Any]]]:
         """The figures of every group of every slice."""
-        return {name: sums.rows() for name, sums in self._slices.items()}
+        return {name: self._ordered(name, sums.rows()) for name, sums in self._slices.items()}
+
+    def _ordered(self, name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the groups of numbers from low to high."""
+        cuts = self._cuts.get(name)
+        if cuts is None:
+            return rows
+        order = {group: k for k, group in enumerate([*_ranges(name, cuts), MISSING])}
+        return sorted(rows, key=lambda row: order.get(row["group"], len(order)))
 
 
 class Times:
@@ -223,6 +228,15 @@ class Times:
 
 def _copied(seen: Intervals | None) -> Intervals | None:
     return None if seen is None else Intervals(*map(np.copy, seen))
+
+
+def _ranges(name: str, cuts: Vec) -> list[str]:
+    """Name the groups of numbers between cuts."""
+    texts = [f"{cut:.6g}" for cut in cuts]
+    if not texts:
+        return ["all"]
+    between = (f"{low} .. {high}" for low, high in pairwise(texts))
+    return [f"{name} <= {texts[0]}", *between, f"> {texts[-1]}"]
 
 
 def _schedule(booster: Any) -> Any:

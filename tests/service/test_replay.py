@@ -95,7 +95,11 @@ def test_slices_and_curves(csv: Path) -> None:
 
     assert {"PT", "DE", "FR"} == {row["group"] for row in countries}
     assert figures["losses"]["model"] == pytest.approx(mean, rel=1e-5)
-    assert EVENTS == sum(row["events"] for row in figures["slices"]["amount"])
+    amounts = figures["slices"]["amount"]
+    assert EVENTS == sum(row["events"] for row in amounts)
+    assert amounts[0]["group"].startswith("amount <= ")
+    assert amounts[-1]["group"].startswith("> ")
+    assert {"amount", "country", "vip"} == {row["name"] for row in figures["slow_features"]}
     assert EVENTS == figures["curve"]["events"][-1]
     assert figures["losses"]["prior"] == pytest.approx(figures["running"]["loss prior"][-1])
     with pytest.raises(ConfigError, match="--slice contry: is no feature; did you mean 'country'"):

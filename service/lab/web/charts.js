@@ -12,6 +12,7 @@ function element(tag, attributes = {}, ...children) {
 const number = (value, digits = 4) => value === null || value === undefined ? "–"
   : Math.abs(value) >= 1e9 || (value !== 0 && Math.abs(value) < 1e-3) ? value.toExponential(2)
   : value.toLocaleString("en", { maximumSignificantDigits: digits });
+const compact = value => Math.abs(value) >= 1e5 ? Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 }).format(value) : number(value);
 const whole = value => value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en");
 const percent = value => value === null || !isFinite(value) ? "–" : (100 * value).toFixed(1) + " %";
 const colour = k => COLOURS[k % COLOURS.length];
@@ -33,7 +34,7 @@ function chart(parent, x, series, options = {}) {
     width: place.clientWidth || 500, height: options.height || 260,
     scales: { x: { time: Boolean(options.time), ...(options.x || {}) }, y: options.y || {} },
     axes: [axis({ label: options.xLabel, labelSize: 20, values: options.time ? undefined : (u, ticks) => ticks.map(v => number(v)) }),
-           axis({ size: 62, values: (u, ticks) => ticks.map(v => options.percent ? percent(v) : number(v)) })],
+           axis({ size: 62, values: (u, ticks) => ticks.map(v => options.percent ? percent(v) : compact(v)) })],
     series: [{ label: options.xLabel || "x", value: (u, v) => options.time ? (v === null ? "–" : new Date(1000 * v).toISOString().slice(0, 16).replace("T", " ")) : number(v, 6) },
       ...series.map(each => ({ label: each.label, stroke: each.colour, width: each.width || 1.6, dash: each.dash,
         points: { show: Boolean(each.points), size: 6 }, paths: each.points === "only" ? () => null : undefined,
