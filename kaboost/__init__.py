@@ -20,19 +20,23 @@ if TYPE_CHECKING:
     from kaboost.models.reboosted.explain import export_trees
     from kaboost.models.spec import normalise_spec
     from kaboost.models.types import ModelError
+    from kaboost.service.lab.library import replay
+    from kaboost.service.lab.result import Result
 
-_MODULES = {  # module below kaboost.models: its public names
-    "adapters.to_sklearn": ("Classifier", "Regressor"),
-    "batch": ("fit",),
-    "booster": ("Booster", "learn_many", "predict_many", "predictions", "prefixes_many"),
-    "build": ("build", "from_arrays", "serving_arrays", "to_arrays"),
-    "explain.interface": ("explain_many",),
-    "losses": ("LOSSES",),
-    "model": ("Model",),
-    "parts": ("BANKS", "RULES"),
-    "reboosted.explain": ("export_trees",),
-    "spec": ("normalise_spec",),
-    "types": ("ModelError",),
+_MODULES = {  # module below kaboost: its public names
+    "models.adapters.to_sklearn": ("Classifier", "Regressor"),
+    "models.batch": ("fit",),
+    "models.booster": ("Booster", "learn_many", "predict_many", "predictions", "prefixes_many"),
+    "models.build": ("build", "from_arrays", "serving_arrays", "to_arrays"),
+    "models.explain.interface": ("explain_many",),
+    "models.losses": ("LOSSES",),
+    "models.model": ("Model",),
+    "models.parts": ("BANKS", "RULES"),
+    "models.reboosted.explain": ("export_trees",),
+    "models.spec": ("normalise_spec",),
+    "models.types": ("ModelError",),
+    "service.lab.library": ("replay",),
+    "service.lab.result": ("Result",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
@@ -44,6 +48,7 @@ __all__ = [
     "Model",
     "ModelError",
     "Regressor",
+    "Result",
     "build",
     "explain_many",
     "export_trees",
@@ -54,6 +59,7 @@ __all__ = [
     "predict_many",
     "predictions",
     "prefixes_many",
+    "replay",
     "serving_arrays",
     "to_arrays",
 ]
@@ -64,7 +70,7 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         value: Any = import_module("importlib.metadata").version("kaboost")
     elif name in _MODULE_OF:
-        value = getattr(_load(f"kaboost.models.{_MODULE_OF[name]}", name), name)
+        value = getattr(_load(f"kaboost.{_MODULE_OF[name]}", name), name)
     else:
         raise AttributeError(f"module 'kaboost' has no attribute {name!r}")
     globals()[name] = value

@@ -18,7 +18,10 @@ from kaboost.models.capacity import reserve_width
 from kaboost.models.explain.reasons import Reason
 from kaboost.models.features.checks import check_frame, check_rows, check_weights
 from kaboost.models.features.columns import Columns
+from kaboost.models.features.frames import as_labels, as_row, as_rows
 from kaboost.models.features.labels import (
+    AUTO,
+    MAX_CLASSES,
     Label,
     Labels,
     class_array,
@@ -29,6 +32,8 @@ from kaboost.models.features.new_features import Additions, find_new_features, s
 from kaboost.models.features.onehot import Encoder, Table, slice_table
 from kaboost.models.features.predicted_rows import PredictedRow, PredictedRows, check_delay, room
 from kaboost.models.features.rows import BatchSlice, recast, tabulate
+from kaboost.models.features.schema import declared_features
+from kaboost.models.model_table import model_table
 from kaboost.models.state import file
 from kaboost.models.table_model import Captured, TableModel, next_part, padded
 from kaboost.models.types import Mat, ModelError, Vec, to_python
@@ -78,9 +83,56 @@ class Model(TableModel):
             f"{int(self.booster.progress.events):,} events learned)"
         )
 
+    def _repr_html_(self) -> str:
+        """Show the task, the parts, the progressive loss and the most important features."""
+        return model_table(self)
+
+    @property
+    def progress(self) -> Any:
+        """The progress: `events`, `mean_loss` of predictions made before learning, and more."""
+        return self.booster.progress
+
+    def fit(self, rows: Any, y: Any, w: Any = None) -> Self:
+        """Learn rows in order with a new model of the same task, specification and features.
+
+        Parameters
+        ----------
+        rows, y, w
+            As for `learn_many`, which continues instead.
+
+        Returns
+        -------
+        Self
+            This model.
+
+        Raises
+        ------
+        ModelError
+            As for `learn_many`; what was learned before is gone.
+        """
+        if self.booster.progress.events:
+            labels = AUTO if self.labels.is_open else self.classes_ or None
+            most = self.labels.max_classes if self.labels.is_open else MAX_CLASSES
+            schema = declared_features(self.encoder.schema)
+            self.__init__(self.task, self.spec, schema, labels, most)  # type: ignore[misc]
+            self.__dict__.pop("_predicted_rows", None)
+        self.learn_many(rows, y, w)
+        return self
+
+    def predict(self, rows: Any) -> Any:
+        """Return numbers or the most probable labels, (B,), as `predict_many`.
+
+        Of a `Table`, as the service passes it, the scores (B, m).
+        """
+        return super().predict(rows) if isinstance(rows, Table) else self.predict_many(rows)
+
+    def predict_proba(self, rows: Any) -> Mat:
+        """Return probabilities (B, C) in the order of `classes_`, as `predict_proba_many`."""
+        return self.predict_proba_many(rows)
+
     def learn_one(self, x: Mapping[str, Any], y: Any, w: float = 1.0) -> None:
         """Learn one event: features `x`, label `y`, importance `w`."""
-        self.learn_many([x], [y], [w])
+        self.learn_many([as_row(x)], [y], [w])
 
     def learn_many(self, rows: Any, y: Any, w: Any = None, *, delay: int = 0) -> Mat:
         """Learn events in order and return the predictions made before each was learned.
@@ -90,7 +142,7 @@ class Model(TableModel):
         Parameters
         ----------
         rows
-            B dicts, or a DataFrame.
+            B dicts, or a DataFrame of pandas, polars, pyarrow or what else narwhals knows.
         y
             Labels, (B,).
         w
@@ -110,6 +162,7 @@ class Model(TableModel):
         ModelError
             For an invalid feature, label or importance; then nothing was learned.
         """
+        rows, y = as_rows(rows), as_labels(y)
         check_rows(rows)
         weights = check_weights(np.ones(len(rows)) if w is None else w)
         encoded, labels = encode_growing(self.labels, y, weights)
@@ -227,12 +280,14 @@ class Model(TableModel):
 
     def predict_one(self, x: Mapping[str, Any]) -> Label:
         """Return the number or the most probable label for features `x`."""
-        predicted: Label = to_python(self.predict_many([x])[0])
+        predicted: Label = to_python(self.predict_many([as_row(x)])[0])
         return predicted
 
     def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Label, float]:
         """Return the probability of every label for features `x`."""
-        return dict(zip(self.classes_, self.predict_proba_many([x])[0].tolist(), strict=True))
+        return dict(
+            zip(self.classes_, self.predict_proba_many([as_row(x)])[0].tolist(), strict=True)
+        )
 
     def predict_many(self, rows: Any) -> NDArray[Any]:
         """Return numbers or the most probable labels, (B,)."""
@@ -259,7 +314,7 @@ class Model(TableModel):
 
     def predict_interval_one(self, x: Mapping[str, Any], level: float = 0.9) -> tuple[float, float]:
         """Return the interval that holds the label for features `x` with probability `level`."""
-        low, high = self.predict_interval_many([x], level)[0].tolist()
+        low, high = self.predict_interval_many([as_row(x)], level)[0].tolist()
         return low, high
 
     def predict_interval_many(self, rows: Any, level: float = 0.9) -> Mat:
@@ -287,7 +342,7 @@ class Model(TableModel):
 
     def explain_one(self, x: Mapping[str, Any], label: Label | None = None) -> Reason:
         """Return the explanation of the score of features `x`; see `explain_many`."""
-        return self.explain_many([x], label)[0]
+        return self.explain_many([as_row(x)], label)[0]
 
     def explain_many(self, rows: Any, label: Label | None = None) -> list[Reason]:
         """Return the explanation of the score of every event, (B,).
@@ -348,7 +403,8 @@ class Model(TableModel):
     def _predict_and_remember(self, table: Table) -> Mat:
         """Return the scores (B, m) of B events, and remember the last ones for late labels."""
         if self.serving_only:
-            return self.predict(table)
+            scored: Mat = self.predict(table)
+            return scored
         B = len(table.numbers)
         first = max(0, B - room(self.encoder.width))
         scores = [self.predict(slice_table(table, 0, first))] if first else []
@@ -363,6 +419,7 @@ class Model(TableModel):
 
     def _tabulate_known(self, rows: Any) -> Table:
         """Return the known features of rows to predict."""
+        rows = as_rows(rows)
         check_frame(self.encoder.kinds, rows)
         return self._tabulate(rows)
 

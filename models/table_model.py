@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -89,6 +89,8 @@ class TableModel:
     """
 
     identifiers: tuple[str, ...] = ()  # features that may name things, until they are reported
+    # Shown every part of events that is learned, with the layout of its table: for evaluation.
+    observer: Callable[[Table, Vec, Vec, Outcome], None] | None = None
 
     def __init__(
         self,
@@ -170,7 +172,10 @@ class TableModel:
         """Learn B events between which no kind is corrected; as for `learn`."""
         self._require_learning()
         scores = learn_many(self.booster, self.encoder.learn_many(table, w, y, self._far), y, w)
-        return self._assess(self.outcome(scores, y), y, w)
+        outcome = self._assess(self.outcome(scores, y), y, w)
+        if self.observer is not None:
+            self.observer(table, y, w, outcome)
+        return outcome
 
     def parts(self, table: Table, w: Vec) -> Iterator[tuple[Table, slice]]:
         """Yield a table of B events in parts, to be learned or captured before the next part.

@@ -19,6 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from kaboost.models.adapters.class_weights import ClassWeight, ClassWeights
 from kaboost.models.adapters.sklearn_columns import Kinds, Rows, has_texts, kinds_of, read_rows
 from kaboost.models.build import check
+from kaboost.models.features.frames import as_pandas
 from kaboost.models.features.labels import AUTO, class_array, encode_growing
 from kaboost.models.features.onehot import Table
 from kaboost.models.model import Model
@@ -107,6 +108,7 @@ class _Online(BaseEstimator):  # type: ignore[misc]
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
     ) -> tuple[Rows, NDArray[Any], Vec]:
         _check_epochs(self.epochs)
+        X = as_pandas(X)
         numeric = self._numeric_labels
         if (not reset and self.kinds_ is not None) or (reset and has_texts(X)):
             rows = self._read_texts(X, reset=reset)
@@ -130,6 +132,7 @@ class _Online(BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, X: ArrayLike) -> Table:
         check_is_fitted(self)
+        X = as_pandas(X)
         if self.kinds_ is not None:
             return self._read_texts(X, reset=False).table()
         rows = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=FINITE)

@@ -142,7 +142,7 @@ def record(seen: ProgressiveValidation, outcome: Outcome, y: Vec, w: Vec) -> Non
     if outcome.probabilities is not None:
         record_many(seen.reliability, outcome.probabilities, y, w)
     if not seen.of_numbers:
-        _compare_classes(seen, outcome.losses, outcome.errors, y, w)
+        compare_classes(seen, outcome.losses, outcome.errors, y, w)
         return
     record_numbers(seen, outcome, OWN, y, w)
 
@@ -151,12 +151,12 @@ def record_numbers(
     seen: ProgressiveValidation, outcome: Outcome, expected: Mat, y: Vec, w: Vec
 ) -> None:
     """Record numbers to predict; with what the baselines predicted, (B, 2), or OWN for now."""
-    first = _keep_first(seen, outcome.losses, outcome.errors, y, w)
+    first = keep_first(seen, outcome.losses, outcome.errors, y, w)
     for part in (slice(0, first), slice(first, len(y))):
         losses, errors = outcome.losses[part], outcome.errors[part]
-        _compare_numbers(seen, losses, errors, y[part], w[part], expected[part])
+        compare_numbers(seen, losses, errors, y[part], w[part], expected[part])
         if part.start < first and seen.events[()] == FIRST_LABELS:
-            _judge_first(seen)
+            judge_first(seen)
 
 
 def correct(seen: ProgressiveValidation, before: Outcome, after: Outcome, w: float) -> None:
@@ -174,7 +174,7 @@ def correct(seen: ProgressiveValidation, before: Outcome, after: Outcome, w: flo
     seen.error_sum[0] += w * more_error
 
 
-def _keep_first(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: Vec, w: Vec) -> int:
+def keep_first(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: Vec, w: Vec) -> int:
     """Keep those of events (B,) that are among the first; return the number up to the last."""
     known = int(seen.events)
     places = np.flatnonzero(w > 0.0)[: max(FIRST_LABELS - known, 0)]
@@ -185,7 +185,7 @@ def _keep_first(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: Vec, w
     return int(places[-1]) + 1 if len(places) else 0
 
 
-def _judge_first(seen: ProgressiveValidation) -> None:
+def judge_first(seen: ProgressiveValidation) -> None:
     """Set the spread by the first numbers; with an outlier among them, all are counted again."""
     y = seen.first[:, VALUE].copy()
     replaced = replace_outliers(y)
@@ -198,7 +198,7 @@ def _judge_first(seen: ProgressiveValidation) -> None:
         losses, errors = np.fmin(losses, 0.5 * most * most), np.fmin(errors, most)
         for sums in (*seen[:6], seen.last, seen.mean, seen.events):
             sums[...] = 0.0
-        _compare_numbers(seen, losses, errors, y, weights, OWN)
+        compare_numbers(seen, losses, errors, y, weights, OWN)
     seen.spread[...] = spread
 
 
@@ -226,7 +226,8 @@ def copied(seen: ProgressiveValidation) -> ProgressiveValidation:
 
 
 @kernel
-def _compare_classes(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: Vec, w: Vec) -> None:
+def compare_classes(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: Vec, w: Vec) -> None:
+    """Record classes (B,) and the model's losses and errors of them."""
     for k in range(y.shape[0]):
         if w[k] > 0.0:
             label, last = int(y[k]), int(seen.last[()])
@@ -244,9 +245,10 @@ def _compare_classes(seen: ProgressiveValidation, losses: Vec, errors: Vec, y: V
 
 
 @kernel
-def _compare_numbers(
+def compare_numbers(
     seen: ProgressiveValidation, losses: Vec, errors: Vec, y: Vec, w: Vec, expected: Mat
 ) -> None:
+    """Record numbers (B,) and the model's losses and errors of them; `expected` as above."""
     for k in range(y.shape[0]):
         if w[k] > 0.0:
             value = _follow_number(seen, min(max(y[k], -VALUE_LIMIT), VALUE_LIMIT))

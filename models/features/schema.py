@@ -78,6 +78,19 @@ class Schema(NamedTuple):
         return self._replace(kinds=kinds, history=history)
 
 
+def declared_features(schema: Schema) -> dict[str, str]:
+    """Return the mapping that a schema was made of, without what was inferred.
+
+    Examples
+    --------
+    >>> declared_features(parse_schema({"zip": "category", "*": "auto"}))
+    {'zip': 'category', '*': 'auto'}
+    """
+    if schema.declared is None:
+        return dict(schema.kinds)
+    return dict(list(schema.kinds.items())[: schema.declared]) | {WILDCARD: AUTO}
+
+
 def parse_schema(features: Mapping[str, str] | str) -> Schema:
     """Return the schema of a mapping of features to kinds, or of the word `auto`.
 

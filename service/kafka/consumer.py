@@ -114,11 +114,11 @@ class KafkaConsumer:
         """Resolve `kafka.start_from` to an offset for every partition, the empty ones too."""
         if self._kafka.start_ms is None:
             latest = self._kafka.start_from == "latest"
-            return {p: self._watermarks(p)[latest] for p in partitions}
+            return {p: self.watermarks(p)[latest] for p in partitions}
         times = [At(self._kafka.topic, p, self._kafka.start_ms) for p in partitions]
         first = self._consumer.offsets_for_times(times, REQUEST_SECONDS)
         offsets = {at.partition: at.offset for at in first}
-        return {p: o if o >= 0 else self._watermarks(p)[1] for p, o in offsets.items()}
+        return {p: o if o >= 0 else self.watermarks(p)[1] for p, o in offsets.items()}
 
     def is_committed(self, partitions: list[int]) -> bool:
         """Return whether the group has committed offsets: somebody has learned here before."""
@@ -144,7 +144,7 @@ class KafkaConsumer:
         marks = {} if marks is None else marks
         lows, readable = {}, {}
         for partition, offset in offsets.items():
-            low, high = self._watermarks(partition)
+            low, high = self.watermarks(partition)
             lows[partition] = low
             if not low <= offset <= high:
                 self.gaps.note(partition, self._gap(partition, offset, low, high))
@@ -274,7 +274,8 @@ class KafkaConsumer:
         closing.start()
         closing.join(CLOSE_SECONDS)
 
-    def _watermarks(self, partition: int) -> tuple[int, int]:
+    def watermarks(self, partition: int) -> tuple[int, int]:
+        """Return the first offset of a partition, and the one after its last."""
         at = At(self._kafka.topic, partition)
         watermarks = self._consumer.get_watermark_offsets(at, REQUEST_SECONDS)
         if watermarks is None:
@@ -304,7 +305,7 @@ class KafkaConsumer:
             return
         partition = message.partition() or 0
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            raise self._gap(partition, self._offsets[partition], *self._watermarks(partition))
+            raise self._gap(partition, self._offsets[partition], *self.watermarks(partition))
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
             self._note_missing(error)
         else:
@@ -331,7 +332,7 @@ class KafkaConsumer:
         """Stop where records that were read are gone, or the client reads nothing for long."""
         truncated = self._broker_ends.truncated
         if truncated is not None:
-            raise self._gap(truncated, self._offsets[truncated], *self._watermarks(truncated))
+            raise self._gap(truncated, self._offsets[truncated], *self.watermarks(truncated))
         stuck = self._watch.stuck
         if stuck.seconds > STUCK_SECONDS and not self.silent:
             raise BrokerError(

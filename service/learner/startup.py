@@ -86,7 +86,9 @@ class RestoreFromCheckpoint:
         consumer.gaps.check_partitions(state.offsets, partitions)
         header = self._checkpoint.header
         consumer.check_identity(Identity(header.get("topic_id"), header.get("cluster_id")))
+        # A model that learned the rows of a file has no offsets yet: docs/laboratory.md.
         offsets = dict.fromkeys(partitions, 0) | state.offsets
+        offsets = offsets if state.offsets else consumer.start_offsets(partitions)
         return self._trainer(state._replace(offsets=offsets), inputs, restored=True)
 
     def reopen(self, inputs: Inputs) -> Trainer | None:

@@ -10,6 +10,7 @@ from kaboost.service.onboarding.columns import Column
 from kaboost.service.onboarding.plan import DROP, Feature, LabelTopic, Plan
 from kaboost.service.onboarding.roles import written
 
+LATER_FEATURES = "    '*': auto  # features that come later: kinds by their first values"
 EXAMPLE = 40  # characters of an example in a comment
 
 
@@ -134,7 +135,7 @@ def _features(features: list[Feature]) -> Iterator[str]:
             note = f"; {feature.kind.reason}" if feature.kind.reason else ""
             about = f"{summary(feature.column)}{note}"
             yield f"    {_key(feature.name)}: {feature.kind.name}  # {_comment(about)}"
-    yield "    '*': auto  # features that come later: kinds by their first values"
+    yield LATER_FEATURES
 
 
 def summary(column: Column) -> str:

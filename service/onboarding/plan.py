@@ -1,6 +1,7 @@
 """Make a plan for a configuration: what is known of records, what was given, what is asked."""
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from kaboost.service.errors import ConfigError
@@ -269,8 +270,16 @@ def named(found: Sequence[Column], path: str | None, flag: str) -> Column | None
     for column in found:
         if column.path == parse_path(path) or column.name == path:
             return column
-    names = ", ".join(column.name for column in found[:30])
-    raise ConfigError(f"{flag} {path}: no record has it; the records have {names}")
+    raise ConfigError(f"{flag} {path}: no record has it; {hint(path, [c.name for c in found])}")
+
+
+def hint(name: str, known: Sequence[str]) -> str:
+    """Name what was probably meant, and what there is."""
+    lower = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), lower, 3)
+    meant = " or ".join(repr(lower[each]) for each in near)
+    have = f"the records have {', '.join(known[:30])}{', ..' if len(known) > 30 else ''}"
+    return f"did you mean {meant}? {have}" if meant else have
 
 
 def choose_label(

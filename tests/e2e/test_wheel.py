@@ -100,6 +100,7 @@ def test_wheel_is_one_package(wheel: Path) -> None:
     assert {"kaboost"} == {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert expected <= names
     assert {"kaboost/py.typed", "kaboost/data/README.md", "kaboost/data/elec2.csv.gz"} <= names
+    assert {f"kaboost/service/lab/web/{name}" for name in ("report.html", "charts.js")} <= names
     assert {f"kaboost/service/http/web/{page}.html" for page in ("index", "docs")} <= names
 
 
