@@ -139,7 +139,7 @@ class Importance(BaseModel):
 
     name: str
     kind: str = Field(description="feature or label lag")
-    share: float = Field(description="Of the variance that all splits of the trees explain.")
+    share: float = Field(description="Of the variance of all contributions over recent events.")
     recent_label_part: Number = Field(
         description="Of a category's share: the part that splits on its target encoding contribute."
     )
