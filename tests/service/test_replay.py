@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import zstandard
 from pyarrow import feather, parquet
 
 from kaboost.models.model import Model
@@ -56,7 +55,7 @@ def test_formats_agree(tmp_path: Path, csv: Path, table: list[dict[str, Any]]) -
     parquet.write_table(arrow, tmp_path / "a.parquet")
     feather.write_feather(arrow, tmp_path / "a.arrow")
     (tmp_path / "a.jsonl").write_text(lines)
-    (tmp_path / "a.jsonl.zst").write_bytes(zstandard.compress(lines.encode()))
+    (tmp_path / "a.jsonl.zst").write_bytes(pa.Codec("zstd").compress(lines.encode(), asbytes=True))
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(csv.read_bytes()))
     (tmp_path / "a.parquet.gz").write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
     write_csv(tmp_path / "a.tsv", table, "\t")

@@ -155,11 +155,12 @@ def test_killed_command_goes_on(wish: Wish, tmp_path: Path) -> None:
         "--space", "space.yaml", "--jobs", "1", "--limit", "300",
     ]  # fmt: skip
     trials = tmp_path / "tuning" / "trials.jsonl"
-    first = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    plain = {**os.environ, "NUMBA_DISABLE_JIT": "1"}  # starts sooner
+    first = subprocess.Popen(command, cwd=tmp_path, env=plain, stderr=subprocess.DEVNULL)
     until(lambda: trials.is_file() and trials.read_text())
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=tmp_path, env=plain, capture_output=True, text=True)
     candidates = [json.loads(line)["candidate"] for line in trials.read_text().splitlines()]
 
     assert 0 == done.returncode, done.stderr
