@@ -138,6 +138,7 @@ class LateTrainer(Trainer):
         self._checkpoints.events += len(messages)
         self._note_candidates()
         errors = [error for _, error in rejected]
+        self.annotations.follow(self.state.model.booster)
         self._recorder.batch(len(messages), self.events_learned - before, self._ignored, errors)
         self._recorder.validation(self.state)
         self._late.store(self._store)
@@ -223,6 +224,7 @@ class LateTrainer(Trainer):
         """Store captured features; learn those whose label came before them."""
         model = self.state.model
         may_grow = len(model.classes_) < model.labels.max_classes
+        self.recent.note_features(model, decoded)
         baselines = capture_baselines(self.state.validation, may_grow=may_grow)
         parts = model.parts(decoded.table, decoded.w)  # kinds may be corrected between two
         rows = [
@@ -387,7 +389,7 @@ class LateTrainer(Trainer):
         if not pairs:
             return
         begin = perf_counter()
-        learn_pairs(self.state, pairs)
+        learn_pairs(self.state, pairs, self.recent)
         self._recorder.learning(len(pairs), perf_counter() - begin)
         if self._oldest is None:
             self._oldest = pairs[0].entry.time

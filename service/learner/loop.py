@@ -16,9 +16,11 @@ from kaboost.service.errors import KaboostError, NotWritten, Refused, RegistryAw
 from kaboost.service.kafka import topics
 from kaboost.service.kafka.dead_letters import DeadLetters
 from kaboost.service.kafka.fetch_watch import Problem
+from kaboost.service.learner import annotations
 from kaboost.service.learner.guard import LossGuard
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.isolation import Isolation
+from kaboost.service.learner.live import LiveReport
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.progress import Progress
 from kaboost.service.learner.records import place_of
@@ -70,6 +72,7 @@ class LearnerLoop:
         self._awaits_registry = ""  # why it gives no schema
         self._is_whole = True  # the state and the dead letters hold all records up to the offsets
         self._progress = Progress(parts.settings, parts.metrics)
+        self._live = LiveReport(parts.settings, parts.metrics)
         self._last_heartbeat = 0.0
         self._condition: Condition | None = None  # that was published last
         self._rejected: Counter[str] = Counter()  # dead letters of each code, since the start
@@ -102,6 +105,8 @@ class LearnerLoop:
             self._attempt("snapshot", self._publish)
         self._warm()
         learned = self.trainer.events_learned
+        if learned:
+            self.trainer.annotations.add(annotations.RESTART, learned)
         fields = {"offsets": dict(self.trainer.state.offsets), "events_learned": learned}
         log.info(startup.ready_message, extra=fields)
         self._progress.start(learned)
@@ -129,6 +134,7 @@ class LearnerLoop:
                 self._letters.send(message, error, self.trainer.decoder_class)
             self._is_whole = True
             self._progress.report(self.trainer.state)
+            self._attempt("live figures", self._publish_live)
             if self._guard_says_change() or self.trainer.publish_due:
                 self._attempt("snapshot", self._publish)
             if self.trainer.checkpoint_due and not self._letters.outstanding:
@@ -180,6 +186,8 @@ class LearnerLoop:
             log.error("answers fall back to the last good model", extra=fields)
         else:
             log.warning("answers are of the current model again", extra=fields)
+        kind = annotations.FALLBACK if falls else annotations.RECOVERY
+        trainer.annotations.add(kind, trainer.events_learned, guard.reason)
         self._steering.note("fall back" if falls else "recover", "guard", guard.reason, {})
         return True
 
@@ -226,6 +234,8 @@ class LearnerLoop:
             self._guard.reset()
             self._metrics.serving_fallback.set(0)
         self._progress.start(trainer.events_learned)
+        text = f"to checkpoint {wanted}, by {command.by}"
+        trainer.annotations.add(annotations.ROLLBACK, trainer.events_learned, text)
         self._attempt("checkpoint", self._save)
         undo = f"kaboost rollback {kept} undoes it"
         undo += "; its own checkpoint is not written yet" * ("checkpoint" in self._failing)
@@ -363,6 +373,7 @@ class LearnerLoop:
             self._progress.note(messages, rejected, skipped)
         self._progress.note_labels(self.trainer.label_fit)
         self._log_rejected(rejected)
+        self._live.note_rejected(rejected)
         return rejected
 
     def _log_rejected(self, rejected: list[Rejected]) -> None:
@@ -486,6 +497,9 @@ class LearnerLoop:
         if self._inputs.silent:
             return Problem(f"no answer from the broker at {kafka.bootstrap_servers}")
         return self._inputs.problem
+
+    def _publish_live(self) -> None:
+        self._live.publish(self.trainer, self._progress)
 
     def _publish_condition(self) -> None:
         """Publish what has changed of the learner's condition."""

@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from operator import methodcaller
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from confluent_kafka import Message
 
-from kaboost.models.evaluation.baselines import record, with_classes
+from kaboost.models.evaluation.baselines import with_classes
+from kaboost.models.evaluation.history import new_history
 from kaboost.models.features.labels import Label, Labels
 from kaboost.service.errors import EventError, NotWritten
 from kaboost.service.events.decoder import (
@@ -25,8 +27,11 @@ from kaboost.service.events.privacy import make_privacy
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.kafka.stored_record import StoredRecord
+from kaboost.service.learner.annotations import CHECKPOINT, Annotations
 from kaboost.service.learner.guard import Fallback
+from kaboost.service.learner.history import record_decoded
 from kaboost.service.learner.parts import Parts
+from kaboost.service.learner.recent import RecentEvents
 from kaboost.service.learner.recorder import Recorder
 from kaboost.service.learner.records import event_seconds, events_of, headers_of, unread_of
 from kaboost.service.learner.replays import Replays
@@ -52,6 +57,7 @@ class Lineage(NamedTuple):
     numbering: Numbering = Numbering()  # of the last snapshot
     new_names: Mapping[str, Any] = {}  # of features: how many came, and those on trial
     changes: Sequence[str] = ()  # of the configuration, that the state has taken over
+    annotations: Sequence[Sequence[Any]] = ()  # of the history
 
 
 IDENTIFIER_REMEDY = (
@@ -80,6 +86,10 @@ class Trainer:
         self.state = state._replace(
             ids=state.ids.resized(window), replayed=replayed, influence=influence
         )
+        if state.history is None:
+            self.state = self.state._replace(history=new_history())
+        self.annotations = Annotations(lineage.annotations, state.model.booster)
+        self.recent = RecentEvents()
         self._replays = Replays(replayed, {settings.kafka.topic, settings.labels.topic})
         self._is_new = self.state.ids.is_new if window else None
         self.skipped: list[Message] = []  # of the last batch: they teach nothing, and are no faults
@@ -219,6 +229,7 @@ class Trainer:
         self._note_candidates()
         errors = [error for _, error in rejected]
         learned = self.events_learned - before
+        self.annotations.follow(self.state.model.booster)
         self._recorder.batch(len(messages), learned, self._ignored, errors)
         self._recorder.validation(self.state)
         return rejected
@@ -317,9 +328,11 @@ class Trainer:
         return decoded._replace(w=w)
 
     def _learn(self, decoded: Decoded) -> None:
-        model, y, w = self.state.model, decoded.y, decoded.w
-        begin = time.perf_counter()
-        record(self.state.validation, model.learn(decoded.table, y, w), y, w)
+        learned, begin = self.events_learned, time.perf_counter()
+        outcome = self.state.model.learn(decoded.table, decoded.y, decoded.w)
+        records = self._learning[0] if self._learning else ()
+        record_decoded(self.state, learned, outcome, decoded, records)
+        self.recent.note(self.state.model, decoded, outcome)
         if decoded.meta:
             self._recorder.learning(len(decoded.meta), time.perf_counter() - begin)
 
@@ -473,6 +486,7 @@ class Trainer:
 
     def _note_checkpoint(self, written: Written) -> None:
         self._has_checkpoint = True
+        self.annotations.add(CHECKPOINT, self.events_learned, Path(written.name).name)
         self._checkpoints.restart()
         self._recorder.saved(written)
 
@@ -510,6 +524,7 @@ class Trainer:
             **self._identity._asdict(),
             **self._numbering._asdict(),
             "new_names": self._names.state(),
+            "annotations": self.annotations.state(),
             "last_records": {str(p): mark for p, mark in self.marks[0].items()},
             "run": self._run,
             "created": now_text(),
