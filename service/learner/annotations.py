@@ -47,6 +47,15 @@ class Annotations:
         if len(of_kind) > kept:
             self._all.remove(of_kind[0])
 
+    def add_restart(self, events: int) -> None:
+        """Add the start of a learner, unless it is the first one."""
+        if events:
+            self.add(RESTART, events)
+
+    def add_fallback(self, falls: bool, events: int, reason: str) -> None:
+        """Add that an earlier model is served from now on, or the current one again."""
+        self.add(FALLBACK if falls else RECOVERY, events, reason)
+
     def follow(self, booster: Any) -> None:
         """Add the drifts and level shifts that a model has noticed since the last call."""
         now = alarms(booster)

@@ -16,7 +16,7 @@ from kaboost.service.errors import KaboostError, NotWritten, Refused, RegistryAw
 from kaboost.service.kafka import topics
 from kaboost.service.kafka.dead_letters import DeadLetters
 from kaboost.service.kafka.fetch_watch import Problem
-from kaboost.service.learner import annotations
+from kaboost.service.learner.annotations import ROLLBACK
 from kaboost.service.learner.guard import LossGuard
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.isolation import Isolation
@@ -24,6 +24,7 @@ from kaboost.service.learner.live import LiveReport
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.progress import Progress
 from kaboost.service.learner.records import place_of
+from kaboost.service.learner.rollback import describe
 from kaboost.service.learner.startup import Startup
 from kaboost.service.learner.steering import Details, Steering, rollback_arguments
 from kaboost.service.learner.trainer import Rejected, Trainer
@@ -105,8 +106,7 @@ class LearnerLoop:
             self._attempt("snapshot", self._publish)
         self._warm()
         learned = self.trainer.events_learned
-        if learned:
-            self.trainer.annotations.add(annotations.RESTART, learned)
+        self.trainer.annotations.add_restart(learned)
         fields = {"offsets": dict(self.trainer.state.offsets), "events_learned": learned}
         log.info(startup.ready_message, extra=fields)
         self._progress.start(learned)
@@ -134,7 +134,7 @@ class LearnerLoop:
                 self._letters.send(message, error, self.trainer.decoder_class)
             self._is_whole = True
             self._progress.report(self.trainer.state)
-            self._attempt("live figures", self._publish_live)
+            self._attempt("live figures", partial(self._live.publish, self.trainer, self._progress))
             if self._guard_says_change() or self.trainer.publish_due:
                 self._attempt("snapshot", self._publish)
             if self.trainer.checkpoint_due and not self._letters.outstanding:
@@ -186,8 +186,7 @@ class LearnerLoop:
             log.error("answers fall back to the last good model", extra=fields)
         else:
             log.warning("answers are of the current model again", extra=fields)
-        kind = annotations.FALLBACK if falls else annotations.RECOVERY
-        trainer.annotations.add(kind, trainer.events_learned, guard.reason)
+        trainer.annotations.add_fallback(falls, trainer.events_learned, guard.reason)
         self._steering.note("fall back" if falls else "recover", "guard", guard.reason, {})
         return True
 
@@ -206,7 +205,7 @@ class LearnerLoop:
         self._require_letters()
         written = self._save()
         message = f"{Path(written.name).name} is written"
-        return {"message": message, "path": written.name, **self._describe_state()}
+        return {"message": message, "path": written.name, **describe(self.trainer)}
 
     def _roll_back(self, command: Command) -> Details:
         """Go on with the model of a checkpoint.
@@ -234,26 +233,17 @@ class LearnerLoop:
             self._guard.reset()
             self._metrics.serving_fallback.set(0)
         self._progress.start(trainer.events_learned)
-        text = f"to checkpoint {wanted}, by {command.by}"
-        trainer.annotations.add(annotations.ROLLBACK, trainer.events_learned, text)
+        trainer.annotations.add(ROLLBACK, trainer.events_learned, f"to checkpoint {wanted}")
         self._attempt("checkpoint", self._save)
         undo = f"kaboost rollback {kept} undoes it"
         undo += "; its own checkpoint is not written yet" * ("checkpoint" in self._failing)
         message = f"the model is that of checkpoint {wanted}; {undo}"
-        return {"message": message, "before": kept, **self._describe_state()}
+        return {"message": message, "before": kept, **describe(self.trainer)}
 
     def _require_letters(self) -> None:
         """Refuse a checkpoint that would pass an unconfirmed dead letter."""
         if not self._confirm_letters():
             raise Refused(UNCONFIRMED)
-
-    def _describe_state(self) -> Details:
-        trainer = self.trainer
-        return {
-            "model_version": trainer.numbering.version,
-            "events_learned": trainer.events_learned,
-            "offsets": {str(p): offset for p, offset in trainer.state.offsets.items()},
-        }
 
     def _confirm_letters(self) -> bool:
         """Wait for the dead letters on their way; return false if that takes too long."""
@@ -497,9 +487,6 @@ class LearnerLoop:
         if self._inputs.silent:
             return Problem(f"no answer from the broker at {kafka.bootstrap_servers}")
         return self._inputs.problem
-
-    def _publish_live(self) -> None:
-        self._live.publish(self.trainer, self._progress)
 
     def _publish_condition(self) -> None:
         """Publish what has changed of the learner's condition."""

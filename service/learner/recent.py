@@ -17,7 +17,7 @@ from kaboost.models.model import Model
 from kaboost.models.types import Vec
 from kaboost.service.events.decoder import Decoded
 
-TAIL = 4  # events of a batch that are kept
+TAIL = 8  # events of a batch that are kept
 BATCHES = 15  # whose last events are kept
 SAMPLED_ROWS = 600
 MAX_FEATURES = 60  # of an event that are shown

@@ -84,10 +84,9 @@ class Trainer:
         replayed = state.replayed or ReplayedOrigins()
         influence = state.influence.limited_to(settings.events.max_influence_per_key)
         self.state = state._replace(
-            ids=state.ids.resized(window), replayed=replayed, influence=influence
-        )
-        if state.history is None:
-            self.state = self.state._replace(history=new_history())
+            ids=state.ids.resized(window), replayed=replayed, influence=influence,
+            history=state.history or new_history(),
+        )  # fmt: skip
         self.annotations = Annotations(lineage.annotations, state.model.booster)
         self.recent = RecentEvents()
         self._replays = Replays(replayed, {settings.kafka.topic, settings.labels.topic})

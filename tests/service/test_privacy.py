@@ -69,6 +69,8 @@ def test_planted_values_are_found_nowhere(
         count = int(program.metric("kaboost_events_rejected_total"))
         until(lambda: program.metric("kaboost_dlq_records_total") == count)
         pages = ["/", "/model", "/metrics", "/healthz/ready", "/healthz/live"]
+        pages += ["/status", "/model/history", "/model/records"]
+        until(lambda: program.client.get("/model/records").json()["letters"])
         shown = {path: program.client.get(path).text for path in pages}
         shown["log"] = (tmp_path / "serve.log").read_text()
         for path in [*tmp_path.rglob("*.json"), *tmp_path.rglob("*.lock")]:

@@ -30,9 +30,11 @@ function describe(method, path, route) {
   const out = make("pre");
   const content = route.requestBody && route.requestBody.content["application/json"];
   const body = content && make("textarea");
+  out.tabIndex = 0;
   const section = make("section", "", make("h2", "", make("code", `${method.toUpperCase()} ${path}`)), make("p", route.description || route.summary));
   if (body) {
     body.rows = 10;
+    body.setAttribute("aria-label", `Body of ${method.toUpperCase()} ${path}`);
     const buttons = examples(content, body);
     buttons[0].click();
     section.append(make("p", "Examples: ", ...buttons), body);
@@ -52,7 +54,9 @@ async function load() {
   const document_ = await (await fetch("openapi.json")).json();
   const routes = Object.entries(document_.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, route]) => describe(method, path, route)));
-  const schemas = make("section", "", make("h2", "Schemas"), make("pre", JSON.stringify(document_.components.schemas, null, 2)));
+  const all = make("pre", JSON.stringify(document_.components.schemas, null, 2));
+  all.tabIndex = 0;
+  const schemas = make("section", "", make("h2", "Schemas"), all);
   document.getElementById("routes").replaceChildren(...routes, schemas);
 }
 

@@ -172,12 +172,13 @@
   }
 
   function listen() {
-    const stream = new EventSource("stream");
-    stream.addEventListener("status", hear);
+    let stream = null;
+    const open = () => { stream?.close(); stream = new EventSource("stream"); stream.addEventListener("status", hear); };
+    open();
     setInterval(() => {
       if (performance.now() - heard < SILENT_MS) return;
       showState("no response", "bad", "", `This page hears nothing from the service${heard ? ` for ${duration((performance.now() - heard) / 1000)}` : ""}. It goes on trying.`);
-      if (stream.readyState === EventSource.CLOSED) { heard = performance.now(); stream.removeEventListener("status", hear); location.reload(); }
+      if (stream.readyState === EventSource.CLOSED) open();
     }, 1000);
   }
 

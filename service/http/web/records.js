@@ -18,7 +18,7 @@ const kaboostRecords = (() => {
 
   function redraw(id) {
     const part = parts[id], wanted = part.search.value.toLowerCase();
-    const rows = part.rows.filter((row) => JSON.stringify(row).toLowerCase().includes(wanted));
+    const rows = part.rows.filter((row) => `${JSON.stringify(row)} ${row.features ? words(row.features) : ""}`.toLowerCase().includes(wanted));
     const open = new Set([...at(id).querySelectorAll("details[open]")].map((each) => each.dataset.key));
     part.draw(rows);
     for (const each of at(id).querySelectorAll("details")) each.open = open.has(each.dataset.key);

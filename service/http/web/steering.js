@@ -46,7 +46,7 @@ const kaboostSteering = (() => {
     positions = h("select", {}, h("option", { value: "stay" }, "learn on from here"), h("option", { value: "back" }, "learn the events since then again"));
     const button = (name, label, more) => h("button", { type: "button", onclick: () => send(name, more?.()) }, label);
     return [
-      h("div", { class: "steer" }, h("label", {}, "Admin key", key), h("label", {}, "Reason", reason), h("button", { type: "button", onclick: () => list().then(() => report("The key fits."), (error) => report(error.message, true)) }, "Check the key")),
+      h("form", { class: "steer", onsubmit: (event) => event.preventDefault() }, h("label", {}, "Admin key", key), h("label", {}, "Reason", reason), h("button", { type: "button", onclick: () => list().then(() => report("The key fits."), (error) => report(error.message, true)) }, "Check the key")),
       h("div", { class: "steer" }, button("pause", "Pause"), button("resume", "Resume"), button("checkpoint", "Write a checkpoint")),
       h("div", { class: "steer" }, h("label", {}, "Checkpoint", version), h("label", {}, "Then", positions), button("rollback", "Roll back", () => ({ version: Number(version.value), positions: positions.value }))),
       h("p", { id: "steering-result", role: "status" }),

@@ -92,7 +92,7 @@ const kaboostTry = (() => {
     if (kind === "boolean") return [false, true];
     if (kind !== "number") return known.values ?? [];
     const now = features()[name];
-    const low = known.low ?? (now ?? 0) - 1, high = known.high ?? (now ?? 0) + 1;
+    const low = Math.min(known.low ?? (now ?? 0) - 1, now ?? Infinity), high = Math.max(known.high ?? (now ?? 0) + 1, now ?? -Infinity);
     return Array.from({ length: STEPS + 1 }, (_, k) => low + ((high - low) * k) / STEPS);
   }
 
