@@ -43,3 +43,10 @@ def record_decoded(
     if state.history is None:
         return record_part(slice(0, len(y)))
     record_in_parts(state.history, state.validation, learned, w, record_part, time_of)
+
+
+def first_time(messages: Sequence[Message], decoded: Decoded) -> float | None:
+    """Return the time of the first event that counts, None where none does."""
+    learned = zip(events_of(messages, decoded), decoded.meta, decoded.w.tolist(), strict=False)
+    times = (event_seconds(message, meta) for message, meta, weight in learned if weight)
+    return next(times, None)

@@ -21,10 +21,11 @@ from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.learner.captured_learning import learn_correction, learn_nothing, learn_pairs
 from kaboost.service.learner.captured_rows import pack
 from kaboost.service.learner.late_recorder import LateRecorder, no_features, too_late
+from kaboost.service.learner.lineage import Lineage
 from kaboost.service.learner.pairs import Learned, Pair, oldest_first
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.records import event_seconds, events_of, headers_of, unread_of
-from kaboost.service.learner.trainer import Lineage, Rejected, Trainer
+from kaboost.service.learner.trainer import Rejected, Trainer
 from kaboost.service.learner.watermark import Topic, Watermark
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.late_figures import LabelFit, LateFigures

@@ -17,7 +17,7 @@ from kaboost.service.kafka import topics
 from kaboost.service.kafka.dead_letters import DeadLetters
 from kaboost.service.kafka.fetch_watch import Problem
 from kaboost.service.learner.annotations import ROLLBACK
-from kaboost.service.learner.guard import LossGuard
+from kaboost.service.learner.guard import LossGuard, make_guard
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.isolation import Isolation
 from kaboost.service.learner.live import LiveReport
@@ -31,7 +31,6 @@ from kaboost.service.learner.trainer import Rejected, Trainer
 from kaboost.service.storage import commands
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.commands import Command
-from kaboost.service.storage.good_snapshot import GoodSnapshot
 from kaboost.service.storage.snapshots import Condition
 
 HEARTBEAT_SECONDS = 1.0
@@ -167,12 +166,9 @@ class LearnerLoop:
 
     def _begin_guard(self) -> None:
         """Watch the losses, if the settings say so; an earlier learner may have fallen back."""
-        settings, store = self._settings, self._snapshots
-        if settings.guard.margin is None:
-            return
-        good = GoodSnapshot(settings.snapshots.directory)
-        self._guard = LossGuard(settings.guard, good, store.newest(), self._checkpoints.run)
-        self._metrics.serving_fallback.set(self._guard.fallback is not None)
+        self._guard = make_guard(self._settings, self._snapshots, self._checkpoints.run)
+        falls = self._guard is not None and self._guard.fallback is not None
+        self._metrics.serving_fallback.set(falls)
 
     def _guard_says_change(self) -> bool:
         """Return whether the guard has fallen back or recovered: that is published at once."""

@@ -11,9 +11,10 @@ from kaboost.service.kafka.consumer import KafkaConsumer
 from kaboost.service.kafka.identity import Identity
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.late_trainer import LateTrainer
+from kaboost.service.learner.lineage import Lineage
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.rollback import Positions, marks_of, rolled_back
-from kaboost.service.learner.trainer import Lineage, Trainer
+from kaboost.service.learner.trainer import Trainer
 from kaboost.service.storage.changes import ALIASES
 from kaboost.service.storage.checkpoints import Checkpoint
 from kaboost.service.storage.snapshots import Numbering

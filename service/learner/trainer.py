@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from confluent_kafka import Message
 
@@ -28,12 +28,14 @@ from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.annotations import CHECKPOINT, Annotations
+from kaboost.service.learner.feature_log import log_corrected, log_identifiers
 from kaboost.service.learner.guard import Fallback
-from kaboost.service.learner.history import record_decoded
+from kaboost.service.learner.history import first_time, record_decoded
+from kaboost.service.learner.lineage import Lineage
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recent import RecentEvents
 from kaboost.service.learner.recorder import Recorder
-from kaboost.service.learner.records import event_seconds, events_of, headers_of, unread_of
+from kaboost.service.learner.records import events_of, headers_of, unread_of
 from kaboost.service.learner.replays import Replays
 from kaboost.service.learner.schedule import WriteSchedule, now_text
 from kaboost.service.storage.checkpoints import Written
@@ -49,21 +51,6 @@ Marks = dict[int, RecordMark]  # by partition, of the last record that was read
 RESERVED_VERSIONS = 1_000_000  # for snapshots after a checkpoint
 
 
-class Lineage(NamedTuple):
-    """What a checkpoint has besides the state: what was read, and how it was numbered."""
-
-    identity: Identity = Identity()  # of the topic of events
-    marks: Mapping[int, RecordMark] = {}
-    numbering: Numbering = Numbering()  # of the last snapshot
-    new_names: Mapping[str, Any] = {}  # of features: how many came, and those on trial
-    changes: Sequence[str] = ()  # of the configuration, that the state has taken over
-    annotations: Sequence[Sequence[Any]] = ()  # of the history
-
-
-IDENTIFIER_REMEDY = (
-    "if they name things, declare the feature as category in features.schema, or leave it out with "
-    "features.unknown: ignore, and start again with --cold-start"
-)
 _VALUE = methodcaller("value")  # called for every record
 
 
@@ -390,18 +377,10 @@ class Trainer:
         """Decode by the kinds of the model, and log those that were corrected."""
         model = self.state.model
         schema = model.encoder.schema
-        corrected = {
-            name: {"before": self._kinds_logged[name], "kind": kind}
-            for name, kind in (() if schema.kinds is self._kinds_logged else schema.kinds.items())
-            if self._kinds_logged.get(name, kind) != kind
-        }
-        for name, fields in corrected.items():
-            log.warning("an inferred kind is corrected", extra={"feature": name, **fields})
+        log_corrected(self._kinds_logged, schema.kinds)
         self._kinds_logged = schema.kinds
         self._decoder.follow(schema)
-        for name in model.identifiers:
-            fields = {"feature": name, "remedy": IDENTIFIER_REMEDY}
-            log.warning("large whole numbers in no order may be identifiers", extra=fields)
+        log_identifiers(model.identifiers)
         model.identifiers = ()
 
     def _add_features(self, kinds: dict[str, str], record: Message) -> dict[str, str]:
@@ -460,11 +439,7 @@ class Trainer:
     def _track_oldest(self, messages: Sequence[Message], decoded: Decoded) -> None:
         """Note the time of the first learned event that waits for a snapshot."""
         if self._oldest is None:
-            learned = zip(
-                events_of(messages, decoded), decoded.meta, decoded.w.tolist(), strict=False
-            )
-            times = (event_seconds(message, meta) for message, meta, weight in learned if weight)
-            self._oldest = next(times, None)
+            self._oldest = first_time(messages, decoded)
 
     def _note_published(self, version: int) -> None:
         self._published = self.events_learned
