@@ -75,6 +75,8 @@ const kaboostCharts = (() => {
       ctx.save();
       ctx.beginPath(); ctx.rect(left, top, width, height); ctx.clip();
       ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+      ctx.textAlign = "left";
+      ctx.textBaseline = "alphabetic";
       for (const { kind, event } of shown.annotations ?? []) {
         const name = MARKS[kind] ?? "checkpoint";
         const x = u.valToPos(placeOf(shown, event, choose.byTime), "x", true);
