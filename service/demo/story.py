@@ -37,7 +37,7 @@ def show_drift(console: Console, processes: DemoProcesses, events: Events) -> No
     path = processes.folder / "drift.csv"
     write_exchanged(path, events[:DRIFT_EVENTS])
     console.print("A drift now: UP and DOWN are exchanged. Watch the loss on the page.")
-    processes.stream_file(path, DRIFT_RATE)
+    processes.stream_file(path, DRIFT_RATE, first_id=len(events))
     learned, usual = before["events_learned"], before["progressive"]["model"]["recent_loss"]
     deadline, noticed = time.monotonic() + DRIFT_SECONDS, None
     highest = now = usual
