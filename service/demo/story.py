@@ -35,7 +35,7 @@ def show_drift(console: Console, processes: DemoProcesses, events: Events) -> No
     """Stream events whose labels are exchanged, and show when the learner notices."""
     before = _ask(processes.port, "status")
     path = processes.folder / "drift.csv"
-    write_exchanged(path, events[:DRIFT_EVENTS])
+    write_exchanged(path, events[-DRIFT_EVENTS:])
     console.print("A drift now: UP and DOWN are exchanged. Watch the loss on the page.")
     processes.stream_file(path, DRIFT_RATE, first_id=len(events))
     learned, usual = before["events_learned"], before["progressive"]["model"]["recent_loss"]

@@ -123,10 +123,9 @@ class LiveReport:
                 return
             features = event["features"]
             if features is not None:
-                few = list(features.items())[:MAX_FEATURES]
                 event["features"] = {
                     name: HIDDEN if value is not None and hides(trainer, name) else value
-                    for name, value in few
+                    for name, value in features.items()
                 }
             if hides(trainer, "id"):
                 event["id"] = HIDDEN
@@ -190,7 +189,7 @@ def missing_ratios(sample: Sequence[Row]) -> dict[str, float]:
     """
     names = dict.fromkeys(name for row in sample for name in row)
     counts = {name: sum(row.get(name) is None for row in sample) for name in names}
-    ordered = sorted(counts, key=counts.__getitem__, reverse=True)[:MAX_FEATURES]
+    ordered = sorted(counts, key=counts.__getitem__, reverse=True)
     return {name: round(counts[name] / len(sample), 4) for name in ordered}
 
 

@@ -5,8 +5,9 @@ A batch costs the slices of its last events; all words are made once a second, b
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, NamedTuple
 
 from kaboost.models.evaluation.outcome import Outcome, part
@@ -20,6 +21,7 @@ from kaboost.service.events.decoder import Decoded
 TAIL = 8  # events of a batch that are kept
 BATCHES = 15  # whose last events are kept
 SAMPLED_ROWS = 600
+SAMPLED_FEATURES = 200  # whose missing values are counted
 MAX_FEATURES = 60  # of an event that are shown
 MAX_CHARS = 200  # of a value
 
@@ -32,26 +34,27 @@ class Rows(NamedTuple):
     kinds: Mapping[str, str]
     table: Table
 
-    def each(self) -> Iterator[Row]:
-        """Yield every row with its missing features as None."""
-        numbers, booleans, categories, times, texts = names_by_kind(self.kinds)
+    def each(self, most: int) -> Iterator[Row]:
+        """Yield every row, missing features as None; of many features the first ones only."""
+        few = list(islice(self.kinds, most))
+        columns = dict(self._columns(frozenset(few)))
+        ordered = [(name, columns[name]) for name in few if name in columns]
+        for k in range(len(self.table.numbers)):
+            yield {name: column[k] for name, column in ordered}
+
+    def _columns(self, wanted: frozenset[str]) -> Iterator[tuple[str, list[Any]]]:
         table = self.table
-        columns: list[tuple[str, Sequence[Any]]] = []
-        columns += zip(numbers, table.numbers.T.tolist(), strict=False)
-        columns += [
-            (name, [None if x != x else bool(x) for x in column])
-            for name, column in zip(booleans, table.booleans.T.tolist(), strict=False)
-        ]
-        columns += zip(categories, table.categories, strict=False)
-        columns += [
-            (name, list(map(_instant, column)))
-            for name, column in zip(times, table.times.T.tolist(), strict=False)
-        ]
-        columns += zip(texts, table.texts, strict=False)
-        of_name = dict(columns)
-        ordered = [(name, of_name[name]) for name in self.kinds if name in of_name]
-        for k in range(len(table.numbers)):
-            yield {name: _plain(column[k]) for name, column in ordered}
+        values: Sequence[tuple[Any, Callable[[Any], Any]]] = (
+            (table.numbers.T, _number),
+            (table.booleans.T, _boolean),
+            (table.categories, _words),
+            (table.times.T, _instant),
+            (table.texts, _words),
+        )
+        for names, (columns, plain) in zip(names_by_kind(self.kinds), values, strict=True):
+            for name, column in zip(names, columns, strict=False):
+                if name in wanted:
+                    yield name, [plain(value) for value in column]
 
 
 class Learned(NamedTuple):
@@ -99,13 +102,15 @@ class RecentEvents:
         while self._rows:
             rows = self._rows.popleft()
             self.kinds = rows.kinds
-            self.sample.extend(rows.each())
+            self.sample.extend(rows.each(SAMPLED_FEATURES))
 
     def reports(self) -> Iterator[dict[str, Any]]:
         """Yield the last events, the newest first: id, features, label, prediction, loss, error."""
         for learned in reversed(self._learned):
             rows = (
-                list(learned.rows.each()) if learned.rows is not None else [None] * len(learned.ids)
+                list(learned.rows.each(SAMPLED_FEATURES))
+                if learned.rows is not None
+                else [None] * len(learned.ids)
             )
             for k in reversed(range(len(learned.ids))):
                 yield {"id": learned.ids[k], "features": rows[k]} | _outcome(learned, k)
@@ -140,13 +145,19 @@ def _finite(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value[:MAX_CHARS] if isinstance(value, str) else value
+def _number(value: Any) -> float | None:
+    return float(value) if math.isfinite(value) else None
 
 
-def _instant(seconds: float) -> str | None:
+def _boolean(value: Any) -> bool | None:
+    return None if value != value else bool(value)
+
+
+def _words(value: str | None) -> str | None:
+    return value if value is None else value[:MAX_CHARS]
+
+
+def _instant(seconds: Any) -> str | None:
     """Return the wall clock's time as text."""
     if not math.isfinite(seconds):
         return None
