@@ -108,7 +108,7 @@ class RecentEvents:
         """Yield the last events, the newest first: id, features, label, prediction, loss, error."""
         for learned in reversed(self._learned):
             rows = (
-                list(learned.rows.each(SAMPLED_FEATURES))
+                list(learned.rows.each(MAX_FEATURES))
                 if learned.rows is not None
                 else [None] * len(learned.ids)
             )
