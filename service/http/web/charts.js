@@ -117,9 +117,11 @@ const kaboostCharts = (() => {
       shown = history ?? shown;
       if (!shown || shown.event.length < 2) {
         container.replaceChildren(h("p", { class: "empty" }, "The curve begins after 50 events."));
+        container.classList.add("none");
         plot = null;
         return;
       }
+      container.classList.remove("none");
       if (rebuild) build(data());
       else plot.setData(data());
       const last = Object.fromEntries(PREDICTORS.map(([name]) => [name, shown[choose.kind][name]?.at(-1)]));

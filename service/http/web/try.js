@@ -4,7 +4,7 @@ const kaboostTry = (() => {
   const { h, number, percent } = kaboostCharts;
   const at = (id) => document.getElementById(id);
   const MOST_FIELDS = 60, STEPS = 40, WAIT_MS = 250;
-  let model = null, seen = {}, kinds = "", explains = true, timer = null, latest = 0, dirty = false;
+  let model = null, seen = {}, kinds = "", explains = true, timer = null, latest = 0, dirty = false, predicted = null;
 
   const fields = () => [...at("try-form").querySelectorAll("[data-name]")];
 
@@ -70,6 +70,7 @@ const kaboostTry = (() => {
 
   function show(found) {
     const regression = model.task === "regression", interval = found.interval;
+    predicted = found.prediction;
     const text = regression ? number(found.prediction, 5) : found.probability === null ? String(found.prediction) : `${found.prediction}`;
     const more = regression ? (interval && interval.low !== null ? `90 % of labels: ${number(interval.low)} to ${number(interval.high)}` : "")
       : found.probability === null ? "" : `probability ${percent(found.probability)}${model.labels.length === 2 ? ` of ${model.labels[1]}` : ""}`;
@@ -84,7 +85,12 @@ const kaboostTry = (() => {
     at("try-explanation").replaceChildren(h("h3", {}, `Why: from ${number(why.base, 3)} to a score of ${number(why.score, 3)}`), bars);
   }
 
-  const result = (found) => (model.task === "regression" || found.probability === null ? found.prediction : found.probability);
+  // A number of an answer: of several classes, the probability of the one that is predicted now.
+  const several = () => model.labels.length > 2;
+  function result(found) {
+    if (model.task === "regression" || found.probability === null) return found.prediction;
+    return several() ? found.probabilities?.[String(predicted)] ?? null : found.probability;
+  }
 
   // Numbers along their seen range, or the seen values.
   function values(name) {
@@ -136,7 +142,7 @@ const kaboostTry = (() => {
   function draw() {
     const name = select.value, steps = values(name), k = Number(slider.value);
     const numeric = model.features[name] === "number", x = steps.map((step, n) => (numeric ? step : n));
-    const what = model.task === "regression" ? "prediction" : `probability${model.labels.length === 2 ? ` of ${model.labels[1]}` : ""}`;
+    const what = model.task === "regression" ? "prediction" : `probability of ${several() ? predicted : model.labels[1]}`;
     kaboostCharts.lineChart(chart, [{ x, y: curve }], { label: `The ${what} over ${name}`, xLabel: name, yLabel: what, here: x[k], dots: !numeric });
     const text = model.task === "regression" ? number(curve[k]) : percent(curve[k]);
     label.textContent = `With ${name} ${numeric ? number(steps[k]) : steps[k]}: ${what} ${text}`;
