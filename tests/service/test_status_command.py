@@ -93,3 +93,5 @@ def test_the_trend_is_that_of_the_last_points() -> None:
         trend(points(1.0, 1.001), 0),
         trend(points(1.0, 0.5)[1:], 0),
     ]
+    both = [[*point[:6], 2.0 * point[5], 2.0] for point in points(1.0, 0.5)]
+    assert ["steady", "getting better"] == [trend(both, 0), trend(both, 1)]
