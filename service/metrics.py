@@ -109,6 +109,8 @@ class LearnerMetrics(NamedTuple):
     paused: Gauge
     stalled_seconds: Gauge
     serving_fallback: Gauge
+    drifts: Counter  # {kind}
+    rollbacks: Counter
     gaps_accepted: Counter  # {kind}
     records_lost: Counter
     batch_events: Histogram
@@ -264,6 +266,13 @@ _LEARNER = {
         "kaboost_serving_fallback",
         "1 while answers come from the last good model, not the current one, else 0.",
     ),
+    "drifts": _Spec(
+        Counter,
+        "kaboost_drift",
+        "Changes of the stream that the model has noticed: drift or level_shift.",
+        ("kind",),
+    ),
+    "rollbacks": _Spec(Counter, "kaboost_rollbacks", "Rollbacks to an earlier checkpoint."),
     "gaps_accepted": _Spec(
         Counter,
         "kaboost_gaps_accepted",

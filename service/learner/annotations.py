@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kaboost.models.reboosted.alarms import alarms
+from kaboost.service.metrics import LearnerMetrics
 
 DRIFT, LEVEL_SHIFT = "drift", "level shift"
 CHECKPOINT, RESTART, ROLLBACK, FALLBACK, RECOVERY = (
@@ -32,9 +33,16 @@ class Annotations:
         Those of the checkpoint, as `state` returned them.
     booster
         That of the model: what it noticed before is known.
+    metrics
+        Count drifts and rollbacks.
     """
 
-    def __init__(self, known: Sequence[Sequence[Any]], booster: Any) -> None:
+    def __init__(
+        self, known: Sequence[Sequence[Any]], booster: Any, metrics: LearnerMetrics
+    ) -> None:
+        self._metrics = metrics
+        for noticed in (DRIFT, LEVEL_SHIFT):
+            metrics.drifts.labels(noticed.replace(" ", "_"))  # at 0, so that an increase is seen
         self._all: list[Annotation] = [(str(k), int(e), str(at), str(t)) for k, e, at, t in known]
         self._seen = alarms(booster)
 
@@ -42,6 +50,10 @@ class Annotations:
         """Add one, and forget the oldest of its kind."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         self._all.append((kind, events, now, text))
+        if kind in (DRIFT, LEVEL_SHIFT):
+            self._metrics.drifts.labels(kind.replace(" ", "_")).inc()
+        elif kind == ROLLBACK:
+            self._metrics.rollbacks.inc()
         kept = KEPT_CHECKPOINTS if kind == CHECKPOINT else KEPT
         of_kind = [each for each in self._all if each[0] == kind]
         if len(of_kind) > kept:

@@ -74,7 +74,7 @@ class Trainer:
             ids=state.ids.resized(window), replayed=replayed, influence=influence,
             history=state.history or new_history(),
         )  # fmt: skip
-        self.annotations = Annotations(lineage.annotations, state.model.booster)
+        self.annotations = Annotations(lineage.annotations, state.model.booster, parts.metrics)
         self.recent = RecentEvents()
         self._replays = Replays(replayed, {settings.kafka.topic, settings.labels.topic})
         self._is_new = self.state.ids.is_new if window else None
