@@ -187,39 +187,39 @@ def test_the_keyboard_reaches_everything(live: Program, chromium: Browser) -> No
         expect(button).to_have_attribute("aria-pressed", "true")
 
 
-@pytest.mark.parametrize(
-    ("condition", "learned", "word", "level", "reason"),
-    [
-        (
-            Condition(1_000, 1.0, "all labels are odd"),
-            0, "Nothing can be learned", "bad", "all labels are odd",
-        ),
-        (Condition(problem="odd labels"), 60, "Records are rejected", "bad", "odd labels"),
-        (Condition(paused="paused by anna"), 60, "Paused", "warning", "paused by anna"),
-        (Condition(stalled="no answer for 7 s"), 60, "Stalled", "bad", "no answer for 7 s"),
-        (Condition(compiling="compiling, step 2 of 9"), 0, "Compiling", "warning", "step 2 of 9"),
-        (Condition(), 0, "Cold", "warning", "no event was learned yet"),
+FAILING = Condition(1_000, 1.0, "all labels are odd")
+STATES: dict[int, list[tuple[Condition, str, str, str]]] = {
+    60: [
+        (Condition(problem="odd labels"), "records are rejected", "bad", "odd labels"),
+        (Condition(paused="paused by anna"), "paused", "warning", "paused by anna"),
+        (Condition(stalled="no answer for 7 s"), "stalled", "bad", "no answer for 7 s"),
     ],
-)  # fmt: skip
-def test_the_state_is_named(
-    serve: Start, condition: Condition, learned: int, word: str, level: str, reason: str
-) -> None:
+    0: [
+        (FAILING, "nothing can be learned", "bad", "all labels are odd"),
+        (Condition(compiling="compiling, step 2 of 9"), "compiling", "warning", "step 2 of 9"),
+        (Condition(), "cold", "warning", "no event was learned yet"),
+    ],
+}
+
+
+@pytest.mark.parametrize("learned", STATES)
+def test_the_state_is_named(serve: Start, learned: int) -> None:
     """Red only where somebody must act; with the reason."""
     wanted, program = serve()
     publish(wanted, taught(wanted, events=learned))
     program.ready()
     store = FolderSnapshotStore(wanted.snapshots.directory)
-    store.write_condition(condition)
+    for condition, state, level, reason in STATES[learned]:
+        store.write_condition(condition)
 
-    def found() -> dict[str, Any] | None:
-        store.heartbeat()
-        now = status(program)
-        return now if now["state"] == word.lower() else None
+        def found(state: str = state) -> dict[str, Any] | None:
+            store.heartbeat()
+            now = status(program)
+            return now if now["state"] == state else None
 
-    now = until(found, PATIENCE)
-
-    assert level == now["level"]
-    assert reason in now["reason"]
+        now = until(found, PATIENCE)
+        assert level == now["level"]
+        assert reason in now["reason"]
 
 
 def test_a_dead_service_is_red(serve: Start, chromium: Browser) -> None:
