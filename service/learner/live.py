@@ -14,6 +14,7 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.errors import EventError
 from kaboost.service.events.privacy import HIDDEN
 from kaboost.service.kafka.stored_record import StoredRecord
+from kaboost.service.learner.harmless import harmless
 from kaboost.service.learner.progress import Progress
 from kaboost.service.learner.recent import MAX_FEATURES, Row
 from kaboost.service.learner.records import place_of
@@ -57,8 +58,13 @@ class LiveReport:
 
     def note_rejected(self, rejected: Sequence[Rejected]) -> None:
         """Keep the last dead letters of a batch."""
+        if self._shows_records:
+            with harmless("dead letters"):
+                self._note_letters(rejected[-LETTERS_OF_BATCH:])
+
+    def _note_letters(self, rejected: Sequence[Rejected]) -> None:
         hidden = bool(self._settings.privacy.fields)
-        for message, error in rejected[-LETTERS_OF_BATCH:] if self._shows_records else ():
+        for message, error in rejected:
             value = message.value()
             shown = None if value is None else _text(value)
             self._letters.append(
@@ -78,6 +84,10 @@ class LiveReport:
         if now - self._written_at < EVERY_SECONDS:
             return
         self._written_at = now
+        with harmless("live figures"):
+            self._publish(trainer, progress, now)
+
+    def _publish(self, trainer: Trainer, progress: Progress, now: float) -> None:
         self._files.write(FIGURES, self._figures(trainer, progress, now))
         self._files.write(RECORDS, self._records(trainer, now))
         history = trainer.state.history

@@ -17,6 +17,7 @@ from kaboost.models.features.schema import names_by_kind
 from kaboost.models.model import Model
 from kaboost.models.types import Vec
 from kaboost.service.events.decoder import Decoded
+from kaboost.service.learner.harmless import harmless
 
 TAIL = 8  # events of a batch that are kept
 BATCHES = 15  # whose last events are kept
@@ -81,26 +82,31 @@ class RecentEvents:
         B = len(decoded.meta)
         if not B:
             return
-        rows = self._note_rows(model, decoded.table, B)
-        ids = [meta.id for meta in decoded.meta[-TAIL:]]
-        last = part(outcome, slice(max(B - TAIL, 0), B))
-        self._learned.append(Learned(rows, ids, decoded.y[-TAIL:], last, model.labels))
+        with harmless("last events"):
+            rows = self._note_rows(model, decoded.table, B)
+            ids = [meta.id for meta in decoded.meta[-TAIL:]]
+            last = part(outcome, slice(max(B - TAIL, 0), B))
+            self._learned.append(Learned(rows, ids, decoded.y[-TAIL:], last, model.labels))
 
     def note_features(self, model: Model, decoded: Decoded) -> None:
         """Keep the last features of a batch, whose labels come later."""
-        if decoded.meta:
-            self._note_rows(model, decoded.table, len(decoded.meta))
+        with harmless("last features"):
+            if decoded.meta:
+                self._note_rows(model, decoded.table, len(decoded.meta))
 
     def note_pairs(self, model: Model, ids: Sequence[str], y: Vec, outcome: Outcome) -> None:
         """Keep the last events of a batch whose features were captured before."""
         B = len(ids)
-        last = part(outcome, slice(max(B - TAIL, 0), B))
-        self._learned.append(Learned(None, ids[-TAIL:], y[-TAIL:], last, model.labels))
+        with harmless("last events"):
+            last = part(outcome, slice(max(B - TAIL, 0), B))
+            self._learned.append(Learned(None, ids[-TAIL:], y[-TAIL:], last, model.labels))
 
     def take_sample(self) -> None:
         """Add the rows of the last batches to the sample."""
         while self._rows:
             rows = self._rows.popleft()
+            if any(self.kinds.get(name, kind) != kind for name, kind in rows.kinds.items()):
+                self.sample.clear()  # an inferred kind was corrected: values are of other types
             self.kinds = rows.kinds
             self.sample.extend(rows.each(SAMPLED_FEATURES))
 
