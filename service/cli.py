@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kaboost.service import dlq_commands, lab_commands
+from kaboost.service import dlq_commands, lab_commands, status_command
 from kaboost.service.command_options import DEFAULT_FILE, File, Json, Set
 from kaboost.service.command_options import load_settings as _load
 from kaboost.service.command_options import print_rows as _print
@@ -350,6 +350,7 @@ def _load_without_numba(file: Path | None, set_: list[str] | None) -> "Settings"
 
 register(app, _load_without_numba, _print)
 lab_commands.register(app)
+status_command.register(app)
 
 
 def _key_value(pair: str) -> tuple[str, str]:

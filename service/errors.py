@@ -120,6 +120,12 @@ class NotTaken(KaboostError):
     exit_code = Exit.NOT_HELD
 
 
+class NoAnswer(KaboostError):
+    """A service that is asked does not answer."""
+
+    exit_code = Exit.NOT_HELD
+
+
 class NotReady(KaboostError):
     """Refuse to predict: there is no model yet."""
 

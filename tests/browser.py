@@ -1,11 +1,11 @@
-"""A real browser without a screen: a page as it stands after its scripts have run."""
+"""A real browser without a screen: Debian's Chromium, driven by Playwright."""
 
-import re
 import shutil
-import subprocess
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 REMEDY = (
@@ -13,29 +13,42 @@ REMEDY = (
     "macOS: brew install --cask chromium) so that chromium is on PATH"
 )
 FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync "
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync "
     "--disable-background-networking --disable-component-update --disable-dev-shm-usage"
 )
-VIRTUAL_MS = 3_000  # of the page's clock, which stands still while a response is awaited
+DESK, PHONE = (1280, 900), (390, 844)  # pixels
+PATIENCE_MS = 60_000
 
 
-def rendered(url: str, profile: Path) -> str:
-    """Return the document of a page as HTML; `profile` is an empty folder."""
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Run Chromium."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         pytest.fail(REMEDY, pytrace=False)
-    command = [found, *FLAGS.split(), f"--user-data-dir={profile}", "--dump-dom"]
-    done = subprocess.run(
-        [*command, f"--virtual-time-budget={VIRTUAL_MS}", url],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert 0 == done.returncode, done.stderr
-    return done.stdout
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=found, args=FLAGS.split())
+        yield started
+        started.close()
 
 
-def rows(html: str, table: str) -> dict[str, str]:
-    """Return the first two cells of every row of a table of the page."""
-    found = re.search(rf'<table id="{table}">(.*?)</table>', html, re.S)
-    assert found, f"no table {table}"
-    cells = [re.findall(r"<t[hd]>(.*?)</t[hd]>", row) for row in found[1].split("</tr>")]
-    return {row[0]: row[1] for row in cells if len(row) >= 2}
+@contextmanager
+def opened(
+    chromium: Browser, url: str, size: tuple[int, int] = DESK, scheme: str = "light"
+) -> Iterator[Page]:
+    """Open a page; what it writes to the console as an error fails the test."""
+    errors: list[str] = []
+    context = chromium.new_context(
+        viewport={"width": size[0], "height": size[1]},
+        color_scheme=scheme,  # type: ignore[arg-type] # light or dark
+        reduced_motion="reduce",
+    )
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
+    page.goto(url, wait_until="load")
+    yield page
+    context.close()
+    # A request that is refused on purpose is an error of the console's, too.
+    assert [] == [error for error in errors if "Failed to load resource" not in error]

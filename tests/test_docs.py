@@ -72,6 +72,8 @@ def endpoints(settings: Settings) -> Iterator[str]:
     """Name every route with its method."""
     for route in create_api(settings).routes:
         assert isinstance(route, Route)
+        if route.path.startswith("/web/"):
+            continue  # a file of the page
         for method in (route.methods or set()) - {"HEAD"}:
             yield f"{method} {route.path}"
 

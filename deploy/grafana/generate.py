@@ -3,7 +3,13 @@
 import json
 from pathlib import Path
 
-from grafana_foundation_sdk.builders.dashboard import Dashboard, DashboardLink, QueryVariable, Row
+from grafana_foundation_sdk.builders.dashboard import (
+    AnnotationQuery,
+    Dashboard,
+    DashboardLink,
+    QueryVariable,
+    Row,
+)
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import (
     DashboardCursorSync,
@@ -14,7 +20,15 @@ from grafana_foundation_sdk.models.dashboard import (
 
 from deploy.grafana import learning, overview
 from deploy.grafana.panels import SOURCE, Rows
+from deploy.grafana.queries import RATE, of_instance
 
+# What marks the charts: name, color, expression that is above 0 where it happened.
+MARKS = (
+    ("Drifts", "red", f"increase({of_instance('kaboost_drift_total')}[{RATE}]) > 0"),
+    ("Restarts", "orange", f"changes({of_instance('kaboost_learner_restarts_total')}[{RATE}]) > 0"),
+    ("Rollbacks", "green", f"increase({of_instance('kaboost_rollbacks_total')}[{RATE}]) > 0"),
+    ("Fallbacks", "purple", f"changes({of_instance('kaboost_serving_fallback')}[{RATE}]) > 0"),
+)
 FOLDER = Path(__file__).parent / "dashboards"
 
 
@@ -23,6 +37,8 @@ def build(word: str, rows: Rows) -> Dashboard:
     board = Dashboard(f"Kaboost {word.capitalize()}").uid(f"kaboost-{word}").tags(["kaboost"])
     board.readonly().time("now-1h", "now").refresh("15s").tooltip(DashboardCursorSync.CROSSHAIR)
     board.with_variable(_instance()).link(_others())
+    for title, color, expression in MARKS:
+        board.annotation(_mark(title, color, expression))
     for title, panels in rows.items():
         board.with_row(Row(title))
         for panel in panels:
@@ -51,6 +67,12 @@ def _instance() -> QueryVariable:
     return variable.refresh(VariableRefresh.ON_TIME_RANGE_CHANGED).sort(
         VariableSort.ALPHABETICAL_ASC
     )
+
+
+def _mark(title: str, color: str, expression: str) -> AnnotationQuery:
+    """Mark the moments at which something happened."""
+    mark = AnnotationQuery().name(title).datasource(SOURCE).enable(True)
+    return mark.icon_color(color).expr(expression)
 
 
 def _others() -> DashboardLink:

@@ -24,6 +24,13 @@ class Outcome(NamedTuple):
     probabilities: Vec | None  # (B,) of the positive of two classes; None for other tasks
 
 
+def part(outcome: Outcome, span: slice) -> Outcome:
+    """Return the outcome of some of its events."""
+    if span == slice(0, len(outcome.losses)):
+        return outcome
+    return Outcome(*(None if values is None else values[span] for values in outcome))  # type: ignore[arg-type] # only the last may be None
+
+
 def join(outcomes: Sequence[Outcome]) -> Outcome:
     """Return the outcome of one or more batches, one after the other."""
     parts = list(zip(*outcomes, strict=True))

@@ -28,6 +28,11 @@ class Admin(Section):
         description="Key that requests must have, as `Authorization: Bearer KEY`; at least 16 "
         "characters. Set it in the environment or the secrets directory.",
     )
+    page: bool = Field(
+        default=False,
+        description="Whether the page at `/` may send commands, through `api.port`, with the key; "
+        "`admin.key` is required.",
+    )
     timeout_seconds: Seconds = Field(
         default=30.0,
         description="Seconds to wait for the learner to take a command, before it is withdrawn; "
@@ -47,6 +52,11 @@ class Admin(Section):
                 f"admin.host = {self.host} is reachable from other machines, and there is no "
                 "admin.key: whoever reaches it could roll the model back; set KABOOST_ADMIN__KEY, "
                 "or leave admin.host at 127.0.0.1"
+            )
+        if self.page and self.key is None:
+            raise ValueError(
+                "admin.page = true without admin.key: whoever reaches the page could roll the "
+                "model back; set KABOOST_ADMIN__KEY"
             )
         return self
 

@@ -23,7 +23,7 @@ from kaboost.models.features.columns import reserved_width
 from kaboost.models.features.schema import AUTO
 from kaboost.models.spec import normalise_spec
 from kaboost.models.table_model import encoder_of
-from kaboost.service.config.admin import Admin
+from kaboost.service.config.admin import Admin, is_loopback
 from kaboost.service.config.features import Features
 from kaboost.service.config.guard import Guard
 from kaboost.service.config.messages import describe_errors
@@ -229,6 +229,16 @@ class Api(Section):
         description="Share of rejected records, of the last 1,000, from which the service is not "
         "ready, unless it serves a model that has learned.",
     )
+    show_records: bool | None = Field(
+        default=None,
+        description="Whether the page shows the last events and dead letters, without values "
+        "of `privacy.fields`. Not set: only where `api.host` is an address of this machine alone.",
+    )
+
+    @property
+    def shows_records(self) -> bool:
+        """Whether the page shows records."""
+        return is_loopback(self.host) if self.show_records is None else self.show_records
 
 
 class Settings(BaseSettings):

@@ -55,6 +55,13 @@ class DemoProcesses:
         target = ("--bootstrap-servers", servers, "--topic", TOPIC, "--partition", str(PARTITION))
         self._launch("producer", "kaboost.service.demo.producer", *target, "--rate", str(rate))
 
+    def stream_file(self, path: Path, rate: float, first_id: int) -> None:
+        """Stream a file of the same columns; ids that were learned would be duplicates."""
+        servers = self.settings.kafka.bootstrap_servers
+        target = ("--bootstrap-servers", servers, "--topic", TOPIC, "--partition", str(PARTITION))
+        more = ("--rate", str(rate), "--file", str(path), "--first-id", str(first_id))
+        self._launch("producer", "kaboost.service.demo.producer", *target, *more)
+
     @property
     def all_sent(self) -> bool:
         """Whether the producer has written every event."""

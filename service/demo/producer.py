@@ -119,6 +119,7 @@ def options() -> argparse.Namespace:
         "--rate", type=positive_rate, default=1000.0, help="events a second, above 0"
     )
     parser.add_argument("--file", type=Path, default=ELEC2, help="CSV, the label last; .gz or not")
+    parser.add_argument("--first-id", type=int, default=0, help="id of the first event")
     forever = "start over after the last row, until a signal; rows are kept in memory"
     parser.add_argument("--forever", action="store_true", help=forever)
     return parser.parse_args()
@@ -132,7 +133,7 @@ def main() -> int:
     try:
         target = Stream({"bootstrap.servers": args.bootstrap_servers}, args.topic, args.partition)
         source = cycle(rows(args.file)) if args.forever else rows(args.file)
-        events = (event(number, *row) for number, row in enumerate(source))
+        events = (event(number, *row) for number, row in enumerate(source, args.first_id))
         print(stream(target, takewhile(lambda _: not signals, events), args.rate), "events written")
     except (BrokerError, ConfigError, KafkaException) as err:
         print(f"kaboost producer: {err}", file=sys.stderr)

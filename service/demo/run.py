@@ -15,6 +15,7 @@ from kaboost.service.demo.processes import TOPIC, DemoProcesses
 from kaboost.service.demo.reference import uninterrupted
 from kaboost.service.demo.sabotage import skip
 from kaboost.service.demo.scenario import Scenario
+from kaboost.service.demo.story import show_drift
 from kaboost.service.errors import Exit, KaboostError
 
 
@@ -24,7 +25,7 @@ def run(*, keep: bool, sabotage: bool) -> int:
     1. Print the address of the API before anything is started.
     2. Run the scenario: start, learn, kill, recover, send a bad event, wait for a checkpoint.
     3. Learn the same events in this process without interruption, and run every check.
-    4. With `keep`, leave everything running until Ctrl-C.
+    4. With `keep`, show a drift and its recovery, and leave everything running until Ctrl-C.
     """
     for number in (signal.SIGTERM, signal.SIGINT):  # a shell's & makes a process ignore SIGINT
         signal.signal(number, signal.default_int_handler)
@@ -35,6 +36,7 @@ def run(*, keep: bool, sabotage: bool) -> int:
         print_checks(console, checks)
         console.print(losses, soft_wrap=True)
         if keep:
+            show_drift(console, processes, list(producer.rows()))
             stay(console, processes)
     except KaboostError as err:
         reason = f"The demo stopped: {err}"
@@ -61,7 +63,7 @@ def print_request(console: Console, port: int, features: producer.Row) -> None:
     """Print the address and a request to copy."""
     address = f"http://127.0.0.1:{port}"
     body = json.dumps({"features": features})
-    console.print(f"[bold]Kaboost[/] will serve {address} in a few seconds. Try it yourself:\n")
+    console.print(f"[bold]Kaboost[/] will serve {address} in a few seconds: open it, it is live.\n")
     console.print(
         f"curl -s {address}/predict -H 'Content-Type: application/json' -d '{body}'\n",
         soft_wrap=True,  # one line, to be copied whole

@@ -14,6 +14,7 @@ from kaboost.service.demo.dead_letters import DeadLetter
 from kaboost.service.demo.display import Display, View
 from kaboost.service.demo.processes import PARTITION, TOPIC, DemoProcesses, kill
 from kaboost.service.demo.scrape import Scrape, scrape
+from kaboost.service.demo.story import explanation
 from kaboost.service.demo.traffic import Traffic
 from kaboost.service.errors import KaboostError
 from kaboost.service.storage.checkpoints import Checkpoint, FolderCheckpointStore
@@ -119,6 +120,8 @@ class Scenario:
             "the last checkpoint",
         )
         self._traffic.finish()
+        why = explanation(self._processes.port, self._events[-1][0])
+        self._display.print_step(f"        the last event, explained: {why}")
         final = self._newest()
         assert final is not None
         return final

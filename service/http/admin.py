@@ -3,9 +3,13 @@
 import asyncio
 import hmac
 import logging
-from typing import Literal
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
+from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,16 +18,18 @@ from starlette.routing import Route
 
 from kaboost.service.admin.sending import MAX_TEXT, send
 from kaboost.service.config.settings import Settings
-from kaboost.service.errors import KaboostError, NotTaken, RequestError
+from kaboost.service.errors import Damaged, Incompatible, KaboostError, NotTaken, RequestError
 from kaboost.service.http import problems
 from kaboost.service.http.body import read_body
-from kaboost.service.storage import commands
+from kaboost.service.storage import commands, files
 from kaboost.service.storage.audit import AuditLog
+from kaboost.service.storage.checkpoints import FolderCheckpointStore
 from kaboost.service.storage.commands import Command, Result
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
 OTHER_NAME = "without admin.key only requests to 127.0.0.1 or localhost are answered: set a key"
 FROM_A_PAGE = "requests of web pages (with an Origin) are refused: send it from a program"
+FROM_ANOTHER_PAGE = "the request comes from a page of another host: open the page of this one"
 NO_KEY = "send Authorization: Bearer KEY with the key of admin.key"
 
 log = logging.getLogger(__name__)
@@ -43,8 +49,24 @@ class AskedRollback(Asked, forbid_unknown_fields=True, kw_only=True):
     positions: Literal["stay", "back"] = "stay"
 
 
+Check = Callable[[Request, Settings], None]
+
+
 def create_admin(settings: Settings) -> Starlette:
     """Build the application."""
+    handlers = dict.fromkeys((HTTPException, KaboostError, Exception), problem)
+    return Starlette(routes=steering_routes(settings, check), exception_handlers=handlers)
+
+
+def add_steering(app: FastAPI, settings: Settings) -> None:
+    """Add the commands to the application of the page, if the settings say so."""
+    if settings.admin.page:
+        app.router.routes += steering_routes(settings, check_page)
+        app.add_exception_handler(NotTaken, problem)
+
+
+def steering_routes(settings: Settings, check: Check) -> list[Route]:
+    """Make the routes of all commands, of the audit log and of the kept checkpoints."""
     audit = AuditLog(settings.checkpoints.folder)
 
     def route(name: str) -> Route:
@@ -64,20 +86,53 @@ def create_admin(settings: Settings) -> Starlette:
         found = await asyncio.to_thread(audit.read)
         return Response(msgspec.json.encode(found), media_type="application/json")
 
-    routes = [*map(route, commands.NAMES), Route("/admin/audit", entries)]
-    handlers = dict.fromkeys((HTTPException, KaboostError, Exception), problem)
-    return Starlette(routes=routes, exception_handlers=handlers)
+    async def checkpoints(request: Request) -> Response:
+        check(request, settings)
+        found = await asyncio.to_thread(list_kept, settings)
+        return Response(msgspec.json.encode(found), media_type="application/json")
+
+    others = [Route("/admin/audit", entries), Route("/admin/checkpoints", checkpoints)]
+    return [*map(route, commands.NAMES), *others]
+
+
+def list_kept(settings: Settings) -> list[dict[str, Any]]:
+    """List the checkpoints of the current run that a rollback can name, the newest first."""
+    store = FolderCheckpointStore(settings.checkpoints.folder, settings.checkpoints.keep)
+    rows = []
+    for path in store.paths():
+        if path.parent.name != store.run:
+            continue
+        with suppress(Damaged, Incompatible, OSError):
+            header, _ = files.read(path, mapped=True, verify=False)
+            row = {"number": header.get("sequence"), "created": header.get("created")}
+            rows.append(row | {"events_learned": header.get("events_learned")})
+    return rows
+
+
+def check_page(request: Request, settings: Settings) -> None:
+    """Refuse a request of another page, and one without the key."""
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        raise HTTPException(403, FROM_ANOTHER_PAGE)
+    check_key(request, settings)
 
 
 def check(request: Request, settings: Settings) -> None:
     """Refuse a request of a web page, and one without the key."""
-    client = request.client.host if request.client else "unknown"
     if "origin" in request.headers:
         raise HTTPException(403, FROM_A_PAGE)
     if settings.admin.key is None:
         if request.url.hostname not in LOCAL_NAMES:  # a page's own name may resolve to this address
             raise HTTPException(403, OTHER_NAME)
         return
+    check_key(request, settings)
+
+
+def check_key(request: Request, settings: Settings) -> None:
+    """Refuse a request without the key; without any key in the settings, every request."""
+    client = request.client.host if request.client else "unknown"
+    if settings.admin.key is None:
+        raise HTTPException(401, NO_KEY)
     wanted = b"Bearer " + settings.admin.key.get_secret_value().encode()
     sent = request.headers.get("authorization", "").encode("latin-1")
     if not hmac.compare_digest(wanted, sent):

@@ -65,6 +65,14 @@ def refusal(status: int) -> dict[str, Any]:
     }
 
 
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Events `status`, whose data is the report of `GET /status`.",
+        "content": {"text/event-stream": {}},
+    },
+    503: refusal(503),
+}
+
 NOT_READY: dict[int | str, dict[str, Any]] = {503: refusal(503)}
 INGEST = {status: refusal(status) for status in REFUSALS}
 NO_IMPORTANCE = NOT_READY | {422: refusal(422) | {"description": "The served bank has no trees."}}

@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import FileResponse, RedirectResponse
+from fastapi.responses import RedirectResponse
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -19,11 +18,14 @@ from starlette.types import Receive, Scope, Send
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import NotReady, RequestError
 from kaboost.service.http import openapi, problems
+from kaboost.service.http.admin import add_steering
 from kaboost.service.http.body import read_body
 from kaboost.service.http.follower import Follower, Served
 from kaboost.service.http.ingest import Ingest, PredictionLog, Sender
+from kaboost.service.http.live import Live, add_live_routes
 from kaboost.service.http.metrics_page import CONTENT_TYPE, expose
 from kaboost.service.http.middleware import PREDICT, MetricsMiddleware, PredictShortcut
+from kaboost.service.http.pages import add_pages
 from kaboost.service.http.predict import Rows
 from kaboost.service.http.records import RecordRequests
 from kaboost.service.http.reports import (
@@ -35,12 +37,12 @@ from kaboost.service.http.reports import (
     report_learner,
     report_model,
 )
+from kaboost.service.http.stream import Broadcast
 from kaboost.service.metrics import ApiMetrics
 
 LARGE_BODY_BYTES = 65_536  # takes milliseconds to decode: a thread hop of 0.1 ms hardly matters
 BEAT_SECONDS = 1.0  # between two heartbeats of the event loop
 READY = "/healthz/ready"
-WEB = Path(__file__).parent / "web"
 
 
 class Parts(NamedTuple):
@@ -140,6 +142,11 @@ def build(parts: Parts) -> FastAPI:
     add_model_routes(app, parts)
     add_ingest_routes(app, parts)
     add_operation_routes(app, parts)
+    live = Live(parts.settings, parts.follower)
+    broadcast = Broadcast(lambda: live.status().model_dump_json(), parts.is_draining)
+    add_live_routes(app, live, broadcast)
+    add_steering(app, parts.settings)
+    add_redirects(app)
     add_pages(app)
     paths = frozenset(str(getattr(route, "path", "")) for route in app.routes)
     app.add_middleware(PredictShortcut, predict=predict)
@@ -217,22 +224,14 @@ def add_operation_routes(app: FastAPI, parts: Parts) -> None:
         return Response(text, media_type=CONTENT_TYPE)
 
 
-def add_pages(app: FastAPI) -> None:
-    """Add the HTML pages, which load nothing from other hosts, and the redirects."""
-
-    def page(path: str, name: str) -> None:
-        async def serve() -> FileResponse:
-            return FileResponse(WEB / name)
-
-        app.add_api_route(path, serve, include_in_schema=False)
+def add_redirects(app: FastAPI) -> None:
+    """Add the short paths of probes."""
 
     async def redirect() -> RedirectResponse:
         return RedirectResponse(READY)
 
     for path in ("/health", "/healthz"):
         app.add_api_route(path, redirect, include_in_schema=False)
-    page("/", "index.html")
-    page("/docs", "docs.html")
 
 
 async def beat_on(beat: Callable[[], None]) -> None:

@@ -30,9 +30,10 @@ from kaboost.service.lab.saving import check_folder, save
 from kaboost.service.lab.slow_features import slow_features
 from kaboost.service.lab.summary import Origin, figures
 from kaboost.service.lab.topic_source import SCHEME, TopicAddress, TopicRecords
+from kaboost.service.learner.lineage import Lineage
 from kaboost.service.learner.parts import Parts, decoder_of
 from kaboost.service.learner.records import event_seconds, events_of
-from kaboost.service.learner.trainer import Lineage, Trainer
+from kaboost.service.learner.trainer import Trainer
 from kaboost.service.metrics import learner_metrics
 from kaboost.service.storage.state import State
 from kaboost.service.storage.stores import Stores, make_stores

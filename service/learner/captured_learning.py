@@ -5,10 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from kaboost.models.evaluation.baselines import correct
+from kaboost.models.evaluation.history import record_in_parts
 from kaboost.models.evaluation.late_baselines import capture_baselines, record_captured
+from kaboost.models.evaluation.outcome import Outcome, part
 from kaboost.models.features.onehot import Table
-from kaboost.service.learner.captured_rows import unpack
+from kaboost.service.learner.captured_rows import CapturedGroup, unpack
 from kaboost.service.learner.pairs import Learned, Pair
+from kaboost.service.learner.recent import RecentEvents
 from kaboost.service.storage.state import State
 from kaboost.service.storage.waiting import Entry
 
@@ -20,13 +23,32 @@ def learn_nothing(state: State, none: Table) -> None:
     record_captured(seen, outcome, np.empty((0, len(capture_baselines(seen)))), empty, empty)
 
 
-def learn_pairs(state: State, pairs: Sequence[Pair]) -> None:
-    """Learn features with the labels that they waited for."""
+def learn_pairs(state: State, pairs: Sequence[Pair], recent: RecentEvents) -> None:
+    """Learn features with the labels that they waited for; note the last ones."""
     y, w = np.array([pair.label for pair in pairs]), np.array([pair.weight for pair in pairs])
     for group in unpack([pair.entry.row for pair in pairs]):
         labels, weights = y[group.places], w[group.places]
+        learned = state.events_learned
         outcome = state.model.learn_captured(group.captured, labels, weights)
-        record_captured(state.validation, outcome, group.baselines, labels, weights)
+        of_group = [pairs[place] for place in group.places]
+        _record(state, learned, outcome, group, of_group)
+        recent.note_pairs(state.model, [p.entry.id for p in of_group], labels, outcome)
+
+
+def _record(
+    state: State, learned: int, outcome: Outcome, group: CapturedGroup, pairs: Sequence[Pair]
+) -> None:
+    """Record the losses of events that were learned after `learned` others."""
+    y, w = np.array([pair.label for pair in pairs]), np.array([pair.weight for pair in pairs])
+
+    def record(span: slice) -> None:
+        within = part(outcome, span)
+        record_captured(state.validation, within, group.baselines[span], y[span], w[span])
+
+    if state.history is None:
+        return record(slice(0, len(pairs)))
+    times = [pair.entry.time + pair.delay for pair in pairs]
+    record_in_parts(state.history, state.validation, learned, w, record, times.__getitem__)
 
 
 def learn_correction(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from kaboost.service.learner.captured_learning import learn_correction, learn_pairs
 from kaboost.service.learner.pairs import Learned, Pair
+from kaboost.service.learner.recent import RecentEvents
 from kaboost.service.storage.late_figures import LateCounts
 from kaboost.service.storage.state import State
 from kaboost.service.storage.waiting import Entry
@@ -46,14 +47,16 @@ class DuePairs:
         """Add pairs that waited long enough, oldest first."""
         self._expired += pairs
 
-    def learn(self, state: State) -> float | None:
-        """Learn what was added, in order; return the time of the first pair's features."""
+    def learn(self, state: State, recent: RecentEvents) -> float | None:
+        """Learn what was added, in order, and note the last ones; return the time of the first
+        pair's features.
+        """
         oldest = None
         for run in self._runs():
             if isinstance(run, Correction):
                 learn_correction(state, *run)
                 continue
-            learn_pairs(state, run)
+            learn_pairs(state, run, recent)
             oldest = run[0].entry.time if oldest is None else oldest
         return oldest
 

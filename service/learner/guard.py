@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 
 from kaboost.models.evaluation.baselines import PREDICTORS, ProgressiveValidation
 from kaboost.service.config.guard import Guard
+from kaboost.service.config.settings import Settings
 from kaboost.service.errors import NotWritten
 from kaboost.service.storage.good_snapshot import GoodSnapshot
 from kaboost.service.storage.snapshots import Snapshot
 from kaboost.service.storage.state import State
+from kaboost.service.storage.stores import SnapshotStore
 
 FALLBACK = "fallback"  # key of a snapshot's header: which version it has the model of
 
@@ -121,6 +123,14 @@ class LossGuard:
         if self._candidate is not None:
             self._store.drop_candidate()
             self._candidate = None
+
+
+def make_guard(settings: Settings, store: SnapshotStore, run: str) -> LossGuard | None:
+    """Make the guard of a learner's run; None where the settings want none."""
+    if settings.guard.margin is None:
+        return None
+    good = GoodSnapshot(settings.snapshots.directory)
+    return LossGuard(settings.guard, good, store.newest(), run)
 
 
 def _recent(validation: ProgressiveValidation) -> tuple[float, str, float]:

@@ -22,6 +22,7 @@ from kaboost.service.learner.captured_learning import learn_nothing
 from kaboost.service.learner.captured_rows import pack
 from kaboost.service.learner.due_pairs import Correction, DuePairs, holds_joined
 from kaboost.service.learner.late_recorder import LateRecorder, no_features, too_late
+from kaboost.service.learner.lineage import Lineage
 from kaboost.service.learner.pairs import Learned, Pair, oldest_first
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.records import (
@@ -32,7 +33,7 @@ from kaboost.service.learner.records import (
     split,
     unread_of,
 )
-from kaboost.service.learner.trainer import Lineage, Rejected, Trainer
+from kaboost.service.learner.trainer import Rejected, Trainer
 from kaboost.service.learner.watermark import Topic, Watermark
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.late_figures import LabelFit, LateFigures
@@ -146,6 +147,7 @@ class LateTrainer(Trainer):
         self._checkpoints.events += len(messages)
         self._note_candidates()
         errors = [error for _, error in rejected]
+        self.annotations.follow(self.state.model.booster)
         self._recorder.batch(len(messages), self.events_learned - before, self._ignored, errors)
         self._recorder.validation(self.state)
         self._late.store(self._store)
@@ -227,6 +229,7 @@ class LateTrainer(Trainer):
         """Store captured features; learn those whose label came before them."""
         model = self.state.model
         may_grow = len(model.classes_) < model.labels.max_classes
+        self.recent.note_features(model, decoded)
         baselines = capture_baselines(self.state.validation, may_grow=may_grow)
         parts = model.parts(decoded.table, decoded.w)  # kinds may be corrected between two
         rows = [
@@ -390,7 +393,7 @@ class LateTrainer(Trainer):
         """Learn what was joined, corrected and expired since the last call."""
         if count := len(self._due):
             begin = perf_counter()
-            oldest = self._due.learn(self.state)
+            oldest = self._due.learn(self.state, self.recent)
             self._oldest = oldest if self._oldest is None else self._oldest
             self._recorder.learning(count, perf_counter() - begin)
 

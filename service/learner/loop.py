@@ -16,19 +16,21 @@ from kaboost.service.errors import KaboostError, NotWritten, Refused, RegistryAw
 from kaboost.service.kafka import topics
 from kaboost.service.kafka.dead_letters import DeadLetters
 from kaboost.service.kafka.fetch_watch import Problem
-from kaboost.service.learner.guard import LossGuard
+from kaboost.service.learner.annotations import ROLLBACK
+from kaboost.service.learner.guard import LossGuard, make_guard
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.isolation import Isolation
+from kaboost.service.learner.live import LiveReport
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.progress import Progress
 from kaboost.service.learner.records import place_of
+from kaboost.service.learner.rollback import describe
 from kaboost.service.learner.startup import Startup
 from kaboost.service.learner.steering import Details, Steering, rollback_arguments
 from kaboost.service.learner.trainer import Rejected, Trainer
 from kaboost.service.storage import commands
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.commands import Command
-from kaboost.service.storage.good_snapshot import GoodSnapshot
 from kaboost.service.storage.snapshots import Condition
 
 HEARTBEAT_SECONDS = 1.0
@@ -70,6 +72,7 @@ class LearnerLoop:
         self._awaits_registry = ""  # why it gives no schema
         self._is_whole = True  # the state and the dead letters hold all records up to the offsets
         self._progress = Progress(parts.settings, parts.metrics)
+        self._live = LiveReport(parts.settings, parts.metrics)
         self._last_heartbeat = 0.0
         self._condition: Condition | None = None  # that was published last
         self._rejected: Counter[str] = Counter()  # dead letters of each code, since the start
@@ -102,6 +105,7 @@ class LearnerLoop:
             self._attempt("snapshot", self._publish)
         self._warm()
         learned = self.trainer.events_learned
+        self.trainer.annotations.add_restart(learned)
         fields = {"offsets": dict(self.trainer.state.offsets), "events_learned": learned}
         log.info(startup.ready_message, extra=fields)
         self._progress.start(learned)
@@ -129,6 +133,7 @@ class LearnerLoop:
                 self._letters.send(message, error, self.trainer.decoder_class)
             self._is_whole = True
             self._progress.report(self.trainer.state)
+            self._attempt("live figures", partial(self._live.publish, self.trainer, self._progress))
             if self._guard_says_change() or self.trainer.publish_due:
                 self._attempt("snapshot", self._publish)
             if self.trainer.checkpoint_due and not self._letters.outstanding:
@@ -161,12 +166,9 @@ class LearnerLoop:
 
     def _begin_guard(self) -> None:
         """Watch the losses, if the settings say so; an earlier learner may have fallen back."""
-        settings, store = self._settings, self._snapshots
-        if settings.guard.margin is None:
-            return
-        good = GoodSnapshot(settings.snapshots.directory)
-        self._guard = LossGuard(settings.guard, good, store.newest(), self._checkpoints.run)
-        self._metrics.serving_fallback.set(self._guard.fallback is not None)
+        self._guard = make_guard(self._settings, self._snapshots, self._checkpoints.run)
+        falls = self._guard is not None and self._guard.fallback is not None
+        self._metrics.serving_fallback.set(falls)
 
     def _guard_says_change(self) -> bool:
         """Return whether the guard has fallen back or recovered: that is published at once."""
@@ -180,6 +182,7 @@ class LearnerLoop:
             log.error("answers fall back to the last good model", extra=fields)
         else:
             log.warning("answers are of the current model again", extra=fields)
+        trainer.annotations.add_fallback(falls, trainer.events_learned, guard.reason)
         self._steering.note("fall back" if falls else "recover", "guard", guard.reason, {})
         return True
 
@@ -198,7 +201,7 @@ class LearnerLoop:
         self._require_letters()
         written = self._save()
         message = f"{Path(written.name).name} is written"
-        return {"message": message, "path": written.name, **self._describe_state()}
+        return {"message": message, "path": written.name, **describe(self.trainer)}
 
     def _roll_back(self, command: Command) -> Details:
         """Go on with the model of a checkpoint.
@@ -226,24 +229,17 @@ class LearnerLoop:
             self._guard.reset()
             self._metrics.serving_fallback.set(0)
         self._progress.start(trainer.events_learned)
+        trainer.annotations.add(ROLLBACK, trainer.events_learned, f"to checkpoint {wanted}")
         self._attempt("checkpoint", self._save)
         undo = f"kaboost rollback {kept} undoes it"
         undo += "; its own checkpoint is not written yet" * ("checkpoint" in self._failing)
         message = f"the model is that of checkpoint {wanted}; {undo}"
-        return {"message": message, "before": kept, **self._describe_state()}
+        return {"message": message, "before": kept, **describe(self.trainer)}
 
     def _require_letters(self) -> None:
         """Refuse a checkpoint that would pass an unconfirmed dead letter."""
         if not self._confirm_letters():
             raise Refused(UNCONFIRMED)
-
-    def _describe_state(self) -> Details:
-        trainer = self.trainer
-        return {
-            "model_version": trainer.numbering.version,
-            "events_learned": trainer.events_learned,
-            "offsets": {str(p): offset for p, offset in trainer.state.offsets.items()},
-        }
 
     def _confirm_letters(self) -> bool:
         """Wait for the dead letters on their way; return false if that takes too long."""
@@ -363,6 +359,7 @@ class LearnerLoop:
             self._progress.note(messages, rejected, skipped)
         self._progress.note_labels(self.trainer.label_fit)
         self._log_rejected(rejected)
+        self._live.note_rejected(rejected)
         return rejected
 
     def _log_rejected(self, rejected: list[Rejected]) -> None:

@@ -82,6 +82,15 @@ class RecentRecords:
         counts = {"rejected": self._rejected, "records": self.records}
         return {**counts, "code": code, "reason": reason, "at": at}
 
+    def rejections(self) -> list[dict[str, Any]]:
+        """Count the rejected ones by code, the commonest first, each with its last message."""
+        errors = [error for error in self._errors if error is not None] if self._rejected else []
+        last = {error.code: error.message for error in errors}
+        return [
+            {"code": code, "records": count, "of": self.records, "reason": last[code]}
+            for code, count in Counter(error.code for error in errors).most_common()
+        ]
+
     def _commonest(self) -> tuple[str, str]:
         """Return the commonest code, and the last message with it, which quotes the value."""
         errors = [error for error in self._errors if error is not None]
@@ -198,6 +207,11 @@ class Progress:
         if text and now - self._compiling_at >= COMPILING_SECONDS:
             self._compiling_at = now
             log.info(text)
+
+    @property
+    def rejections(self) -> list[dict[str, Any]]:
+        """Why records among the last ones were rejected, the commonest reason first."""
+        return [row for recent in (self._events, self._labels) for row in recent.rejections()]
 
     @property
     def _failing(self) -> list[RecentRecords]:

@@ -18,6 +18,15 @@ def marks_of(header: Mapping[str, Any]) -> dict[int, RecordMark]:
     return {int(partition): RecordMark(*mark) for partition, mark in known}
 
 
+def describe(trainer: Trainer) -> dict[str, Any]:
+    """Return version, events and offsets of a trainer, for the answer to a command."""
+    return {
+        "model_version": trainer.numbering.version,
+        "events_learned": trainer.events_learned,
+        "offsets": {str(p): offset for p, offset in trainer.state.offsets.items()},
+    }
+
+
 def rolled_back(
     checkpoint: Checkpoint, positions: Positions, state: State, now: Trainer
 ) -> tuple[State, dict[int, RecordMark]]:

@@ -11,9 +11,10 @@ from kaboost.service.kafka.consumer import KafkaConsumer
 from kaboost.service.kafka.identity import Identity
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.late_trainer import LateTrainer
+from kaboost.service.learner.lineage import Lineage
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.rollback import Positions, marks_of, rolled_back
-from kaboost.service.learner.trainer import Lineage, Trainer
+from kaboost.service.learner.trainer import Trainer
 from kaboost.service.storage.changes import ALIASES
 from kaboost.service.storage.checkpoints import Checkpoint
 from kaboost.service.storage.snapshots import Numbering
@@ -118,7 +119,13 @@ class RestoreFromCheckpoint:
         known = dict.fromkeys(inputs.partitions, 0) | now.state.offsets
         state, marks = rolled_back(checkpoint, positions, now.state._replace(offsets=known), now)
         names = checkpoint.header.get("new_names", {})
-        lineage = Lineage(inputs.events.identity, marks, now.numbering, names)
+        lineage = Lineage(
+            inputs.events.identity,
+            marks,
+            now.numbering,
+            names,
+            annotations=now.annotations.before(state.events_learned),
+        )
         # As if nothing were stored: what it goes on with is written in any case.
         return Trainer(self._parts, state, restored=False, lineage=lineage)
 
@@ -137,7 +144,8 @@ class RestoreFromCheckpoint:
         numbered = header or self._parts.stores.checkpoints.newest_header()
         numbering = Numbering(numbered.get("epoch", 0), numbered.get("version", 0))
         changes = self._checkpoint.changes if self._checkpoint else ()
-        return Lineage(identity, marks, numbering, header.get("new_names", {}), changes)
+        names, annotations = header.get("new_names", {}), header.get("annotations", ())
+        return Lineage(identity, marks, numbering, names, changes, annotations)
 
     def _late_state(
         self, restored: LateState | None, consumer: KafkaConsumer, inputs: Inputs

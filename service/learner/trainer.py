@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from operator import methodcaller
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Message
 
-from kaboost.models.evaluation.baselines import record, with_classes
+from kaboost.models.evaluation.baselines import with_classes
+from kaboost.models.evaluation.history import new_history
 from kaboost.models.features.labels import Label, Labels
 from kaboost.service.errors import EventError, NotWritten
 from kaboost.service.events.decoder import (
@@ -25,10 +27,15 @@ from kaboost.service.events.privacy import make_privacy
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.kafka.stored_record import StoredRecord
+from kaboost.service.learner.annotations import CHECKPOINT, Annotations
+from kaboost.service.learner.feature_log import log_corrected, log_identifiers
 from kaboost.service.learner.guard import Fallback
+from kaboost.service.learner.history import first_time, record_decoded
+from kaboost.service.learner.lineage import Lineage
 from kaboost.service.learner.parts import Parts
+from kaboost.service.learner.recent import RecentEvents
 from kaboost.service.learner.recorder import Recorder
-from kaboost.service.learner.records import event_seconds, events_of, headers_of, unread_of
+from kaboost.service.learner.records import events_of, headers_of, unread_of
 from kaboost.service.learner.replays import Replays
 from kaboost.service.learner.schedule import WriteSchedule, now_text
 from kaboost.service.storage.checkpoints import Written
@@ -44,20 +51,6 @@ Marks = dict[int, RecordMark]  # by partition, of the last record that was read
 RESERVED_VERSIONS = 1_000_000  # for snapshots after a checkpoint
 
 
-class Lineage(NamedTuple):
-    """What a checkpoint has besides the state: what was read, and how it was numbered."""
-
-    identity: Identity = Identity()  # of the topic of events
-    marks: Mapping[int, RecordMark] = {}
-    numbering: Numbering = Numbering()  # of the last snapshot
-    new_names: Mapping[str, Any] = {}  # of features: how many came, and those on trial
-    changes: Sequence[str] = ()  # of the configuration, that the state has taken over
-
-
-IDENTIFIER_REMEDY = (
-    "if they name things, declare the feature as category in features.schema, or leave it out with "
-    "features.unknown: ignore, and start again with --cold-start"
-)
 _VALUE = methodcaller("value")  # called for every record
 
 
@@ -78,8 +71,11 @@ class Trainer:
         replayed = state.replayed or ReplayedOrigins()
         influence = state.influence.limited_to(settings.events.max_influence_per_key)
         self.state = state._replace(
-            ids=state.ids.resized(window), replayed=replayed, influence=influence
-        )
+            ids=state.ids.resized(window), replayed=replayed, influence=influence,
+            history=state.history or new_history(),
+        )  # fmt: skip
+        self.annotations = Annotations(lineage.annotations, state.model.booster, parts.metrics)
+        self.recent = RecentEvents()
         self._replays = Replays(replayed, {settings.kafka.topic, settings.labels.topic})
         self._is_new = self.state.ids.is_new if window else None
         self.skipped: list[Message] = []  # of the last batch: they teach nothing, and are no faults
@@ -219,6 +215,7 @@ class Trainer:
         self._note_candidates()
         errors = [error for _, error in rejected]
         learned = self.events_learned - before
+        self.annotations.follow(self.state.model.booster)
         self._recorder.batch(len(messages), learned, self._ignored, errors)
         self._recorder.validation(self.state)
         return rejected
@@ -317,9 +314,11 @@ class Trainer:
         return decoded._replace(w=w)
 
     def _learn(self, decoded: Decoded) -> None:
-        model, y, w = self.state.model, decoded.y, decoded.w
-        begin = time.perf_counter()
-        record(self.state.validation, model.learn(decoded.table, y, w), y, w)
+        learned, begin = self.events_learned, time.perf_counter()
+        outcome = self.state.model.learn(decoded.table, decoded.y, decoded.w)
+        records = self._learning[0] if self._learning else ()
+        record_decoded(self.state, learned, outcome, decoded, records)
+        self.recent.note(self.state.model, decoded, outcome)
         if decoded.meta:
             self._recorder.learning(len(decoded.meta), time.perf_counter() - begin)
 
@@ -378,18 +377,10 @@ class Trainer:
         """Decode by the kinds of the model, and log those that were corrected."""
         model = self.state.model
         schema = model.encoder.schema
-        corrected = {
-            name: {"before": self._kinds_logged[name], "kind": kind}
-            for name, kind in (() if schema.kinds is self._kinds_logged else schema.kinds.items())
-            if self._kinds_logged.get(name, kind) != kind
-        }
-        for name, fields in corrected.items():
-            log.warning("an inferred kind is corrected", extra={"feature": name, **fields})
+        log_corrected(self._kinds_logged, schema.kinds)
         self._kinds_logged = schema.kinds
         self._decoder.follow(schema)
-        for name in model.identifiers:
-            fields = {"feature": name, "remedy": IDENTIFIER_REMEDY}
-            log.warning("large whole numbers in no order may be identifiers", extra=fields)
+        log_identifiers(model.identifiers)
         model.identifiers = ()
 
     def _add_features(self, kinds: dict[str, str], record: Message) -> dict[str, str]:
@@ -448,11 +439,7 @@ class Trainer:
     def _track_oldest(self, messages: Sequence[Message], decoded: Decoded) -> None:
         """Note the time of the first learned event that waits for a snapshot."""
         if self._oldest is None:
-            learned = zip(
-                events_of(messages, decoded), decoded.meta, decoded.w.tolist(), strict=False
-            )
-            times = (event_seconds(message, meta) for message, meta, weight in learned if weight)
-            self._oldest = next(times, None)
+            self._oldest = first_time(messages, decoded)
 
     def _note_published(self, version: int) -> None:
         self._published = self.events_learned
@@ -473,6 +460,7 @@ class Trainer:
 
     def _note_checkpoint(self, written: Written) -> None:
         self._has_checkpoint = True
+        self.annotations.add(CHECKPOINT, self.events_learned, Path(written.name).name)
         self._checkpoints.restart()
         self._recorder.saved(written)
 
@@ -510,6 +498,7 @@ class Trainer:
             **self._identity._asdict(),
             **self._numbering._asdict(),
             "new_names": self._names.state(),
+            "annotations": self.annotations.state(),
             "last_records": {str(p): mark for p, mark in self.marks[0].items()},
             "run": self._run,
             "created": now_text(),

@@ -30,7 +30,10 @@ def to_plain(settings: Settings) -> dict[str, object]:
     tree = settings.model_dump(mode="json", by_alias=True)
     tree["kafka"]["extra"] = settings.kafka.client()
     del tree["kafka"]["extra"]["bootstrap.servers"]
-    del tree["admin"]  # the supervisor itself serves it: no child needs its key
+    if settings.admin.page and settings.admin.key:
+        tree["admin"]["key"] = settings.admin.key.get_secret_value()
+    else:
+        del tree["admin"]  # the supervisor itself serves it: no child needs its key
     # Only what is set: paths that are set, if only to their defaults, map the records, settings of
     # late labels need their topic, and limits of new names that are set hold for requests as well.
     for name in ("events", "labels", "features"):

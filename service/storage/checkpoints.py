@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kaboost.models.evaluation.history import History
 from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.errors import CheckpointError, Damaged, Incompatible
@@ -113,7 +114,8 @@ class FolderCheckpointStore:
             "late": None if state.late is None else state.late.describe(),
         }
         path = files.numbered(run, KIND, sequence)
-        files.write(path, state.to_arrays(), whole, self.confirm)
+        history = state.history.to_arrays() if state.history else {}
+        files.write(path, {**state.to_arrays(), **history}, whole, self.confirm)
         files.prune(run, KIND, self._keep, damaged)
         return _written(path)
 
@@ -189,9 +191,9 @@ def load(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
     replayed = ReplayedOrigins.from_arrays(arrays)
     notes = changes.notes if changes else ()
     influence = KeyInfluence.from_arrays(arrays)
-    return Checkpoint(
-        header, State(model, validation, offsets, ids, late, replayed, influence), notes
-    )
+    history = History.from_arrays(arrays)
+    state = State(model, validation, offsets, ids, late, replayed, influence, history)
+    return Checkpoint(header, state, notes)
 
 
 def _compare(path: Path, header: dict[str, Any], expected: dict[str, Any]) -> Changes | None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from kaboost.models.evaluation.baselines import ProgressiveValidation, progressive_validation
+from kaboost.models.evaluation.history import History
 from kaboost.models.features.labels import Labels
 from kaboost.models.model import Model
 from kaboost.models.state.format import Arrays
@@ -75,6 +76,7 @@ class State(NamedTuple):
     late: LateState | None = None  # where labels come later
     replayed: ReplayedOrigins | None = None  # origins of replayed events that were learned
     influence: KeyInfluence = KeyInfluence()  # of the keys of records, where it is limited
+    history: History | None = None  # of the validation; no part of what is learned
 
     @classmethod
     def initial(cls, model: Model, offsets: dict[int, int]) -> "State":

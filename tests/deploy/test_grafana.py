@@ -37,12 +37,14 @@ def panels(board: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def asked() -> Iterator[Expression]:
-    """List the expressions of all panels."""
+    """List the expressions of all panels and annotations."""
     for board in BOARDS.values():
         for panel in panels(board):
             for target in panel["targets"]:
                 at = f"{board['title']}, {panel['title']}, {target['legendFormat']}"
                 yield Expression(at, target["expr"])
+        for mark in board["annotations"]["list"]:
+            yield Expression(f"{board['title']}, {mark['name']}", mark["expr"])
 
 
 def exposed() -> set[str]:

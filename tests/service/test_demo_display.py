@@ -1,12 +1,16 @@
 """The demo's output: a table that is redrawn, and lines that stay above it."""
 
 from io import StringIO
+from itertools import islice
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from kaboost.service.demo import producer
 from kaboost.service.demo.display import Display, View
 from kaboost.service.demo.scrape import Scrape
+from kaboost.service.demo.story import write_exchanged
 from kaboost.service.demo.traffic import TrafficStatus
 
 NO_LEARNER_YET = View(None, 100, TrafficStatus(0, 0, 0, 0.0))
@@ -55,3 +59,14 @@ def test_unknown_figures_are_dashes() -> None:
 
     assert "0.000" not in output
     assert "0 of 100" not in output
+
+
+def test_a_drift_is_the_same_events_with_other_labels(tmp_path: Path) -> None:
+    """The file that the demo streams can be read as the data of the demo."""
+    path = tmp_path / "drift.csv"
+    events = list(islice(producer.rows(), 50))
+
+    write_exchanged(path, events)
+
+    exchanged = {"UP": "DOWN", "DOWN": "UP"}
+    assert [(row, exchanged[label]) for row, label in events] == list(producer.rows(path))

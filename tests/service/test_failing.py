@@ -2,9 +2,7 @@
 
 import math
 import os
-import re
 import signal
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ import pytest
 
 from kaboost.service.config.settings import Settings
 from kaboost.service.storage.snapshots import Condition, FolderSnapshotStore
-from tests.browser import rendered
 from tests.kafka.broker import Broker, Reachable
 from tests.kafka.client import create_topic, encode, produce
 from tests.service.learning import gauge, learning, until
@@ -116,38 +113,21 @@ def test_short_probes_redirect(api: Program, path: str, method: str) -> None:
     assert 200 == followed.status_code
 
 
-def test_the_page_shows_a_problem_in_red(api: Program) -> None:
-    """It is bad to be stale, to serve an earlier model, and to learn nothing; each has a reason."""
-    page = api.client.get("/").text
-
-    assert re.search(r"#state\.bad \{ color: #b00020", page)
-    assert 'const bad = ready.stale || model.fallback || learner.problem !== "";' in page
-    assert "ready.reason" in page
-
-
-def test_the_page_names_a_stall_once(serve: Start, tmp_path: Path) -> None:
+def test_the_status_names_a_stall_once(serve: Start) -> None:
     """Trap: the learner's reason is part of that of readiness."""
     wanted, program = serve()
     publish(wanted, taught(wanted))
     program.ready()
-    report(wanted, Condition(stalled="no answer for 7 s", problem="odd labels"))
-    stop = threading.Event()
+    report(wanted, Condition(stalled="no answer for 7 s"))
 
-    def beat() -> None:
-        while not stop.wait(0.5):
-            FolderSnapshotStore(wanted.snapshots.directory).heartbeat()
+    def stalled() -> Any:
+        FolderSnapshotStore(wanted.snapshots.directory).heartbeat()
+        found = program.client.get("/status").json()
+        return found if found["state"] == "stalled" else None
 
-    thread = threading.Thread(target=beat)
-    thread.start()
-    try:
-        until(lambda: (program.probe(200) or {})["learner"]["state"] == "stalled")
-        page = rendered(str(program.client.base_url), tmp_path / "browser")
-    finally:
-        stop.set()
-        thread.join()
+    found = until(stalled, PATIENCE)
 
-    expected = "Serving a stale snapshot; learner stalled: no answer for 7 s; odd labels</p>"
-    assert f'<p id="state" role="status" class="bad">{expected}' in page
+    assert ("bad", "no answer for 7 s") == (found["level"], found["reason"])
 
 
 def test_an_unreadable_condition_is_none(tmp_path: Path) -> None:

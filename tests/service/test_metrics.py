@@ -37,6 +37,8 @@ kaboost_consumer_lag_records{topic,partition}
 kaboost_consumer_lag_seconds{topic,partition}
 kaboost_learner_stalled_seconds
 kaboost_serving_fallback
+kaboost_drift_total{kind}
+kaboost_rollbacks_total
 kaboost_influence_limited_total
 kaboost_gaps_accepted_total{kind}
 kaboost_records_lost_total

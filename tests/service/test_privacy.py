@@ -13,6 +13,7 @@ from kaboost.service.config.settings import Settings, values
 from kaboost.service.errors import EventError
 from kaboost.service.events import privacy
 from kaboost.service.events.privacy import Privacy, make_privacy
+from kaboost.service.storage.live import FIGURES, RECORDS
 from tests.kafka.broker import Reachable
 from tests.kafka.client import read
 from tests.service.learning import until
@@ -69,10 +70,16 @@ def test_planted_values_are_found_nowhere(
         count = int(program.metric("kaboost_events_rejected_total"))
         until(lambda: program.metric("kaboost_dlq_records_total") == count)
         pages = ["/", "/model", "/metrics", "/healthz/ready", "/healthz/live"]
+        pages += ["/status", "/model/history", "/model/records"]
+        until(lambda: program.client.get("/model/records").json()["letters"])
         shown = {path: program.client.get(path).text for path in pages}
         shown["log"] = (tmp_path / "serve.log").read_text()
         for path in [*tmp_path.rglob("*.json"), *tmp_path.rglob("*.lock")]:
             shown[str(path)] = path.read_text()
+        for name in (FIGURES, RECORDS):
+            text = (wanted.snapshots.directory / name).read_text(errors="replace")
+            assert '"time"' in text or '"letters"' in text
+            shown[name] = text
     letters = read(broker.bootstrap, f"{topic}.dlq", count)
     for letter in letters:
         shown[f"letter {letter.offset()}"] = str(letter.headers())

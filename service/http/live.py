@@ -1,0 +1,222 @@
+"""The live state of the service, its history and its last records: what the page shows."""
+
+import asyncio
+import time
+from datetime import datetime
+from typing import Any
+
+from fastapi import FastAPI, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from kaboost.models.evaluation.baselines import PREDICTORS
+from kaboost.service.config.settings import Settings
+from kaboost.service.http import openapi
+from kaboost.service.http.follower import Follower
+from kaboost.service.http.reports import (
+    LateLabels,
+    LearnerReport,
+    Losses,
+    Number,
+    report_late_labels,
+    report_learner,
+    report_model,
+)
+from kaboost.service.http.stream import Broadcast
+from kaboost.service.http.verdict import Level, Situation, judge, quality
+from kaboost.service.storage.live import FIGURES, RECORDS, LiveFiles
+
+MAX_POINTS = 20_480  # as many as a history has
+TREND_POINTS = 40  # of which the last ones show where the loss is going
+
+
+class Rejection(BaseModel):
+    """Why some of the last records were rejected."""
+
+    code: str = Field(description="Of the dead letters.")
+    records: int = Field(description="How many of the last records.")
+    of: int = Field(description="How many the last records are, at most 1,000.")
+    reason: str = Field(description="Of the last one, without private values.")
+
+
+class StatusReport(BaseModel):
+    """The state of the whole service, in words and figures."""
+
+    model_config = ConfigDict(protected_namespaces=())
+
+    time: float = Field(description="Of this report, in seconds since 1970.")
+    state: str = Field(
+        description="learning, waiting for events, cold, compiling, paused, stale, stalled, "
+        "falling back, records are rejected, nothing can be learned, learner stopped or "
+        "restarting, no model yet"
+    )
+    level: Level = Field(description="bad where somebody must act.")
+    reason: str = Field(description="Why it is in this state, if there is more to it.")
+    quality: str = Field(description="The model against the better baseline, and the trend.")
+    name: str
+    task: str
+    version: int | None = Field(description="Of the served snapshot; null before the first.")
+    events_learned: int = Field(description="By the learner.")
+    events_per_second: float = Field(description="Learned in the last ten seconds.")
+    lag_records: int | None = Field(description="Records that wait; null where it is not known.")
+    snapshot_age_seconds: Number = Field(description="Of the served snapshot.")
+    cold_start: bool
+    stale: bool
+    fallback: bool
+    progressive: dict[str, Losses] = Field(description="The model and its two baselines.")
+    rejections: list[Rejection] = Field(description="The commonest reason first.")
+    rejected_ratio: float = Field(description="Share of rejected ones among the last 1,000.")
+    late_labels: LateLabels | None
+    learner: LearnerReport
+    history_events: int = Field(description="Of the last point of the history.")
+    steering: bool = Field(description="Whether the page may send commands, with the admin key.")
+
+
+class Series(BaseModel):
+    """Losses of the model and the baselines at the points."""
+
+    model: list[Number]
+    prior: list[Number]
+    last_label: list[Number]
+
+
+class Annotation(BaseModel):
+    """Something that happened to the learner."""
+
+    kind: str = Field(
+        description="drift, level shift, restart, checkpoint, rollback, fallback, recovery"
+    )
+    event: int = Field(description="Events learned by then.")
+    time: str
+    text: str
+
+
+class HistoryReport(BaseModel):
+    """The losses over the whole life of the model."""
+
+    event: list[int] = Field(description="Events learned at each point.")
+    time: list[float] = Field(description="Latest event time, in seconds since 1970.")
+    loss: Series = Field(description="Mean over all events so far.")
+    recent_loss: Series = Field(description="Over about the last thousand events.")
+    annotations: list[Annotation]
+
+
+class Live:
+    """Read the files of the learner and describe the service; all workers report the same."""
+
+    def __init__(self, settings: Settings, follower: Follower) -> None:
+        self._settings = settings
+        self._follower = follower
+        self._files = LiveFiles(settings.snapshots.directory)
+
+    def status(self) -> StatusReport:
+        """Describe the service now."""
+        follower, learner = self._follower, self._follower.learner
+        figures, points = self._files.read(FIGURES), self._files.read_history()
+        served, report = follower.current(), report_learner(learner)
+        stamp = served.stamp if served else None
+        snapshot = report_model(served, learner) if served else None
+        events = max(int(figures.get("events_learned", 0)), stamp.events_learned if stamp else 0)
+        progressive = figures.get("progressive") or (
+            {k: v.model_dump() for k, v in snapshot.progressive.items()} if snapshot else {}
+        )
+        rate = float(figures.get("events_per_second", 0.0)) if learner.is_alive else 0.0
+        situation = Situation(
+            learner=learner,
+            state=report.state,
+            reason=follower.reason,
+            learns_nothing=follower.learns_nothing,
+            is_served=served is not None,
+            stale=bool(stamp and stamp.stale),
+            fallback=bool(stamp and stamp.fallback),
+            events_learned=events,
+            events_per_second=rate,
+        )
+        verdict, task = judge(situation), self._settings.task.kind
+        recent = points[-TREND_POINTS:].tolist()
+        return StatusReport(
+            time=time.time(),
+            **verdict._asdict(),
+            quality=quality(task, progressive, events, recent) if progressive else "",
+            name=self._settings.name,
+            task=task,
+            version=stamp.version if stamp else None,
+            events_learned=events,
+            events_per_second=rate,
+            lag_records=figures.get("lag_records") if learner.is_alive else None,
+            snapshot_age_seconds=_age(stamp.snapshot_time) if stamp else None,
+            cold_start=bool(stamp and stamp.cold_start),
+            stale=situation.stale,
+            fallback=situation.fallback,
+            progressive={name: Losses(**of) for name, of in progressive.items()},
+            rejections=[Rejection(**each) for each in figures.get("rejections", ())],
+            rejected_ratio=report.rejected_ratio,
+            late_labels=report_late_labels(learner.condition.late_labels),
+            learner=report,
+            history_events=int(points[-1, 0]) if len(points) else 0,
+            steering=self._settings.admin.page,
+        )
+
+    def history(self, points: int) -> HistoryReport:
+        """Return at most so many points of the history, evenly spaced, with the last one."""
+        table = self._files.read_history()
+        step = max(1, -(-len(table) // points))
+        columns = [column.tolist() for column in table[::-1][::step][::-1].T]
+        total, recent = columns[2:5], columns[5:8]
+        annotations = self._files.read(FIGURES).get("annotations", ())
+        keys = Annotation.model_fields
+        return HistoryReport(
+            event=[int(event) for event in columns[0]],
+            time=columns[1],
+            loss=Series(**_named(total)),
+            recent_loss=Series(**_named(recent)),
+            annotations=[Annotation(**dict(zip(keys, each, strict=True))) for each in annotations],
+        )
+
+    def records(self) -> dict[str, Any]:
+        """Return the last events and dead letters, and what was seen of the features."""
+        empty: dict[str, Any] = {
+            "shown": self._settings.api.shows_records,
+            "events": [],
+            "letters": [],
+            "missing": {},
+            "seen": {},
+        }
+        return empty | self._files.read(RECORDS)
+
+
+def add_live_routes(app: FastAPI, live: Live, broadcast: Broadcast) -> None:
+    """Add the routes that the page reads."""
+
+    @app.get("/status")
+    async def status() -> StatusReport:
+        """Describe the state of the service in words and figures."""
+        return await asyncio.to_thread(live.status)
+
+    @app.get("/model/history")
+    async def history(
+        points: int = Query(1_000, ge=2, le=MAX_POINTS, description="How many at most."),
+    ) -> HistoryReport:
+        """List the losses of model and baselines over the whole life of the model."""
+        return await asyncio.to_thread(live.history, points)
+
+    @app.get("/model/records")
+    async def records() -> dict[str, Any]:
+        """List the last events and dead letters, without private values."""
+        return await asyncio.to_thread(live.records)
+
+    @app.get("/stream", response_class=Response, responses=openapi.STREAM)
+    async def stream() -> Response:
+        """Send the status once a second as server-sent events."""
+        return broadcast.subscribe()
+
+
+def _named(columns: list[list[float]]) -> dict[str, list[float | None]]:
+    finite = [[value if value - value == 0.0 else None for value in of] for of in columns]
+    return dict(zip(PREDICTORS, finite, strict=True))
+
+
+def _age(created: str) -> float | None:
+    try:
+        return round(max(0.0, time.time() - datetime.fromisoformat(created).timestamp()), 1)
+    except ValueError:
+        return None

@@ -1,0 +1,143 @@
+"""`kaboost status`: the state of a running service in a terminal, once or until Ctrl-C."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kaboost.service.command_options import File, Json, Set, load_settings
+from kaboost.service.errors import Exit, NoAnswer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from kaboost.service.config.settings import Settings
+
+POINTS = 40  # of the curves
+EVERY_SECONDS = 1.0
+TIMEOUT_SECONDS = 5.0
+BARS = "▁▂▃▄▅▆▇█"
+STYLES = {"good": "bold green", "warning": "bold yellow", "bad": "bold red"}
+WIDTH = 78  # of a reason
+ROUNDED = 1e4  # from which on numbers are shown as whole ones
+
+Url = Annotated[
+    str | None,
+    typer.Option(help="Address of the service; that of api.host and api.port otherwise."),
+]
+Watch = Annotated[bool, typer.Option("--watch", help="Show it every second, until Ctrl-C.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+
+    @app.command(epilog="Example: kaboost status --watch")
+    def status(
+        file: File = None, set_: Set = None, url: Url = None, watch: Watch = False,
+        as_json: Json = False,
+    ) -> None:  # fmt: skip
+        """Show what a running service does: its state, loss, rate and lag; exit 1 if it is bad."""
+        from rich.console import Console
+        from rich.live import Live
+
+        address = url.rstrip("/") if url else address_of(load_settings(file, set_))
+        found, points = ask(address)
+        if as_json:
+            typer.echo(json.dumps(found, indent=2))
+        elif not watch:
+            Console(highlight=False).print(render(found, points, []))
+        else:
+            rates: list[float] = []
+            with Live(auto_refresh=False) as live:
+                while True:
+                    rates = [*rates, found["events_per_second"]][-POINTS:]
+                    live.update(render(found, points, rates), refresh=True)
+                    time.sleep(EVERY_SECONDS)
+                    found, points = ask(address)
+        raise typer.Exit(Exit.NOT_HELD if found["level"] == "bad" else Exit.DONE)
+
+
+def address_of(settings: "Settings") -> str:
+    """Return where the service of these settings is reached from this machine."""
+    host = settings.api.host
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.api.port}"
+
+
+def ask(address: str) -> tuple[dict[str, Any], list[float]]:
+    """Return the status of a service and its last recent losses, or raise NoAnswer."""
+    status = _get(f"{address}/status")
+    history = _get(f"{address}/model/history?points={POINTS}")
+    return status, [loss for loss in history["recent_loss"]["model"] if loss is not None]
+
+
+def _get(url: str) -> Any:
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
+            return json.load(response)
+    except (OSError, ValueError) as err:
+        reason = getattr(err, "reason", err)
+        raise NoAnswer(
+            f"no service answers at {url}: {reason}; start it with kaboost serve, or set --url"
+        ) from err
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Draw numbers as one line of bars, from the lowest to the highest.
+
+    Examples
+    --------
+    >>> sparkline([1.0, 2.0, 8.0])
+    '▁▂█'
+    """
+    if not values:
+        return ""
+    low, high = min(values), max(values)
+    scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(BARS[round((value - low) * scale)] for value in values)
+
+
+def render(
+    status: dict[str, Any], losses: Sequence[float], rates: Sequence[float]
+) -> "RenderableType":
+    """Return what is shown of one status: words first, then figures."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    head = Text(f"{status['name']}  ")
+    head.append(status["state"], STYLES[status["level"]])
+    head.append(f"  {status['quality']}")
+    lines = [head, *([Text(status["reason"])] if status["reason"] else [])]
+    table = Table.grid(padding=(0, 2))
+    table.add_row("recent loss", _number(_model(status)), sparkline(losses))
+    table.add_row("events per second", _number(status["events_per_second"]), sparkline(rates))
+    table.add_row("lag, records", _number(status["lag_records"]), "")
+    table.add_row("events learned", _number(status["events_learned"]), _versions(status))
+    rejected = status["rejections"]
+    why = f"mostly {rejected[0]['code']}: {rejected[0]['reason']}" if rejected else ""
+    table.add_row("rejected", f"{100 * status['rejected_ratio']:.1f} %", why[:WIDTH])
+    return Group(*lines, table)
+
+
+def _model(status: dict[str, Any]) -> float | None:
+    recent: float | None = status["progressive"].get("model", {}).get("recent_loss")
+    return recent
+
+
+def _versions(status: dict[str, Any]) -> str:
+    if status["version"] is None:
+        return "no snapshot yet"
+    return f"snapshot {status['version']:,}, {status['snapshot_age_seconds']:,.0f} s old"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.4g}" if value < ROUNDED else f"{value:,.0f}"

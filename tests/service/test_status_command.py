@@ -1,0 +1,97 @@
+"""`kaboost status`: what it prints of a service, and its exit codes."""
+
+import json
+
+from typer.testing import CliRunner
+
+from kaboost.service.cli import app
+from kaboost.service.config.settings import Api
+from kaboost.service.errors import NoAnswer
+from kaboost.service.http.verdict import TREND_POINTS, quality, trend
+from kaboost.service.status_command import address_of, sparkline
+from tests.ports import free_port
+from tests.service.serving import Program
+
+
+def status(*flags: str) -> tuple[int, str]:
+    """Run the command; return its exit code and output."""
+    done = CliRunner().invoke(app, ["status", *flags])
+    return done.exit_code, done.output
+
+
+def test_it_shows_a_service(api: Program) -> None:
+    """In words and figures, or as the report of the endpoint; 1 as its learner does not run."""
+    url = str(api.client.base_url)
+    code, text = status("--url", url)
+    as_json, report = status("--url", url, "--json")
+    configured, _ = status("--config", str(api.folder / "kaboost.yaml"), "--json")
+    found = json.loads(report)
+
+    assert "events learned" in text
+    assert "recent loss" in text
+    assert found["state"] in text
+    assert set(api.client.get("/status").json()) == set(found)
+    assert 60 == found["events_learned"]
+    assert {int(found["level"] == "bad")} == {code, as_json, configured}
+
+
+def test_nothing_answers() -> None:
+    """The address and the remedy are named."""
+    done = CliRunner().invoke(app, ["status", "--url", f"http://127.0.0.1:{free_port()}"])
+    error, text = done.exception, str(done.exception)
+
+    assert isinstance(error, NoAnswer)
+    assert 1 == error.exit_code
+    assert "no service answers at http://127.0.0.1:" in text
+    assert "start it with kaboost serve, or set --url" in text
+
+
+def test_addresses_are_reachable(api: Program) -> None:
+    """An address for all is none that can be asked."""
+    from kaboost.service.config.settings import load
+
+    settings = load(api.folder / "kaboost.yaml")
+    for host, expected in {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}.items():
+        changed = settings.model_copy(update={"api": Api(host=host, port=8000)})
+        assert f"http://{expected}:8000" == address_of(changed)
+
+
+def test_sparklines_of_odd_values() -> None:
+    """None, one, and equal values."""
+    assert ["", "▁", "▁▁▁"] == [sparkline(values) for values in ([], [3.0], [2.0] * 3)]
+
+
+def losses(model: float, prior: float, last: float) -> dict[str, dict[str, float]]:
+    values = {"model": model, "prior": prior, "last_label": last}
+    return {name: {"recent_loss": value} for name, value in values.items()}
+
+
+def test_the_better_baseline_is_named() -> None:
+    """Worse is named as worse, equal as equal; few events are not judged."""
+    good = quality("binary", losses(0.5, 1.0, 0.8), 500, [])
+    bad = quality("regression", losses(3.0, 2.0, 9.0), 500, [])
+    even = quality("binary", losses(0.5, 0.5, 0.8), 500, [])
+
+    assert "38 % better than repeating the last label" == good
+    assert "50 % worse than always predicting the average" == bad
+    assert "as good as always predicting the usual shares" == even
+    assert "too few events to judge: 99 of 100" == quality("binary", {}, 99, [])
+    assert "" == quality("binary", {}, 500, [])
+    assert "nothing is left to learn" in quality("regression", losses(0.1, 0.0, 0.0), 500, [])
+
+
+def test_the_trend_is_that_of_the_last_points() -> None:
+    """Relative to the baseline, which may move as well."""
+
+    def points(first: float, second: float) -> list[list[float]]:
+        half = TREND_POINTS // 2
+        return [[0.0] * 5 + [loss, 2.0, 2.0] for loss in [first] * half + [second] * half]
+
+    assert ["getting better", "getting worse", "steady", ""] == [
+        trend(points(1.0, 0.5), 0),
+        trend(points(1.0, 1.5), 0),
+        trend(points(1.0, 1.001), 0),
+        trend(points(1.0, 0.5)[1:], 0),
+    ]
+    both = [[*point[:6], 2.0 * point[5], 2.0] for point in points(1.0, 0.5)]
+    assert ["steady", "getting better"] == [trend(both, 0), trend(both, 1)]
