@@ -7,8 +7,8 @@ from collections import Counter
 from tests.chaos.clients import Clients
 from tests.chaos.scenario import Run, scenario
 from tests.chaos.service import Service, pause
+from tests.chaos.traffic import Stream
 from tests.service.learning import until
-
 
 PROGRESS = 200  # records that are learned while nothing is wrong
 
@@ -90,8 +90,11 @@ def freeze_learner_for_good(run: Run) -> None:
 def terminate_under_load(run: Run) -> None:
     """SIGTERM after 10,000 requests, while they go on: with draining none is refused or broken."""
     results: Counter[str] = Counter()
-    for _ in range(run.rounds):
-        service = Service(run, api={"workers": 2, "drain_seconds": 2.0}, pace=100.0)
+    for k in range(run.rounds):
+        folder = run.folder / str(k)
+        folder.mkdir()
+        api = {"workers": 2, "drain_seconds": 2.0}
+        service = Service(run, folder=folder, api=api, pace=100.0, stream=Stream(run.seed + k))
         with service.under_load(ask=False):
             clients = Clients(service.settings.api.port)
             until(lambda clients=clients: clients.results["200"] >= 10_000, 300.0)

@@ -30,7 +30,7 @@ def set_faults(folder: Path, **faults: Any) -> None:
 def install(folder: str) -> None:
     """Put the faults of a folder between the writer and the disk."""
     disk = _Disk(Path(folder))
-    files.open = disk.open  # type: ignore[attr-defined] # hides the built-in one
+    files.open = disk.open_file  # type: ignore[attr-defined] # hides the built-in one
     files.os = disk  # type: ignore[assignment] # the module's only
     sync, sync_folder = files.sync, files.sync_folder
 
@@ -58,8 +58,8 @@ class _Disk:
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)
 
-    def open(self, path: Any, mode: str = "r", *more: Any, **options: Any) -> Any:
-        file = builtins.open(path, mode, *more, **options)
+    def open_file(self, path: Any, mode: str = "r", *more: Any, **options: Any) -> Any:
+        file = builtins.open(path, mode, *more, **options)  # noqa: SIM115 # the writer closes it
         return _File(file, self, str(path)) if mode == "wb" else file
 
     def replace(self, source: Path, target: Path) -> None:
