@@ -112,6 +112,9 @@ class LearnerLoop:
         """Read and learn until asked to stop."""
         while self._heartbeat():
             self._letters.poll()
+            # Before more is read: its dead letters would put the checkpoint off again, for ever.
+            if self.trainer.checkpoint_due and not self._letters.outstanding:
+                self._attempt("checkpoint", self._save)
             self._steering.poll()
             self._pause_or_resume()
             if self.trainer.checkpoint_due and self._letters.outstanding and not self._paused:
@@ -131,8 +134,6 @@ class LearnerLoop:
             self._progress.report(self.trainer.state)
             if self._guard_says_change() or self.trainer.publish_due:
                 self._attempt("snapshot", self._publish)
-            if self.trainer.checkpoint_due and not self._letters.outstanding:
-                self._attempt("checkpoint", self._save)
             self._inputs.refresh_partitions()
 
     def finish(self) -> None:

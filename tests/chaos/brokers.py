@@ -9,9 +9,12 @@ from contextlib import contextmanager
 from tests.chaos.scenario import Run, scenario
 from tests.chaos.service import Service, pause
 from tests.kafka.broker import Broker
+from tests.kafka.client import limit_record_size
 from tests.kafka.toxiproxy import Toxiproxy
 from tests.ports import free_port
+from tests.service.learning import until
 
+REFUSED = "dead letters cannot be written, they are tried again"
 PROGRESS = 200  # records that are learned while nothing is wrong
 
 
@@ -70,6 +73,23 @@ def broker_frozen(run: Run) -> None:
                 finally:
                     os.kill(broker.pid, signal.SIGCONT)
                 service.progress(PROGRESS)
+
+
+@scenario(rounds=2, long=60)
+def dead_letters_refused(run: Run) -> None:
+    """The dead-letter topic takes no record for seconds, and the learner is killed meanwhile."""
+    service = Service(run)
+    letters = f"{service.topic}.dlq"
+    with service.under_load():
+        for _ in range(run.rounds):
+            limit_record_size(service.direct, letters, 150)
+            before = len(service.program.events(REFUSED))
+            until(lambda n=before: len(service.program.events(REFUSED)) > n)
+            pause(run, 0.0, 2.0)
+            service.kill("learner")
+            service.check_order()
+            limit_record_size(service.direct, letters, 1_000_000)
+            service.progress(PROGRESS)
 
 
 def _with_faults(run: Run, kind: str, low: float, high: float, **attributes: int) -> None:

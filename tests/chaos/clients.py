@@ -1,4 +1,4 @@
-"""Clients behind a balancer: they ask until the service is not ready, over new and kept connections."""
+"""Clients behind a balancer: they ask until the service is not ready."""
 
 import threading
 import time

@@ -38,9 +38,8 @@ def _writers(service: Service, other: Program) -> list[int]:
     """Return the processes that are named by the lock and alive."""
     words = (service.settings.checkpoints.directory / ".lock").read_text().split()
     pids = {service.pid("learner"), other.process.pid}
-    return [
-        int(word) for word in words if word.isdigit() and int(word) in pids and alive(int(word))
-    ]
+    named = {int(word) for word in words if word.isdigit()}
+    return [pid for pid in named & pids if alive(pid)]
 
 
 def _remove_log(path: Path) -> None:

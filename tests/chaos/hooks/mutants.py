@@ -8,7 +8,6 @@ from typing import Any
 from kaboost.models.state import format as state_format
 from kaboost.service.kafka.dead_letters import DeadLetters
 from kaboost.service.learner.loop import LearnerLoop
-from kaboost.service.learner.trainer import Trainer
 from kaboost.service.processes.draining_server import DrainingServer
 from kaboost.service.storage import files
 from kaboost.service.storage.lock import FolderLock
@@ -72,16 +71,6 @@ def no_draining() -> None:
     DrainingServer.shutdown = shutdown  # type: ignore[method-assign, assignment]
 
 
-def offsets_behind_the_state() -> None:
-    """Write checkpoints whose offsets are five records behind their state."""
-    write = Trainer.write_checkpoint
-
-    def write_behind(self: Trainer) -> Any:
-        before = dict(self.state.offsets)
-        self.state.offsets.update({p: max(0, offset - 5) for p, offset in before.items()})
-        try:
-            return write(self)
-        finally:
-            self.state.offsets.update(before)
-
-    Trainer.write_checkpoint = write_behind  # type: ignore[method-assign]
+def forget_ids_at_restarts() -> None:
+    """Leave the ids of the last events out of the checkpoint."""
+    RecentIds.to_arrays = lambda self: {}  # type: ignore[method-assign]
