@@ -22,7 +22,7 @@ from kaboost.service.storage.snapshots import Condition, Numbering, Snapshot
 from kaboost.service.storage.stores import snapshot_store
 
 POLL_SECONDS = 0.1
-FIRST_LOOK_SECONDS = 3.0  # that requests wait for the first look into the folder; 35 s if it compiles
+FIRST_LOOK_SECONDS = 3.0  # that requests wait for the first look into the folder
 FAILING_SECONDS = 3.0  # of failed polls before predictions count as stale
 ALIVE_SECONDS = 3.0  # the learner beats every second: a recent heartbeat overrides its status file
 

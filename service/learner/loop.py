@@ -341,16 +341,16 @@ class LearnerLoop:
         work = messages or (self.trainer.has_due and not self._held)
         handled = self._isolation.handled(messages)
         for part, culprit in self._isolation.parts(messages) if work else ():
-            before = self.trainer.events_learned
+            before = self.trainer.events_kept
             try:
                 rejected += self.trainer.learn(part)
             except KaboostError:
                 raise  # such as a full disk: the last checkpoint has what was learned before
             except Exception as err:
-                self._isolate(part, err)
+                self._isolate([] if self.trainer.is_expiring else part, err)
                 break  # the rest is read again; what was rejected before it is not
             skipped += self.trainer.skipped
-            self._isolation.note_success(part, self.trainer.events_learned - before)
+            self._isolation.note_success(part, self.trainer.events_kept - before)
             if culprit is not None:
                 error = self._isolation.error_of(culprit)
                 if self.trainer.pass_over(culprit, error, again=id(culprit) in handled):

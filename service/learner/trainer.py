@@ -118,6 +118,16 @@ class Trainer:
         return self.state.events_learned
 
     @property
+    def events_kept(self) -> int:
+        """How many events were learned, or wait for their label, since some moment."""
+        return self.events_learned
+
+    @property
+    def is_expiring(self) -> bool:
+        """Whether learning has failed at features that wait, not at a record of the batch."""
+        return False
+
+    @property
     def numbering(self) -> Numbering:
         """That of the last snapshot."""
         return self._numbering

@@ -3,10 +3,11 @@
 import signal
 from pathlib import Path
 
+from kaboost.service.errors import Exit
 from tests.chaos.scenario import Run, scenario
 from tests.chaos.service import Service, pause
 from tests.chaos.traffic import Feeder, Stream
-from tests.service.learning import until
+from tests.service.learning import committed, until
 from tests.service.serving import PATIENCE, Program, alive
 
 
@@ -46,16 +47,40 @@ def _remove_log(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _side_by_side(run: Run, *, same_group: bool) -> None:
-    """Two learners with a folder each learn all records, each as the reference does."""
+@scenario(rounds=2, long=40)
+def two_learners_one_group(run: Run) -> None:
+    """A learner with the group of another and an empty folder is refused; the first learns on."""
+    service = Service(run)
+    with service.under_load():
+        until(lambda: committed(service.settings) > 0)
+        for k in range(run.rounds):
+            folder = run.folder / f"other-{k}"
+            folder.mkdir()
+            other = _with_own_folder(run, folder, service, service.topic)
+            other.start("learner")
+            try:
+                code = other.program.process.wait(PATIENCE)
+            finally:
+                other.program.close()
+            assert code == Exit.REFUSED, f"exit code {code}"
+            service.check_order()
+            service.progress(100)
+
+
+def _with_own_folder(run: Run, folder: Path, first: Service, group: str) -> Service:
+    kafka = {"topic": first.topic, "bootstrap_servers": run.bootstrap, "group_id": group}
+    return Service(run, folder=folder, topic=first.topic, stream=first.stream, kafka=kafka)
+
+
+@scenario(rounds=3, long=60)
+def two_learners_two_folders(run: Run) -> None:
+    """Two learners with a group and a folder each, on one topic: each learns everything."""
     stream = Stream(run.seed)
     folders = [run.folder / "first", run.folder / "second"]
     for folder in folders:
         folder.mkdir()
     first = Service(run, folder=folders[0], stream=stream)
-    group = {} if same_group else {"group_id": f"{first.topic}-second"}
-    kafka = {"topic": first.topic, "bootstrap_servers": run.bootstrap, "group_id": first.topic}
-    second = Service(run, folder=folders[1], topic=first.topic, stream=stream, kafka=kafka | group)
+    second = _with_own_folder(run, folders[1], first, f"{first.topic}-second")
     pair = (first, second)
     try:
         for each in pair:
@@ -81,15 +106,3 @@ def _side_by_side(run: Run, *, same_group: bool) -> None:
     finally:
         for each in pair:
             each.program.close()
-
-
-@scenario(rounds=3, long=60)
-def two_learners_one_group(run: Run) -> None:
-    """Two learners with one group id and a folder each: each learns everything."""
-    _side_by_side(run, same_group=True)
-
-
-@scenario(rounds=3, long=60)
-def two_learners_two_folders(run: Run) -> None:
-    """Two learners with a group and a folder each, on one topic and one dead-letter topic."""
-    _side_by_side(run, same_group=False)

@@ -6,11 +6,16 @@ get into processes that are otherwise those of a user. Without its variables it 
 CHAOS_QUICK      restarts after at most half a second: a thousand kills fit into an hour
 CHAOS_DISK       a folder: `faults.json` in it says what the disk does, see disk.py; what
                          is durable is copied there
+CHAOS_CLOCK      a file with the seconds by which the wall clock is wrong, see clock.py
 CHAOS_MUTATION   the guarantee to break, see mutants.py
 """
 
 import os
 
+if "CHAOS_CLOCK" in os.environ:  # first: others import what it replaces
+    from tests.chaos.hooks import clock
+
+    clock.install(os.environ["CHAOS_CLOCK"])
 if "CHAOS_QUICK" in os.environ:
     from kaboost.service.processes import supervisor
 
