@@ -8,10 +8,11 @@ from tests.chaos import (
     disks,
     endurance,
     kills,
+    late_labels,
     writers,
 )
 from tests.chaos.scenario import SCENARIOS
 
-FAMILIES = (kills, brokers, disks, damage, bad_events, clocks, writers, endurance)
+FAMILIES = (kills, brokers, disks, damage, bad_events, late_labels, clocks, writers, endurance)
 
 __all__ = ["FAMILIES", "SCENARIOS"]
