@@ -104,6 +104,12 @@ class NewNames:
         self._rest_waits = len(admitted) < len(kinds)
         return admitted
 
+    def refuse(self) -> None:
+        """Note that there is no room for the other names of this event: new ones are on trial until
+        the next hour.
+        """
+        self._taken, self._allowance, self._rest_waits = self._per_hour, 0, True
+
     def _count_allowance(self, known: Known) -> int:
         """Return how many names may be taken up at once now.
 

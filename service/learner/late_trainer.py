@@ -79,17 +79,7 @@ class LateTrainer(Trainer):
         expired = self._labels.expired
         self._expired_label = None if expired == "drop" else self._code_of(expired["label"])
         self._late.store(self._store)
-        self._stored, self._is_expiring = 0, False
-
-    @property
-    def events_kept(self) -> int:
-        """How many events were learned, or wait for their label, since some moment."""
-        return self.events_learned + self._stored
-
-    @property
-    def is_expiring(self) -> bool:
-        """Whether learning has failed at features that wait, not at a record of the batch."""
-        return self._is_expiring
+        self._may_evict = False  # features wait, captured with the columns of then
 
     def reached(self, topic: int, partition: int) -> float:
         """Return the latest event time of a partition of the features (0) or of the labels (1)."""
@@ -143,9 +133,9 @@ class LateTrainer(Trainer):
         self._ignored, self.skipped = 0, []
         rejected = self._read_features(events)
         rejected += self._read_labels(labels)
-        self._is_expiring = True
+        self.is_expiring = True
         rejected += self._expire()
-        self._is_expiring = False
+        self.is_expiring = False
         self._end_replays(rejected)
         self._snapshots.events += len(messages)
         self._checkpoints.events += len(messages)
@@ -254,7 +244,7 @@ class LateTrainer(Trainer):
             else:
                 entries.append(NewEntry(str(meta.id), time, weight, row))
         known = self._store.add(entries)
-        self._stored += len(entries) - len(known)
+        self._kept += len(entries) - len(known)
         self._recorder.skipped([DUPLICATE] * len(known))
         early = self._store.pop_early([entry.id for entry in entries])
         if early:
