@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -17,11 +17,13 @@ from kaboost.models.table_model import TableModel
 from kaboost.models.types import Ints
 
 
-def evict_features(model: TableModel, new: Mapping[str, str]) -> dict[str, str]:
+def evict_features(
+    model: TableModel, new: Mapping[str, str], candidates: Collection[str]
+) -> dict[str, str]:
     """Give new features the columns of inferred ones that no longer matter, the oldest first.
 
-    A feature matters while a tree splits on it, or an event of the window has a value of it. A new
-    one takes the place of one with as many columns, which are as if they had always been missing.
+    A feature matters while a tree splits on it, or the trees' window has a code of it. A new one
+    takes the place of one with as many columns, which are as if they had always been missing.
 
     Parameters
     ----------
@@ -30,17 +32,22 @@ def evict_features(model: TableModel, new: Mapping[str, str]) -> dict[str, str]:
         of then.
     new
         New features and their kinds.
+    candidates
+        Features that may go, as no event has had a value of them for long: before a column has
+        bins, the window does not tell.
 
     Returns
     -------
     The evicted feature of each new one that was added.
     """
     encoder = model.encoder
-    if not isinstance(encoder, Columns) or not _boosters(model) or not idle_features(model):
+    if not isinstance(encoder, Columns) or not _boosters(model) or not candidates:
+        return {}
+    if not idle_features(model, candidates):
         return {}
     width = int(model.booster.shape[0])
     model.booster = add_features(model.booster, model.spec, width)  # ends the growing of trees
-    idle, evicted, columns = idle_features(model), dict[str, str](), list[Ints]()
+    idle, evicted, columns = idle_features(model, candidates), dict[str, str](), list[Ints]()
     for name, kind in new.items():
         fitting = (old for old in idle if WIDTHS[model.encoder.kinds[old]] == WIDTHS[kind])
         old = next(fitting, None)
@@ -56,8 +63,8 @@ def evict_features(model: TableModel, new: Mapping[str, str]) -> dict[str, str]:
     return evicted
 
 
-def idle_features(model: TableModel) -> list[str]:
-    """List the inferred features that no longer matter, in order of first sight."""
+def idle_features(model: TableModel, candidates: Collection[str]) -> list[str]:
+    """List the candidates that are inferred and no longer matter, in order of first sight."""
     encoder = model.encoder
     assert isinstance(encoder, Columns)
     used = np.any([used_columns(one) for one in _boosters(model)], axis=0)
@@ -65,7 +72,7 @@ def idle_features(model: TableModel) -> list[str]:
     return [
         name
         for name in encoder.schema.inferred
-        if name not in retired and not used[_columns(encoder, name)].any()
+        if name in candidates and name not in retired and not used[_columns(encoder, name)].any()
     ]
 
 

@@ -331,9 +331,7 @@ _LEARNER = {
         Counter, "kaboost_restore_fallbacks", "Damaged checkpoints that were skipped at the start."
     ),
     "model_memory": _Spec(Gauge, "kaboost_model_memory_bytes", "Size of the model's arrays."),
-    "features_evicted": _Spec(
-        Counter, "kaboost_features_evicted", "Inferred features that have made room for new ones."
-    ),
+    "features_evicted": _Spec(Counter, "kaboost_features_evicted", "Features that made way."),
     "feature_candidates": _Spec(
         Gauge, "kaboost_feature_candidates", "New names of features that are on trial."
     ),

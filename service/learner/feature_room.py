@@ -21,7 +21,7 @@ class FeatureRoom:
     def add(
         self, parts: tuple[Model, Decoder, NewNames], kinds: dict[str, str], *, may_evict: bool
     ) -> tuple[dict[str, str], int]:
-        """Add the new features that fit; return them, and how many others have made room.
+        """Add the new features that fit; return them, and how many others have made way.
 
         Where neither memory nor an unused column is left, new names are on trial until the next
         hour.
@@ -32,11 +32,13 @@ class FeatureRoom:
             model.add_features(added)
             decoder.add_features(added)
         rest = {name: kind for name, kind in kinds.items() if name not in added}
-        evicted = evict_features(model, rest) if rest and may_evict else {}
+        evicted: dict[str, str] = {}
+        if rest and may_evict:
+            evicted = evict_features(model, rest, names.without_values(model.first_values()))
         if evicted:
             decoder.follow(model.encoder.schema)
             fields = {"evicted": list(evicted.values()), "added": list(evicted)}
-            log.warning("features that no longer matter make room for new ones", extra=fields)
+            log.warning("features that no longer matter make way for new ones", extra=fields)
         if len(evicted) < len(rest):
             names.refuse()
             self._log_full(model, names, next(name for name in rest if name not in evicted))

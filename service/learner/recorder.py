@@ -72,7 +72,7 @@ class Recorder:
         self._metrics.feature_candidates.set(names)
 
     def evicted(self, features: int) -> None:
-        """Count features that have made room for new ones."""
+        """Count features that have made way for new ones."""
         self._metrics.features_evicted.inc(features)
 
     def limited(self, events: int) -> None:

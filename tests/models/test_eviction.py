@@ -36,14 +36,14 @@ def model() -> Model:
     draw, made = random.Random(1), Model("binary", BANK, "auto")
     junk = [event(draw, **{f"junk{k}": float(k)}) for k in range(6)]
     learn(made, [*junk, event(draw, city="Faro"), event(draw, city="Lagos")])
-    assert [] == idle_features(made)
+    assert [] == idle_features(made, made.encoder.kinds)
     learn(made, [event(draw) for _ in range(window(made) + 8)])
     return made
 
 
 def test_features_that_nobody_sees_any_more_are_idle(model: Model) -> None:
     """In order of first sight; those that events have, or trees split on, are not among them."""
-    assert [*(f"junk{k}" for k in range(6)), "city"] == idle_features(model)
+    assert [*(f"junk{k}" for k in range(6)), "city"] == idle_features(model, model.encoder.kinds)
 
 
 def test_new_features_take_their_places(model: Model) -> None:
@@ -51,7 +51,9 @@ def test_new_features_take_their_places(model: Model) -> None:
     draw = random.Random(2)
     rows = [event(draw) for _ in range(20)]
     before, width = model.predict_many(rows), int(model.booster.shape[0])
-    evicted = evict_features(model, {"new": "number", "town": "category", "flag": "boolean"})
+    evicted = evict_features(
+        model, {"new": "number", "town": "category", "flag": "boolean"}, model.encoder.kinds
+    )
 
     assert {"new": "junk0", "town": "city", "flag": "junk1"} == evicted
     assert width == int(model.booster.shape[0])
@@ -67,7 +69,7 @@ def test_new_features_take_their_places(model: Model) -> None:
 
 def test_an_evicted_model_is_saved_whole(model: Model) -> None:
     """Saved and loaded it goes on as the one that was not."""
-    evict_features(model, {"new": "number", "town": "category"})
+    evict_features(model, {"new": "number", "town": "category"}, model.encoder.kinds)
     loaded = Model.from_arrays(
         model.describe(), {name: np.array(a) for name, a in model.to_arrays().items()}
     )
@@ -86,7 +88,7 @@ def test_an_evicted_column_is_as_a_new_one(model: Model) -> None:
     """No trace of the feature before is left in what was learned of the column."""
     learn(model, [event(random.Random(5))])
     place = model.encoder.places["junk2"]
-    evict_features(model, dict.fromkeys(("a", "b", "c"), "number"))
+    evict_features(model, dict.fromkeys(("a", "b", "c"), "number"), model.encoder.kinds)
     booster = model.booster
 
     assert place == model.encoder.places["c"]
@@ -101,4 +103,4 @@ def test_models_that_cannot_evict_do_nothing() -> None:
     linear = Model("binary", LINEAR, {"x": "number"})
     declared.learn_many([{"x": 1.0}, {"x": 2.0}], [0, 1])
     for one in (declared, linear):
-        assert {} == evict_features(one, {"z": "number"})
+        assert {} == evict_features(one, {"z": "number"}, one.encoder.kinds)

@@ -37,7 +37,7 @@ def test_later_features_come_in_though_memory_was_full(
         assert 0 == running.stop()
     kinds = restored(settings).state.model.encoder.kinds
     (full,) = (vars(r) for r in caplog.records if r.message.startswith("no room for more"))
-    (made,) = (vars(r) for r in caplog.records if "make room" in r.message)
+    (made,) = (vars(r) for r in caplog.records if "make way" in r.message)
 
     assert full["known"] == len(kinds)
     assert (["user_0"], ["real"], 1.0) == (made["evicted"], made["added"], evicted)
