@@ -86,6 +86,23 @@ def freeze_learner_for_good(run: Run) -> None:
             service.progress(PROGRESS)
 
 
+@scenario(rounds=6, long=200)
+def terminate_at_start(run: Run) -> None:
+    """SIGTERM at a random moment of the start: no process misses it, and is killed 30 s later."""
+    service = Service(run)
+    for _ in range(run.rounds):
+        program = service.start()
+        try:
+            pause(run, 0.5, 5.0)
+            code = program.end(signal.SIGTERM)
+        finally:
+            program.close()
+        # Before its handler is installed the signal itself ends the supervisor.
+        assert code in (0, -signal.SIGTERM), f"exit code {code}"
+        assert not program.events("not drained")
+    run.events = service.end_of_topic()
+
+
 @scenario(rounds=1, long=20)
 def terminate_under_load(run: Run) -> None:
     """SIGTERM after 10,000 requests, while they go on: with draining none is refused or broken."""
