@@ -32,16 +32,6 @@ def install(folder: str) -> None:
     disk = _Disk(Path(folder))
     files.open = disk.open_file  # type: ignore[attr-defined] # hides the built-in one
     files.os = disk  # type: ignore[assignment] # the module's only
-    sync, sync_folder = files.sync, files.sync_folder
-
-    def slow_sync(descriptor: int) -> None:
-        disk.sync(descriptor, sync)
-
-    def slow_sync_folder(directory: Path) -> None:
-        sync_folder(directory)
-        disk.note_folder(directory)
-
-    files.sync, files.sync_folder = slow_sync, slow_sync_folder
 
 
 class _Disk:
@@ -64,16 +54,22 @@ class _Disk:
 
     def replace(self, source: Path, target: Path) -> None:
         self.fail("replace", str(source))
+        if not (self._folder / f"{_key(target.parent)}.json").exists():
+            self._write_names(target.parent, {})  # none of its names is durable so far
         os.replace(source, target)
         copy = self._flushed.pop(str(source), None)
         self._flushed.pop(str(target), None)
         if copy is not None:
             self._flushed[str(target)] = copy
 
-    def sync(self, descriptor: int, sync: Any) -> None:
+    def fsync(self, descriptor: int) -> None:
         path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if os.path.isdir(path):
+            os.fsync(descriptor)
+            self.note_folder(Path(path))
+            return
         self.fail("sync", path)
-        sync(descriptor)
+        os.fsync(descriptor)
         self._count += 1
         copy = self._copies / str(self._count)
         shutil.copyfile(path, copy)
@@ -85,13 +81,16 @@ class _Disk:
         for path in directory.glob(f"*{files.SUFFIX}"):
             copy = self._flushed.get(str(path.absolute()))
             names[path.name] = str(copy) if copy else self._before(directory).get(path.name, "")
+        self._write_names(directory, names)
+        for path in set(self._flushed) - {str(directory.absolute() / name) for name in names}:
+            if Path(path).parent == directory.absolute():
+                self._flushed.pop(path).unlink()
+
+    def _write_names(self, directory: Path, names: Mapping[str, str]) -> None:
         listing = self._folder / f"{_key(directory)}.json"
         temporary = listing.with_suffix(".tmp")
         temporary.write_text(json.dumps({"folder": str(directory.absolute()), "names": names}))
         temporary.replace(listing)
-        for path in set(self._flushed) - {str(directory.absolute() / name) for name in names}:
-            if Path(path).parent == directory.absolute():
-                self._flushed.pop(path).unlink()
 
     def fail(self, step: str, path: str) -> None:
         """Do to one step what is asked for."""
