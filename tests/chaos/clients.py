@@ -9,7 +9,7 @@ import httpx
 from tests.chaos.service import ROW
 
 CLIENTS = 4
-PROBE_SECONDS = 0.1  # between two looks at readiness, less than the time of draining
+PROBE_SECONDS = 0.5  # between two looks at readiness, less than the time of draining
 
 
 class Clients:
