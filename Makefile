@@ -1,4 +1,4 @@
-# Words for make: setup, demo, test, test-long, check, image, bench; lint, types, dashboards, lock for those who
+# Words for make: setup, demo, test, test-long, chaos, check, image, bench; lint, types, dashboards, lock for those who
 # change the code.
 # Every word prepares .venv from the lock file first; that takes a moment when nothing changed.
 
@@ -11,7 +11,7 @@ LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
 # What the image reads, beside JSON and MessagePack.
 FORMATS := --extra avro --extra json-schema --extra protobuf
 
-.PHONY: setup demo test test-long check lint types image bench dashboards java tools lock
+.PHONY: setup demo test test-long chaos check lint types image bench dashboards java tools chaos-tools lock
 
 setup: $(READY)
 
@@ -27,6 +27,10 @@ test: java tools setup
 # Soaks, kills by the dozen, every published system in the live service.
 test-long: java tools setup
 	@sh .ci/long --always
+
+# Faults of processes, brokers, networks, disks and clocks; ARGS=--long for hours, ARGS=--list.
+chaos: java chaos-tools setup
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 check: lint types test
 
@@ -61,6 +65,9 @@ java:
 
 tools:
 	@sh .ci/tools
+
+chaos-tools:
+	@sh .ci/tools chaos
 
 lock: setup
 	$(BIN)/uv pip compile pyproject.toml $(LOCK_FLAGS) $(UPGRADE) $(FORMATS) -o requirements.lock

@@ -398,6 +398,15 @@ class TableModel:
         self.encoder = encoder
         mark_categorical(self.booster, encoder.categorical_columns)
 
+    def first_values(self) -> dict[str, int]:
+        """Return how many values the inferred features have had that had few so far."""
+        encoder = self.encoder
+        if not isinstance(encoder, Columns):
+            return {}
+        counts = encoder.evidence.counts[:, 0].tolist()
+        pairs = zip(encoder.schema.inferred, counts, strict=True)
+        return {name: count for name, count in pairs if name in encoder.schema.open}
+
     def affordable_features(self, new: Mapping[str, str]) -> dict[str, str]:
         """Return the first of the new features, as many as memory suffices for."""
         used, allocated = len(self.encoder.columns), int(self.booster.shape[0])

@@ -11,7 +11,7 @@ from kaboost.models import catalogue
 from kaboost.models.types import Component
 from kaboost.service.config.settings import Settings, origins, values
 from kaboost.service.errors import CheckpointError, ConfigError, Incompatible
-from kaboost.service.storage import checkpoints, files
+from kaboost.service.storage import checkpoints, files, kept
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
 from kaboost.service.storage.stores import readable_folder
 
@@ -72,7 +72,8 @@ def checkpoint_rows(settings: Settings) -> list[Row]:
     """Read every checkpoint completely, the newest first; those of an object store by their URL."""
     place = settings.checkpoints.directory
     with readable_folder(settings.checkpoints) as folder:
-        rows = [_checkpoint_row(path) for path in FolderCheckpointStore(folder).paths()]
+        paths = [*FolderCheckpointStore(folder).paths(), *kept.paths(folder, checkpoints.KIND)]
+        rows = [_checkpoint_row(path) for path in paths]
     if isinstance(place, str):
         for row in rows:
             row["file"] = row["file"].replace(str(folder), place.rstrip("/"))

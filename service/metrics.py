@@ -64,6 +64,7 @@ class LearnerMetrics(NamedTuple):
     restore_fallbacks: Counter
     model_memory: Gauge
     feature_candidates: Gauge
+    features_evicted: Counter
     restarts: Counter
     model_info: Gauge  # {model, rule, bank, loss}
     build_info: Gauge  # {version}
@@ -276,6 +277,7 @@ _LEARNER = {
         Counter, "kaboost_restore_fallbacks", "Damaged checkpoints that were skipped at the start."
     ),
     "model_memory": _Spec(Gauge, "kaboost_model_memory_bytes", "Size of the model's arrays."),
+    "features_evicted": _Spec(Counter, "kaboost_features_evicted", "Features that made way."),
     "feature_candidates": _Spec(
         Gauge, "kaboost_feature_candidates", "New names of features that are on trial."
     ),

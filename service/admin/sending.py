@@ -21,10 +21,10 @@ def send(settings: Settings, command: Command, *, later: bool = False) -> Result
     """
     queue = CommandQueue(settings.checkpoints.folder)
     queue.prepare()
-    number = queue.submit(command)
+    seconds = settings.admin.timeout_seconds
+    number = queue.submit(command, None if later else seconds)
     if later:
         return Result("done", "the next learner of this folder carries it out", {"id": number})
-    seconds = settings.admin.timeout_seconds
     try:
         result = queue.wait(number, seconds)
     except KeyboardInterrupt:  # nobody waits for it any more

@@ -43,12 +43,13 @@ class NewNames:
         # decoder knows only once they are learned.
         self._allowance: int = kept.get("allowance", per_event)
         self.candidates: dict[str, int] = dict(kept.get("candidates", {}))  # name → events
+        self._values: dict[str, list[int]] = dict(kept.get("values", {}))  # at an hour, by feature
         self._rest_waits = False  # the other names of the event that is decoded again
 
     def state(self) -> dict[str, Any]:
         """Return what the checkpoint needs."""
         counts = {"hour": self.hour, "taken": self._taken, "allowance": self._allowance}
-        return {**counts, "candidates": self.candidates}
+        return {**counts, "candidates": self.candidates, "values": self._values}
 
     @property
     def is_closed(self) -> bool:
@@ -103,6 +104,22 @@ class NewNames:
         self._allowance = self._count_allowance(features)
         self._rest_waits = len(admitted) < len(kinds)
         return admitted
+
+    def without_values(self, values: Mapping[str, int]) -> set[str]:
+        """Return the features that have had as many values at an attempt in an earlier hour as now,
+        and note the others. `values` has those that have had few.
+        """
+        for name, count in values.items():
+            if self._values.get(name, [-1])[0] != count:
+                self._values[name] = [count, self.hour]
+        self._values = {name: noted for name, noted in self._values.items() if name in values}
+        return {name for name, (_, hour) in self._values.items() if hour < self.hour}
+
+    def refuse(self) -> None:
+        """Note that there is no room for the other names of this event: new ones are on trial until
+        the next hour.
+        """
+        self._taken, self._allowance, self._rest_waits = self._per_hour, 0, True
 
     def _count_allowance(self, known: Known) -> int:
         """Return how many names may be taken up at once now.

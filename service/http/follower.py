@@ -22,6 +22,7 @@ from kaboost.service.storage.snapshots import Condition, Numbering, Snapshot
 from kaboost.service.storage.stores import snapshot_store
 
 POLL_SECONDS = 0.1
+FIRST_LOOK_SECONDS = 3.0  # that requests wait for the first look into the folder
 FAILING_SECONDS = 3.0  # of failed polls before predictions count as stale
 ALIVE_SECONDS = 3.0  # the learner beats every second: a recent heartbeat overrides its status file
 
@@ -79,6 +80,8 @@ class Follower:
         )
         self._lock = threading.Lock()
         self._catching_up: asyncio.Future[None] | None = None
+        self._looks_until = time.monotonic() + FIRST_LOOK_SECONDS
+        self._has_looked = False
         self._failing_since: float | None = None
         self._settings = settings
         self._snapshots = snapshot_store(settings.snapshots)
@@ -133,6 +136,7 @@ class Follower:
         Workers poll independently: without this a client of two workers could see the version
         decrease, or a worker that has just started report that there is no model.
         """
+        await self._first_look()
         while self._is_behind():
             if self._catching_up is None or self._catching_up.done():
                 self._catching_up = asyncio.ensure_future(asyncio.to_thread(self._read_announced))
@@ -151,6 +155,13 @@ class Follower:
                 served = served._replace(stamp=self._stamp(served.snapshot, self.learner))
             self.served = served
             return served, self.learner
+
+    async def _first_look(self) -> None:
+        """Wait until the folder was read once: a service that has just been started again has a
+        model, and would refuse the requests that come before.
+        """
+        while not (self.served or self._has_looked) and time.monotonic() < self._looks_until:
+            await asyncio.sleep(POLL_SECONDS / 5.0)
 
     def _is_behind(self) -> bool:
         served = order(*self.served.snapshot.numbering) if self.served else 0
@@ -171,6 +182,7 @@ class Follower:
             if self._failing_since is not None:
                 self._failing_since, self.problem = None, ""
                 log.info("snapshots followed again")
+        self._has_looked = True
 
     def _record_failure(self, err: Exception) -> None:
         """Log the first failure in a row; failing for longer makes predictions stale."""

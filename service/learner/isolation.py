@@ -98,8 +98,10 @@ class Isolation:
         if len(messages) == 1:
             self._note_try(Origin.of(messages[0]), error, conceal)
 
-    def note_success(self, messages: Sequence[Message], learned: int) -> None:
-        """Note that some records were read without a failure, and how many events were learned."""
+    def note_success(self, messages: Sequence[Message], kept: int) -> None:
+        """Note that some records were read without a failure, and how many events of them were
+        learned, or wait for their label.
+        """
         if not self._frontier:
             return
         is_new = False
@@ -108,7 +110,7 @@ class Isolation:
             if offset >= self._frontier.get((topic, partition), 0):
                 self._frontier[topic, partition] = offset + 1
                 is_new = True
-        if is_new and learned:
+        if is_new and kept:
             self.in_a_row.clear()
 
     def handled(self, messages: Sequence[Message]) -> set[int]:

@@ -23,7 +23,7 @@ from kaboost.service.learner.captured_rows import pack
 from kaboost.service.learner.due_pairs import Correction, DuePairs, holds_joined
 from kaboost.service.learner.late_recorder import LateRecorder, no_features, too_late
 from kaboost.service.learner.lineage import Lineage
-from kaboost.service.learner.pairs import Learned, Pair, oldest_first
+from kaboost.service.learner.pairs import Learned, Pair, mark, oldest, oldest_first
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.records import (
     event_seconds,
@@ -87,6 +87,7 @@ class LateTrainer(Trainer):
         expired = self._labels.expired
         self._expired_label = None if expired == "drop" else self._code_of(expired["label"])
         self._late.store(self._store)
+        self._may_evict = False  # features wait, captured with the columns of then
 
     def reached(self, topic: int, partition: int) -> float:
         """Return the latest event time of a partition of the features (0) or of the labels (1)."""
@@ -140,8 +141,12 @@ class LateTrainer(Trainer):
         self._ignored, self.skipped = 0, []
         rejected = self._read_features(events)
         rejected += self._read_labels(labels)
+        if self.is_isolating:
+            self._learn_due()  # of the batch alone, so that it is not blamed for what expires
+        self.is_expiring = self.is_isolating
         rejected += self._expire()
         self._learn_due()
+        self.is_expiring = False
         self._end_replays(rejected)
         self._snapshots.events += len(messages)
         self._checkpoints.events += len(messages)
@@ -248,6 +253,7 @@ class LateTrainer(Trainer):
             else:
                 entries.append(NewEntry(str(meta.id), time, weight, row))
         known = self._store.add(entries)
+        self._kept += len(entries) - len(known)
         self._recorder.skipped([DUPLICATE] * len(known))
         early = self._store.pop_early([entry.id for entry in entries])
         if early:
@@ -375,19 +381,12 @@ class LateTrainer(Trainer):
 
     def _note_joined(self, pairs: list[Pair]) -> None:
         """Note features with the labels that they waited for, and empty the list."""
-        self._mark(pairs)
+        mark(self._store, pairs)
         for pair in pairs:
             if pair.state != HELD:
                 self._due.join(pair)
         self._late.joined([pair.delay for pair in pairs])
         pairs.clear()
-
-    def _mark(self, pairs: Sequence[Pair]) -> None:
-        """Mark features with their labels."""
-        for state in sorted({pair.state for pair in pairs}):
-            part = [pair for pair in pairs if pair.state == state]
-            numbers, values = [p.entry.number for p in part], [p.label for p in part]
-            self._store.mark(numbers, state, values, [p.weight for p in part])
 
     def _learn_due(self) -> None:
         """Learn what was joined, corrected and expired since the last call."""
@@ -418,11 +417,7 @@ class LateTrainer(Trainer):
             self._expire_before(now - labels.wait)
         excess = min(self._store.waiting + self._store.held - labels.max_waiting, self.batch_events)
         if excess > 0:
-            old = self._store.oldest_waiting(math.inf, excess)
-            old += self._store.oldest_held(math.inf, excess)
-            old = sorted(old, key=oldest_first)[:excess]
-            held = [entry for entry in old if entry.state == HELD]
-            self._give_up([entry for entry in old if entry.state != HELD], held)
+            self._give_up(*oldest(self._store, excess))
         self._store.forget(now - 2.0 * labels.wait)
         return rejected
 
@@ -469,7 +464,7 @@ class LateTrainer(Trainer):
             pairs = [Pair(each, label, each.weight, state=EXPIRED) for each in entries]
         pairs += [Pair(each, each.label, each.label_weight) for each in held]
         pairs.sort(key=lambda pair: oldest_first(pair.entry))
-        self._mark(pairs)
+        mark(self._store, pairs)
         self._due.expire(pairs)
 
     @property

@@ -116,6 +116,9 @@ class LearnerLoop:
         """Read and learn until asked to stop."""
         while self._heartbeat():
             self._letters.poll()
+            # Before more is read: its dead letters would put the checkpoint off again, for ever.
+            if self.trainer.checkpoint_due and not self._letters.outstanding:
+                self._attempt("checkpoint", self._save)
             self._steering.poll()
             self._pause_or_resume()
             if self.trainer.checkpoint_due and self._letters.outstanding and not self._paused:
@@ -136,8 +139,6 @@ class LearnerLoop:
             self._attempt("live figures", partial(self._live.publish, self.trainer, self._progress))
             if self._guard_says_change() or self.trainer.publish_due:
                 self._attempt("snapshot", self._publish)
-            if self.trainer.checkpoint_due and not self._letters.outstanding:
-                self._attempt("checkpoint", self._save)
             self._inputs.refresh_partitions()
 
     def finish(self) -> None:
@@ -336,16 +337,17 @@ class LearnerLoop:
         work = messages or (self.trainer.has_due and not self._held)
         handled = self._isolation.handled(messages)
         for part, culprit in self._isolation.parts(messages) if work else ():
-            before = self.trainer.events_learned
+            before = self.trainer.events_kept
+            self.trainer.is_isolating = self._isolation.active
             try:
                 rejected += self.trainer.learn(part)
             except KaboostError:
                 raise  # such as a full disk: the last checkpoint has what was learned before
             except Exception as err:
-                self._isolate(part, err)
+                self._isolate([] if self.trainer.is_expiring else part, err)
                 break  # the rest is read again; what was rejected before it is not
             skipped += self.trainer.skipped
-            self._isolation.note_success(part, self.trainer.events_learned - before)
+            self._isolation.note_success(part, self.trainer.events_kept - before)
             if culprit is not None:
                 error = self._isolation.error_of(culprit)
                 if self.trainer.pass_over(culprit, error, again=id(culprit) in handled):

@@ -71,6 +71,10 @@ class Recorder:
         """Show how many names of features are on trial."""
         self._metrics.feature_candidates.set(names)
 
+    def evicted(self, features: int) -> None:
+        """Count features that have made way for new ones."""
+        self._metrics.features_evicted.inc(features)
+
     def limited(self, events: int) -> None:
         """Count events whose weight was reduced for their key."""
         self._metrics.influence_limited.inc(events)

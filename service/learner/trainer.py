@@ -29,6 +29,7 @@ from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.annotations import CHECKPOINT, Annotations
 from kaboost.service.learner.feature_log import log_corrected, log_identifiers
+from kaboost.service.learner.feature_room import FeatureRoom
 from kaboost.service.learner.guard import Fallback
 from kaboost.service.learner.history import first_time, record_decoded
 from kaboost.service.learner.lineage import Lineage
@@ -57,6 +58,13 @@ _VALUE = methodcaller("value")  # called for every record
 class Trainer:
     """Own one state and write its files; one thread calls."""
 
+    _snapshot_lost = False  # it is not in the folder any more
+    _kept = 0  # events that wait for their label, since the start
+    is_isolating = False  # whether an event that learning failed at is looked for
+    is_expiring = False  # whether learning has failed at one of them
+    _names_logged = -1  # hour
+    _ignored = 0  # values of unknown features in the batch that is being read
+
     def __init__(
         self,
         parts: Parts,
@@ -83,18 +91,16 @@ class Trainer:
         self._settings = settings
         self._identity = lineage.identity
         self._numbering = lineage.numbering  # of the last version
-        self._snapshot_lost = False  # it is not in the folder any more
         self._recorder = Recorder(parts.metrics)
         self._stores = parts.stores
         self._decoder = parts.make_decoder(state.model, settings)
         self.privacy = make_privacy(settings)
         limits = settings.features.max_new_per_event, settings.new_names_per_hour
         self._names = NewNames(*limits, lineage.new_names)
-        self._names_logged = -1  # hour
+        self._room, self._may_evict = FeatureRoom(), True
         self._decoder.limit_names(self._names)
         self._kinds_logged = state.model.encoder.kinds
         self._run = parts.stores.checkpoints.run
-        self._ignored = 0  # values of unknown features in the batch that is being read
         self.changes = lineage.changes
         self._has_checkpoint = restored and not self.changes
         self._published = -1  # events learned by the newest snapshot of this run
@@ -112,6 +118,11 @@ class Trainer:
     def events_learned(self) -> int:
         """How many events the model has learned, over all restarts."""
         return self.state.events_learned
+
+    @property
+    def events_kept(self) -> int:
+        """How many events were learned, or have begun to wait for their label."""
+        return self.events_learned + self._kept
 
     @property
     def numbering(self) -> Numbering:
@@ -384,26 +395,15 @@ class Trainer:
         model.identifiers = ()
 
     def _add_features(self, kinds: dict[str, str], record: Message) -> dict[str, str]:
-        """Add new features of a record to the model; return those that are allowed and fit into its
-        memory.
-        """
-        model = self.state.model
+        """Add new features of a record; return those that are allowed and fit into memory."""
         (hour,) = hours([record.timestamp()[1]])
         kinds = self._names.admit(kinds, hour, self._known)
-        affordable = model.affordable_features(kinds)
-        if affordable:
-            model.add_features(affordable)
-            self._decoder.add_features(affordable)
-        if len(affordable) < len(kinds):
-            self._decoder.freeze()
-            fields = {
-                "first": next(name for name in kinds if name not in affordable),
-                "known": len(model.encoder.kinds),
-                "max_memory": model.spec["bank"]["max_memory"],
-                "remedy": "declare what matters, or start again with more model.bank.max_memory",
-            }
-            log.warning("no room for more features, they are ignored", extra=fields)
-        return affordable
+        parts = self.state.model, self._decoder, self._names
+        added, evicted = self._room.add(parts, kinds, may_evict=self._may_evict)
+        if evicted:
+            self._kinds_logged = self.state.model.encoder.kinds
+            self._recorder.evicted(evicted)
+        return added
 
     def _add_class(self, label: Label) -> None:
         """Add a new class to the model and to what is recorded, if memory suffices."""

@@ -38,11 +38,19 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self._draining = draining
         self._drain_seconds = drain_seconds
+        # Whether a signal came before this server had its own handlers.
+        self.is_asked_to_end: Callable[[], bool] = lambda: False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handle a signal: not ready from now on."""
         self._draining.started = True
         super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look whether to end, several times a second."""
+        if self.is_asked_to_end():
+            self._draining.started = self.should_exit = True
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End in the steps of the class."""

@@ -214,6 +214,7 @@ def run_worker(
     gc.freeze()
     # uvicorn raises a signal again once it has drained; here it then only sets the exit code.
     with handle_signals() as shutdown:
+        server.is_asked_to_end = shutdown.stop.is_set
         server.run(sockets=[listener])
         return shutdown.exit_code()
 

@@ -8,7 +8,7 @@ import os
 import secrets
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +20,8 @@ PAUSE, RESUME, CHECKPOINT, ROLLBACK = NAMES = ("pause", "resume", "checkpoint", 
 WAITS, TAKEN, RESULT = ".json", ".taken", ".result"  # endings of the files of a command
 MAX_RESULTS = 100  # that are kept
 POLL_SECONDS = 0.05
+MAX_SKEW_SECONDS = 60.0  # between the clocks of two machines that share the folder
+EXPIRED = "nobody has waited for this command since"
 INTERRUPTED = "the learner ended while it carried the command out: look at its state, and repeat it"
 
 
@@ -33,6 +35,7 @@ class Command(NamedTuple):
     arguments: Mapping[str, Any] = {}
     id: str = ""  # given by the queue; in the order of time
     time: str = ""
+    expires: str = ""  # after this time nobody waits for it any more; empty: never
 
 
 class Result(NamedTuple):
@@ -49,9 +52,14 @@ class CommandQueue:
     def __init__(self, directory: Path) -> None:
         self._folder = directory / FOLDER
 
-    def submit(self, command: Command) -> str:
-        """Leave a command to the learner; return its id."""
+    def submit(self, command: Command, seconds: float | None = None) -> str:
+        """Leave a command to the learner; return its id. After some seconds it is not carried out
+        any more: who has sent it may have been killed before it was withdrawn.
+        """
         now = datetime.now(UTC)
+        if seconds is not None:
+            until = now + timedelta(seconds=seconds + MAX_SKEW_SECONDS)
+            command = command._replace(expires=until.isoformat(timespec="milliseconds"))
         number = f"{now:%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
         stamped = command._replace(id=number, time=now.isoformat(timespec="milliseconds"))
         json_files.write(self._path(number, WAITS), stamped._asdict())
@@ -86,7 +94,10 @@ class CommandQueue:
                 continue  # withdrawn
             command = _parse(json_files.read(self._path(number, TAKEN)))
             if command is not None and command.id == number:
-                return command
+                if not _is_expired(command):
+                    return command
+                self.finish(number, Result("refused", f"{EXPIRED} {command.expires}: repeat it"))
+                continue
             names = ", ".join(NAMES)
             self.finish(number, Result("refused", f"{path} is no command: write one of {names}"))
         return None
@@ -124,6 +135,17 @@ class CommandQueue:
         return [self._folder / name for name in names if not name.startswith(".")]
 
 
+def _is_expired(command: Command) -> bool:
+    return bool(command.expires) and datetime.fromisoformat(command.expires) < datetime.now(UTC)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
 def _parse(values: Mapping[str, Any] | None) -> Command | None:
     """Return a command of its file's values; None where they are none."""
     if values is None or values.keys() - set(Command._fields):
@@ -132,6 +154,7 @@ def _parse(values: Mapping[str, Any] | None) -> Command | None:
         command = Command(**values)
     except TypeError:
         return None
-    texts = (command.name, command.by, command.via, command.reason, command.id, command.time)
+    texts = (*command[:4], command.id, command.time, command.expires)
     valid = all(isinstance(text, str) for text in texts) and isinstance(command.arguments, dict)
+    valid = valid and (not command.expires or _is_time(command.expires))
     return command if valid and command.name in NAMES else None

@@ -16,6 +16,12 @@ def keep_newest(run: Path, kind: str, most: int) -> int:
     return files.number(newest)
 
 
+def paths(directory: Path, kind: str) -> list[Path]:
+    """List those of all runs below a folder, the newest first."""
+    folders = sorted(directory.glob(f"run-*/{FOLDER}"), reverse=True)
+    return [path for folder in folders for path in files.newest(folder, kind)]
+
+
 def find(run: Path, kind: str, number: int) -> Path:
     """Return the file of a number, or refuse it and list those that are there."""
     for folder in (run, run / FOLDER):

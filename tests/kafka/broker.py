@@ -89,18 +89,26 @@ class BrokerUnavailable(Exception):
 class Broker:
     """One broker that can be started, stopped, killed and started again with its data."""
 
-    def __init__(self, first: "Broker | None" = None) -> None:
-        """Prepare a broker: alone, or the second one of a cluster whose controller is `first`."""
+    def __init__(self, first: "Broker | None" = None, proxy: int | None = None) -> None:
+        """Prepare a broker: alone, or the second one of a cluster whose controller is `first`.
+
+        With `proxy` it also listens on `proxied_port` for clients that come through that port.
+        """
         self._folder = Path(tempfile.mkdtemp(prefix="kaboost-kafka-"))
         self._port = free_port()
         self._controller = first._controller if first else free_port()
         self._cluster = first._cluster if first else _new_cluster()
         self._properties = self._folder / "server.properties"
-        self._properties.write_text(
-            ((SECOND if first else FIRST) + PROPERTIES).format(
-                port=self._port, controller=self._controller, logs=self._folder / "logs"
-            )
+        text = ((SECOND if first else FIRST) + PROPERTIES).format(
+            port=self._port, controller=self._controller, logs=self._folder / "logs"
         )
+        if proxy is not None:
+            self.proxied_port = free_port()
+            for name, port in (("listeners", self.proxied_port), ("advertised.listeners", proxy)):
+                text = text.replace(f"\n{name}=", f"\n{name}=PROXIED://127.0.0.1:{port},")
+            protocols = "\nlistener.security.protocol.map="
+            text = text.replace(protocols, f"{protocols}PROXIED:PLAINTEXT,")
+        self._properties.write_text(text)
         self._java: subprocess.Popen[bytes] | None = None
         self._reaper: subprocess.Popen[bytes] | None = None
 

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # it does export them
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 PATIENCE = 90.0  # seconds that a test waits for what takes one on an idle machine
 
@@ -59,6 +66,15 @@ def recreate(bootstrap: str, topic: str) -> None:
     while topic in client.list_topics(timeout=5).topics and time.monotonic() < deadline:
         time.sleep(0.02)
     create_topic(bootstrap, name=topic)
+
+
+def limit_record_size(bootstrap: str, topic: str, size: int) -> None:
+    """Change the largest batch of records that a topic takes, in bytes."""
+    operation = AlterConfigOpType.SET
+    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=operation)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    client = admin(bootstrap)  # a name of its own: the answer does not keep the client alive
+    client.incremental_alter_configs([resource])[resource].result(PATIENCE)
 
 
 def admin(bootstrap: str) -> AdminClient:

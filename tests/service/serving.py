@@ -87,7 +87,13 @@ def publish(settings: Settings, model: Model, **header: Any) -> int:
 class Program:
     """One of our commands as a real process, its log lines, and a client of its API."""
 
-    def __init__(self, command: str, settings: Settings, cwd: Path | None = None) -> None:
+    def __init__(
+        self,
+        command: str,
+        settings: Settings,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = settings.snapshots.directory.parent
         self.port = settings.api.port
         self._log = self.folder / f"{command}.log"
@@ -106,7 +112,7 @@ class Program:
                 stderr=log,
                 start_new_session=True,
                 cwd=cwd,
-                env=os.environ | {"PYTHONPATH": str(ROOT)},
+                env=os.environ | {"PYTHONPATH": str(ROOT)} | dict(env or {}),
             )
         self.client = self.connect(self.port)
 

@@ -13,6 +13,8 @@ import pytest
 
 from kaboost.service.errors import Exit
 from kaboost.service.processes import draining_server
+from kaboost.service.processes.api_server import create_api, create_server
+from kaboost.service.processes.draining_server import Draining
 from tests.service.learning import until
 from tests.service.serving import PATIENCE, ROW, Program, publish, running, settings, taught
 
@@ -93,6 +95,17 @@ def test_no_request_is_lost_at_the_end(
     assert {"refused": 2 * CLIENTS + 1} == load.results
     assert {200, 503} == set(probes)
     assert sorted(probes) == probes
+
+
+def test_a_signal_before_the_server_has_handlers_ends_it(tmp_path: Path) -> None:
+    """Trap: one that came between two handlers was lost, and the worker killed after 30 seconds."""
+    wanted, draining = settings(tmp_path), Draining()
+    server = create_server(wanted, create_api(wanted), draining)
+    server.is_asked_to_end = lambda: True
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server.run(sockets=[listener])
+
+    assert draining()
 
 
 def test_waiting_connections_are_accepted_before_the_end() -> None:

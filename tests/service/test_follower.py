@@ -72,3 +72,16 @@ def test_unreadable_version_is_tried_once(
 
     assert [1] * 3 == asyncio.run(requests())
     assert 1 == len(follower.threads)
+
+
+def test_requests_wait_for_the_first_look_into_the_folder(wanted: Settings) -> None:
+    """Trap: a service that was started again refused those that came before it."""
+    follower = Follower(wanted)
+
+    async def request() -> int:
+        following = asyncio.create_task(follower.follow())
+        served = await current(follower)
+        following.cancel()
+        return served.snapshot.version
+
+    assert 1 == asyncio.run(request())

@@ -12,12 +12,6 @@ from typing import Any
 
 import psutil
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined] # it does export them
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import Exit, FolderBusy, NotWritten, Refused
@@ -25,7 +19,7 @@ from kaboost.service.storage import files
 from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.snapshots import FolderSnapshotStore, Status
 from tests.kafka.broker import Reachable
-from tests.kafka.client import admin, create_topic, encode
+from tests.kafka.client import create_topic, encode, limit_record_size
 from tests.service.learning import (
     events,
     expect_state,
@@ -222,7 +216,7 @@ def test_a_killed_supervisor_is_succeeded_at_once(
         killed.process.wait(PATIENCE)
         with running("serve", wanted) as program:
             waits = until(lambda: waiting(program))
-            allow_larger_records(broker.bootstrap, dead_letters)
+            limit_record_size(broker.bootstrap, dead_letters, 1_000_000)
             send(topic, [encode(ROW, k % 2) for k in range(20)])
             until(lambda: learned(wanted) == 40)
             learner = until(lambda: is_running(program))
@@ -286,14 +280,6 @@ def is_running(program: Program) -> dict[str, Any] | None:
     """Return what readiness says of a learner that runs."""
     learner: dict[str, Any] = (program.probe(200) or {}).get("learner", {})
     return learner if learner.get("state") == "running" else None
-
-
-def allow_larger_records(bootstrap: str, topic: str) -> None:
-    """Raise the largest record of a topic."""
-    entry = ConfigEntry("max.message.bytes", "1000000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    client = admin(bootstrap)  # a name of its own: the answer does not keep the client alive
-    client.incremental_alter_configs([resource])[resource].result(PATIENCE)
 
 
 def test_a_learner_that_ends_leaves_the_status_of_another(

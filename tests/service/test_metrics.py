@@ -56,6 +56,7 @@ kaboost_snapshot_failures_total{reason}
 kaboost_restore_fallbacks_total
 kaboost_model_memory_bytes
 kaboost_feature_candidates
+kaboost_features_evicted_total
 kaboost_learner_restarts_total
 kaboost_learning_paused
 kaboost_features_ignored_total

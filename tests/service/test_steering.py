@@ -11,9 +11,10 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.errors import NotTaken
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
 from kaboost.service.storage.commands import INTERRUPTED, CommandQueue
+from kaboost.service.storage.pause import PauseFile
 from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.kafka.broker import Reachable
-from tests.kafka.client import admin
+from tests.kafka.client import PATIENCE, admin
 from tests.service.learning import (
     Rows,
     events,
@@ -244,3 +245,21 @@ def test_a_command_that_nobody_takes_is_withdrawn(topic: str, make_settings: Mak
 
     assert found is not None
     assert ("refused", INTERRUPTED) == (found.state, found.message)
+
+
+def test_a_command_that_nobody_waits_for_any_more_is_refused(
+    topic: str, make_settings: Make
+) -> None:
+    """Who has sent it was killed before it was withdrawn; `--later` has no such time."""
+    settings = make_settings(topic)
+    queue = CommandQueue(settings.checkpoints.folder)
+    queue.prepare()
+    old = queue.submit(command_line("pause", "a test"), seconds=-3600.0)
+    valid = queue.submit(command_line("checkpoint", "a test"), seconds=30.0)
+    with learning(settings) as running:
+        results = [queue.wait(number, PATIENCE) for number in (old, valid)]
+        assert 0 == running.stop()
+
+    assert ["refused", "done"] == [result.state for result in results if result]
+    assert "nobody has waited for this command since" in results[0].message  # type: ignore[union-attr]
+    assert PauseFile(settings.checkpoints.folder).read() is None
