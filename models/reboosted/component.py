@@ -51,6 +51,7 @@ def sizes_of(full: Mapping[str, Any]) -> Sizes:
         events=MAX_WINDOW,
         link=SCALE_LINKS.get(LOSSES[full["loss"]["kind"]].traits.scale, NUMBERS),
         classes=full.get("classes", 1),
+        columns=full.get("columns", 0),
     )
 
 
