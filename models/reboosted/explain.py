@@ -101,16 +101,23 @@ def explain_linear(booster: ReboostedTrees, X: ArrayLike) -> tuple[float, Mat]:
     the mean label.
     """
     lines = linear_part(booster).lines / float(booster.labels.factor)
-    return _explain_linear(booster, lines, to_rows(booster, X))
+    return _explain_linear(booster, lines, to_rows(booster, X), _last(booster))
 
 
-def _explain_linear(booster: ReboostedTrees, lines: Vec, keys: Keys) -> tuple[float, Mat]:
+def _last(booster: ReboostedTrees) -> float:
+    """Return the first label mean: by default, the last label."""
+    return float(booster.trees.label_means[0])
+
+
+def _explain_linear(
+    booster: ReboostedTrees, lines: Vec, keys: Keys, label: float
+) -> tuple[float, Mat]:
     filters, d = booster.linear, int(booster.shape[0])
     phi = np.zeros((len(keys), d + booster.trees.label_means.size))
     _linear_contributions(filters, lines, keys, blank_row(d), phi)
     link = int(booster.trees.params.link)
     mean = last_label(filters, float(booster.labels.mean), link)
-    last = last_label(filters, float(booster.trees.label_means[0]), link)
+    last = last_label(filters, label, link)
     phi[:, d] += lines[-1] * (last - mean)
     return float(lines[:-1] @ base_scores(filters) + lines[-1] * mean), phi
 
@@ -127,17 +134,19 @@ def _mean_scores(bank: Reboosted) -> Vec:
 def _(booster: ReboostedTrees, X: ArrayLike) -> Explanation:
     rows = np.asarray(X, np.float64)
     scores = score_many(booster, rows)
-    base, phi, total = _explain_rows(booster, rows)
+    base, phi, total = explain_rows(booster, rows, _last(booster))
     for k, likely in likely_rows(booster, rows):
         # As in the score, an unknown value is the mean over likely ones.
-        _, likely_phi, likely_total = _explain_rows(booster, likely[:EXPLAINED])
+        _, likely_phi, likely_total = explain_rows(booster, likely[:EXPLAINED], _last(booster))
         phi[k], total[k] = likely_phi.mean(axis=0), likely_total.mean()
     B = len(rows)
     return Explanation(np.full((B, 1), base), phi[:, None], scores - total[:, None], scores)
 
 
-def _explain_rows(booster: ReboostedTrees, X: Mat) -> tuple[float, Mat, Vec]:
-    """Return base, contributions (B, d + 5) and scores (B,) of the linear part for X (B, d)."""
+def explain_rows(booster: ReboostedTrees, X: Mat, label: float) -> tuple[float, Mat, Vec]:
+    """Return base, contributions (B, d + 5) and scores (B,) of the linear part for X (B, d), where
+    `label` is the first mean of the labels so far.
+    """
     keys = to_rows(booster, X)
     B, d = len(keys), keys.shape[1] + booster.trees.label_means.size
     part, s = linear_part(booster), _shap_scratch(booster)
@@ -146,7 +155,7 @@ def _explain_rows(booster: ReboostedTrees, X: Mat) -> tuple[float, Mat, Vec]:
     phi, total, base = np.zeros((B, d)), np.full(B, part.constant), part.constant
     for trees, weights in zip(booster.trees.structures, part.weights, strict=True):
         base += explain_trees(trees, weights, rows, s, phi, total)
-    line_base, line_phi = _explain_linear(booster, part.lines, keys)
+    line_base, line_phi = _explain_linear(booster, part.lines, keys, label)
     base, phi, total = base + line_base, phi + line_phi, total + line_base + line_phi.sum(axis=1)
     factor = float(booster.labels.factor)
     return base / factor, phi / factor, total / factor

@@ -104,7 +104,7 @@ def served_classes(booster: ClassTrees) -> ServedClasses:
     )
 
 
-def class_trees(full: Mapping[str, Any], loss: Loss, shape: Ints, *, full_house: bool) -> ClassTrees:
+def class_trees(full: Mapping[str, Any], loss: Loss, shape: Ints, *, closed: bool) -> ClassTrees:
     """Return trees of classes before any event, from a filled-in specification.
 
     Parameters
@@ -113,10 +113,10 @@ def class_trees(full: Mapping[str, Any], loss: Loss, shape: Ints, *, full_house:
         The specification, with how many classes memory is planned for, and the binary loss.
     shape
         Of the booster.
-    full_house
+    closed
         Whether no class can come: there is none that stands for those to come.
     """
-    d, C = int(shape[0]), int(shape[1]) + (not full_house)
+    d, C = int(shape[0]), int(shape[1]) + (not closed)
     sizes = sizes_of(full)._replace(columns=C)
     trees = bank(sizes, d, full["seed"])
     K = len(trees.structures)

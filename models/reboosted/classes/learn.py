@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kaboost.models.evaluation.progress import Progress
 from kaboost.models.kernels.jit import inlined, kernel
+from kaboost.models.kernels.numeric import sigmoid
 from kaboost.models.reboosted.background import (
     NO_EVENT,
     WITH_WORKER,
@@ -42,9 +43,11 @@ from kaboost.models.reboosted.classes.scores import (
 from kaboost.models.reboosted.classes.state import (
     LEARNERS,
     ClassSums,
+    Singles,
     class_calibration,
     class_filters,
     class_stack,
+    served_filters,
 )
 from kaboost.models.reboosted.config import FIRST_BINS_EVENTS, MIN_WORKER_EVENTS
 from kaboost.models.reboosted.drift import update_drift
@@ -164,9 +167,10 @@ def learn_events(m: ClassTrees, batch: Batch, s: Scratches, run: ClassRun) -> No
             first, last = k, find_leaves(bank, batch, k, 0.0, a)
         w, leaves = float(batch.weights[k]), a.leaves[k - first]
         tree_logits(bank.structures, bank.base_score, leaves, schedule.cursor, b)
-        read_columns(class_filters(filters, 0), batch.keys[k], a.inputs)
+        read_columns(served_filters(filters, 0), batch.keys[k], a.inputs)
         class_lines(filters, sums.last, a.inputs, b)
         class_mixtures(stack, calibration, calibrated, b, run.scores[k])
+        read_captured(batch.captured, k, means.shape[0], run.scores[k], b)
         if w > 0.0:
             y = 0.5 * batch.labels[k, 0] + 0.5
             c = int(y)
@@ -195,6 +199,20 @@ def learn_events(m: ClassTrees, batch: Batch, s: Scratches, run: ClassRun) -> No
                 refresh_leaves(bank, a, k + 1 - first, last - first)
             if has_worker and (started or t + 2 >= until):
                 return
+
+
+@kernel
+def read_captured(captured: Mat, k: int, first: int, scores: Vec, b: ClassScratch) -> None:
+    """Fill scores (C,) and b.served with what event k was answered with, if its label came late."""
+    if captured.shape[1] == 0:
+        return
+    block, total = b.scores.shape[1] + 2, 0.0
+    for c in range(scores.shape[0]):
+        scores[c] = captured[k, first + block * (c + 1) - 1]
+        b.served[c] = sigmoid(float(scores[c]))
+        total += b.served[c]
+    for c in range(scores.shape[0]):
+        b.served[c] /= total
 
 
 @inlined
@@ -230,7 +248,7 @@ def set_base_scores(bank: Reboosted, sums: ClassSums, b: ClassScratch, t: int) -
 @kernel
 def learn_trees(
     params: StructureParams, schedule: Schedule, bank: Reboosted, leaves: NDArray[Any],
-    event: tuple[int, float], gradient_squares: Mat, b: ClassScratch,
+    event: tuple[int, float], gradient_squares: Singles, b: ClassScratch,
 ) -> None:  # fmt: skip
     """Move the offsets of every reached leaf (K, N), and the losses that share the work among
     structures; `event` is its class and its importance.

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.reboosted.classes.state import LEARNERS, Singles
-from kaboost.models.reboosted.state import CLASS_ROOTS, CLASS_SQUARES, Places, Rows
+from kaboost.models.reboosted.state import CLASS_LANES, CLASS_ROOTS, CLASS_SQUARES, Places, Rows
 from kaboost.models.types import Mat, Vec
+
+ONE = np.float32(1.0)  # float32 throughout: AdaGrad's roots then fill vector lanes
 
 
 @kernel
@@ -44,24 +48,31 @@ def learn_leaves(rows: Rows, leaf: Places, steps: Singles) -> None:
     unused ones and AdaGrad's, before they are multiplied by its roots.
     """
     C = steps.shape[0] // LEARNERS
+    pushes, moves = steps[C : 2 * C], steps[2 * C :]
     for i in range(rows.shape[0]):
         row = rows[i, leaf[i] & 0xFFFF]
+        # Slices that are indexed from 0 on fill vector lanes.
+        first, others = row[C : 2 * C], row[2 * C : LEARNERS * C]
+        roots = row[CLASS_ROOTS * C : CLASS_SQUARES * C]
         for c in range(C):
-            row[C + c] -= steps[C + c] * row[CLASS_ROOTS * C + c]
-        for j in range(2 * C, LEARNERS * C):
-            row[j] -= steps[j]
+            first[c] -= pushes[c] * roots[c]
+        for j in range(moves.shape[0]):
+            others[j] -= moves[j]
 
 
 @kernel
-def update_adagrad(rows: Rows, leaf: Places, squares: Vec) -> None:
+def update_adagrad(rows: Rows, leaf: Places, squares: Singles) -> None:
     """Add squared gradients (C,) to AdaGrad's sums in every reached leaf (N,)."""
     C = squares.shape[0]
     for i in range(rows.shape[0]):
         row = rows[i, leaf[i] & 0xFFFF]
+        roots = row[CLASS_ROOTS * C : CLASS_SQUARES * C]
+        sums = row[CLASS_SQUARES * C : CLASS_LANES * C]
         for c in range(C):
-            total = float(row[CLASS_SQUARES * C + c]) + squares[c]
-            row[CLASS_SQUARES * C + c] = total
-            row[CLASS_ROOTS * C + c] = 1.0 / math.sqrt(1.0 + total)
+            sums[c] += squares[c]
+            roots[c] = math.sqrt(ONE + sums[c])
+        for c in range(C):
+            roots[c] = ONE / roots[c]
 
 
 @kernel

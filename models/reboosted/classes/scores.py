@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kaboost.models.kernels.jit import inlined, kernel
-from kaboost.models.kernels.numeric import exp_negative, sigmoid
+from kaboost.models.kernels.numeric import exp_negative, log1p_unit, sigmoid
 from kaboost.models.reboosted.calibration import Calibration, served_log_odds
 from kaboost.models.reboosted.classes.leaves import learner_logits, sum_leaves
 from kaboost.models.reboosted.classes.state import (
     LEARNERS,
     Singles,
     class_calibration,
-    class_filters,
-    class_stack,
+    served_filters,
+    served_stack,
 )
 from kaboost.models.reboosted.ensemble import LINEAR_SCORES
 from kaboost.models.reboosted.linear import LinearFilters
@@ -51,6 +51,7 @@ class ClassScratch(NamedTuple):
     scores: Mat  # (C, n) log-odds
     experts: Mat  # (C, S)
     inputs: Mat  # (C, R)
+    odds: Vec  # (C,) of one learner
     mixed: Vec  # (C,)
     served: Vec  # (C,) probabilities, which sum to 1
     weights: Vec  # (max(n, S),)
@@ -69,7 +70,7 @@ def class_scratch(K: int, C: int, stack: Stack) -> ClassScratch:
         totals=np.zeros(LEARNERS * C), logits=np.zeros((K, LEARNERS, C)),
         probabilities=np.zeros((K, LEARNERS, C)), prefixes=np.zeros((K, C)),
         scores=np.zeros((C, n)), experts=np.zeros((C, S)), inputs=np.zeros((C, R)),
-        mixed=np.zeros(C), served=np.zeros(C), weights=np.zeros(max(n, S)),
+        odds=np.zeros(C), mixed=np.zeros(C), served=np.zeros(C), weights=np.zeros(max(n, S)),
         score_losses=np.zeros(n), score_gradients=np.zeros(n), expert_losses=np.zeros(S),
         gain=np.zeros(R), steps=np.zeros(LEARNERS * C, np.float32), squares=np.zeros(C),
     )  # fmt: skip
@@ -92,37 +93,45 @@ def tree_logits(
         sum_leaves(rows, leaves[k], int(cursor[k]), rows.shape[0], b.totals)
         learner_logits(b.totals, base[k], b.logits[k])
         for e in range(LEARNERS):
-            softmax(b.logits[k, e], b.probabilities[k, e])
-            _class_log_odds(b.logits[k, e], b.probabilities[k, e], k * LEARNERS + e, b.scores)
+            total = softmax(b.logits[k, e], b.probabilities[k, e])
+            _log_odds(b.logits[k, e], b.probabilities[k, e], total, b.odds)
+            for c in range(base.shape[1]):
+                b.scores[c, k * LEARNERS + e] = b.odds[c]
 
 
 @kernel
-def softmax(logits: Vec, p: Vec) -> None:
-    """Fill p (C,) with the probabilities of logits (C,)."""
+def softmax(logits: Vec, p: Vec) -> float:
+    """Fill p (C,) with the probabilities of logits (C,); return the logarithm of the sum of their
+    exponentials.
+    """
     most, total = logits[0], 0.0
     for c in range(1, logits.shape[0]):
         most = max(most, logits[c])
     for c in range(logits.shape[0]):
         p[c] = exp_negative(logits[c] - most)
+    for c in range(logits.shape[0]):
         total += p[c]
     share = 1.0 / total
     for c in range(logits.shape[0]):
         p[c] *= share
+    return float(most + math.log(total))
 
 
 @kernel
-def _class_log_odds(logits: Vec, p: Vec, i: int, scores: Mat) -> None:
-    """Fill scores (C, n) of learner i with the log-odds of every class, clipped."""
-    C = p.shape[0]
+def _log_odds(logits: Vec, p: Vec, total: float, odds: Vec) -> None:
+    """Fill odds (C,) with the log-odds of every class, clipped; `total` is what `softmax` gave."""
+    C, likely = p.shape[0], 0
     for c in range(C):
+        low = min(p[c], 0.5)
+        z = logits[c] - total + log1p_unit(low / (1.0 - low))
+        odds[c] = min(max(z, -MAX_LOG_ODDS), MAX_LOG_ODDS)
+    for c in range(1, C):
+        likely = c if p[c] > p[likely] else likely
+    if p[likely] > 0.5:
         rest = 0.0  # summed: 1 - p would lose the digits of a small one
-        if p[c] > 0.5:
-            for other in range(C):
-                rest += p[other] if other != c else 0.0
-        else:
-            rest = 1.0 - p[c]
-        z = math.log(max(p[c], TINY) / max(rest, TINY))
-        scores[c, i] = min(max(z, -MAX_LOG_ODDS), MAX_LOG_ODDS)
+        for c in range(C):
+            rest += p[c] if c != likely else 0.0
+        odds[likely] = min(math.log(p[likely] / max(rest, TINY)), MAX_LOG_ODDS)
 
 
 @inlined
@@ -132,7 +141,7 @@ def class_lines(filters: LinearFilters, last: Vec, row: InputRow, b: ClassScratc
     """
     first = b.scores.shape[1] - LINEAR_SCORES
     for c in range(b.scores.shape[0]):
-        of_class = class_filters(filters, c)
+        of_class = served_filters(filters, c)
         slow, fast = line_scores(of_class, row)
         b.scores[c, first] = min(max(slow, -MAX_LOG_ODDS), MAX_LOG_ODDS)
         b.scores[c, first + 1] = min(max(fast, -MAX_LOG_ODDS), MAX_LOG_ODDS)
@@ -148,7 +157,7 @@ def class_mixtures(
     """
     C, n, total = b.scores.shape[0], b.scores.shape[1], 0.0
     for c in range(C):
-        of_class, inputs, experts = class_stack(stack, c), b.inputs[c], b.experts[c]
+        of_class, inputs, experts = served_stack(stack, c), b.inputs[c], b.experts[c]
         filter_inputs(b.scores[c], n, 0.0, 1.0, inputs)
         expert_scores(of_class, inputs, n, 0.0, b.weights, experts)
         z = mixture(of_class, experts, b.weights, True)

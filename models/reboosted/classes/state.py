@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from kaboost.models.kernels.jit import inlined
 from kaboost.models.kernels.memory import zeros
-from kaboost.models.kernels.random import State, generator
+from kaboost.models.kernels.random import State
 from kaboost.models.reboosted.calibration import Calibration
 from kaboost.models.reboosted.linear import LinearFilters
 from kaboost.models.reboosted.stacking import Stack
 from kaboost.models.reboosted.state import Codes, Places, Records, Runs, TreeBuild
-from kaboost.models.types import Ints, Mat, Vec
+from kaboost.models.types import Ints, Vec
 from kaboost.models.verbs import learning_only
 
 LEARNERS = 5  # of leaves; the last one does not learn
@@ -71,7 +71,7 @@ class ClassSums(NamedTuple):
 
     means: Vec  # (C,) running mean of the labels, 1 for its events and 0 for others
     last: Vec  # (C,) the same with the first rate of the label means: by default, the last label
-    gradient_squares: Mat  # (K, C) since AdaGrad's sums were last updated
+    gradient_squares: Singles  # (K, C) since AdaGrad's sums were last updated
 
 
 @learning_only.register
@@ -86,14 +86,14 @@ def _(part: ClassSums) -> tuple[str, ...]:
 
 def class_sums(K: int, C: int) -> ClassSums:
     """Return the sums before any event."""
-    return ClassSums(np.zeros(C), np.zeros(C), np.zeros((K, C)))
+    return ClassSums(np.zeros(C), np.zeros(C), np.zeros((K, C), np.float32))
 
 
-def class_build(build: TreeBuild, C: int) -> ClassBuild:
-    """Return a build of trees of C classes that is not started, over one of a score."""
+def class_build(build: TreeBuild | ClassBuild, C: int) -> ClassBuild:
+    """Return a build of trees of C classes that is not started, over the arrays of another one."""
     r, M = len(build.gradients), len(build.gains)
     return ClassBuild(
-        *build._replace(generator=generator(0)),
+        *build[: len(TreeBuild._fields)],
         direction=np.zeros(C),
         class_gradients=zeros((r, C), np.float32),
         class_hessians=zeros((r, C), np.float32),
@@ -127,6 +127,31 @@ def class_stack(stack: Stack, c: int) -> Stack:
     return Stack(
         stack.weights[c], stack.covariance[c], stack.score_losses[c], stack.mixture_losses[c]
     )
+
+
+# What only learning reads is missing in snapshots: served parts name the weights in its place.
+@inlined
+def served_filters(filters: LinearFilters, c: int) -> LinearFilters:
+    """Return what predictions need of the linear learners of class c."""
+    return LinearFilters(
+        filters.weights[c],
+        filters.weights[c],
+        filters.mean,
+        filters.variance,
+        filters.counts,
+        filters.scaled,
+        filters.energy[c],
+        filters.scale,
+        filters.events,
+        filters.mean_weights[c],
+        filters.categorical,
+    )
+
+
+@inlined
+def served_stack(stack: Stack, c: int) -> Stack:
+    """Return what predictions need of the stacking of class c."""
+    return Stack(stack.weights[c], stack.weights[c], stack.score_losses[c], stack.mixture_losses[c])
 
 
 @inlined
