@@ -41,9 +41,10 @@ STRUCTURE_RANGES = {
 
 def sizes_of(full: Mapping[str, Any]) -> Sizes:
     """Return the sizes of a filled-in specification."""
-    bank_ = full["bank"]
+    bank_, columns = full["bank"], full.get("columns", 0)
+    default = structures_of(bank_["effort"], of_classes=columns > 0)
     return Sizes(
-        structures=structures(bank_["structures"]) or structures_of(bank_["effort"]),
+        structures=structures(bank_["structures"]) or default,
         rates=(*rates("leaf_rates", bank_["leaf_rates"]), 0.0),  # the last one does not learn
         lag_rates=rates("label_lags", bank_["label_lags"]),
         budget=bank_["budget"] * bank_["effort"],
@@ -51,7 +52,7 @@ def sizes_of(full: Mapping[str, Any]) -> Sizes:
         events=MAX_WINDOW,
         link=SCALE_LINKS.get(LOSSES[full["loss"]["kind"]].traits.scale, NUMBERS),
         classes=full.get("classes", 1),
-        columns=full.get("columns", 0),
+        columns=columns,
     )
 
 
