@@ -52,7 +52,7 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
     wrapper = partial.pop("multiclass", None)
     if wrapper is None and task == "multiclass" and partial.keys() <= {"rule", "seed"}:
         trees = _defaults_to_trees({**partial, "loss": DEFAULT_LOSS["binary"]})
-        wrapper = ONE_VS_REST if trees else None
+        wrapper = SHARED_TREES if trees else None
     if wrapper is not None:
         full = normalise_spec(partial, binary_task(wrapper, task))
         _refuse_shared(wrapper, full)
