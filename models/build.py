@@ -19,11 +19,11 @@ from kaboost.models.evaluation.progress import progress
 from kaboost.models.one_vs_rest import SHARED_TREES, OneVsRest, one_vs_rest, open_one_vs_rest
 from kaboost.models.parts import BANKS, PARTS, RULES
 from kaboost.models.reboosted import explain as explain  # registers explanations of its trees
+from kaboost.models.reboosted.booster import ReboostedTrees, reboosted_trees
 from kaboost.models.reboosted.classes import booster as class_booster  # registers its verbs
 from kaboost.models.reboosted.classes import changes as class_changes  # registers its changes
 from kaboost.models.reboosted.classes import explain as class_explain  # and its explanations
 from kaboost.models.reboosted.classes.ensemble import ClassTrees, class_trees
-from kaboost.models.reboosted.booster import ReboostedTrees, reboosted_trees
 from kaboost.models.spec import TREES, check_integer, make_loss, normalise_spec
 from kaboost.models.state import tree
 from kaboost.models.state.tree import Arrays
@@ -74,10 +74,14 @@ def build(
     return _build(full, d, m)
 
 
-def _class_trees(full: dict[str, Any], shape: list[int], shares: int, *, closed: bool) -> ClassTrees:
+def _class_trees(
+    full: dict[str, Any], shape: list[int], shares: int, *, closed: bool
+) -> ClassTrees:
     """Return trees of classes, with memory planned for `shares` of them."""
     if shares < 2:
-        raise ModelError(f"m: {SHARED_TREES} needs two classes or more, not {shares}; leave multiclass out")
+        raise ModelError(
+            f"m: {SHARED_TREES} needs two classes or more, not {shares}; leave multiclass out"
+        )
     full |= {"classes": shares, "columns": shares}
     setting, _ = _rule(full, shape[0], 1)
     return class_trees(full, setting.loss, np.array(shape, np.int64), closed=closed)

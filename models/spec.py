@@ -52,11 +52,11 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
     wrapper = partial.pop("multiclass", None)
     if wrapper is None and task == "multiclass" and partial.keys() <= {"rule", "seed"}:
         trees = _defaults_to_trees({**partial, "loss": DEFAULT_LOSS["binary"]})
-        wrapper = SHARED_TREES if trees else None
+        wrapper = ONE_VS_REST if trees else None
     if wrapper is not None:
-        full = normalise_spec(partial, binary_task(wrapper, task))
-        _refuse_shared(wrapper, full)
-        return {**full, "multiclass": wrapper}
+        of_class = normalise_spec(partial, binary_task(wrapper, task))
+        _refuse_shared(wrapper, of_class)
+        return {**of_class, "multiclass": wrapper}
     _refuse_unknown("model", partial, (*PARTS, "seed", "multiclass"))
     if task is not None and task not in DEFAULT_LOSS:
         raise ModelError(f"task: {task!r} is unknown; take {', '.join(DEFAULT_LOSS)}")

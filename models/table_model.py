@@ -50,8 +50,8 @@ from kaboost.models.features.rows import BatchSlice, recast
 from kaboost.models.features.schema import AUTO, Schema, describe_schema, from_description
 from kaboost.models.losses import LOSSES, has_probability
 from kaboost.models.one_vs_rest import OneVsRest, known_scores
-from kaboost.models.reboosted.classes.ensemble import ClassTrees
 from kaboost.models.parts import BANKS
+from kaboost.models.reboosted.classes.ensemble import ClassTrees
 from kaboost.models.reboosted.component import rates
 from kaboost.models.spec import normalise_spec
 from kaboost.models.state import tree

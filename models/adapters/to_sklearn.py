@@ -22,7 +22,7 @@ from kaboost.models.build import check
 from kaboost.models.features.labels import AUTO, class_array, encode_growing
 from kaboost.models.features.onehot import Table
 from kaboost.models.model import Model
-from kaboost.models.one_vs_rest import ONE_VS_REST, SHARED_TREES, binary_task
+from kaboost.models.one_vs_rest import ONE_VS_REST, binary_task
 from kaboost.models.spec import TREES
 from kaboost.models.types import Mat, ModelError, Vec, to_python
 
@@ -243,7 +243,8 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
     shuffle
         Whether every pass of `fit` draws a new order of the rows; False for rows in time order.
     multiclass
-        `one_vs_rest` for a binary rule, bank or loss where there are more classes.
+        `one_vs_rest` for a binary rule, bank or loss where there are more classes;
+        `shared_trees` for reboosted trees with a value per class at every leaf.
     class_weight
         Class to factor on the weights of its rows, or `balanced`: rows over classes times rows of
         the class, in `partial_fit` of the rows so far.
@@ -384,7 +385,7 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
         spec, wrapper = super()._spec(task), self.multiclass
         bank = self.bank.get("kind") if isinstance(self.bank, dict) else self.bank
         if bank == TREES:  # one output: the default model is wrapped as well, by default
-            wrapper = wrapper or SHARED_TREES
+            wrapper = wrapper or ONE_VS_REST
         wrapped = wrapper is not None and task == "multiclass"
         return {**spec, "multiclass": wrapper} if wrapped else spec
 

@@ -151,7 +151,9 @@ def _score_as_known(booster: ClassTrees, X: Mat, captured: Mat) -> Mat:
     if captured.shape[1] and (booster.late.events[0] > 0.0 or len(X) == 0):
         for c in range(booster.columns):
             late, one = class_late(booster.late, c), np.empty((len(X), 1))
-            score_late(late, _class_captured(booster, captured, c), 0, np.empty_like(late.losses), one)
+            score_late(
+                late, _class_captured(booster, captured, c), 0, np.empty_like(late.losses), one
+            )
             scores[:, c] = one[:, 0]
         captured[:, _served_places(booster)] = scores
     return scores
@@ -218,4 +220,3 @@ def _(booster: ClassTrees, scores: Mat, y: ArrayLike) -> Vec:
     labels = _labels(booster, y)[:, 0].astype(np.int64)
     of_label = predictions(booster, scores)[np.arange(len(scores)), labels]
     return np.asarray(-np.log(np.maximum(of_label, SMALLEST_PROBABILITY)))
-

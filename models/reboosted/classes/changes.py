@@ -72,7 +72,8 @@ def _of_class(array: Any, c: int) -> Any:
 @with_shares.register
 def _(booster: ClassTrees, full: Mapping[str, Any], shares: int) -> ClassTrees:
     shape = np.array([*booster.shape[:-1], shares], np.int64)
-    return add_features(booster._replace(shape=shape), full, int(booster.shape[0]))
+    made: ClassTrees = add_features(booster._replace(shape=shape), full, int(booster.shape[0]))
+    return made
 
 
 @with_class.register

@@ -5,14 +5,14 @@ from __future__ import annotations
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.reboosted.classes.leaves import reset_leaves
 from kaboost.models.reboosted.classes.rebuild import add_tree_to_prefixes
-from kaboost.models.reboosted.classes.state import ClassBuild, Singles
+from kaboost.models.reboosted.classes.state import AnyBuild, Singles
 from kaboost.models.reboosted.state import CLASS_LANES, Reboosted, Trees
 from kaboost.models.reboosted.trees.commit import record_commit
 from kaboost.models.types import Vec
 
 
 @kernel
-def commit_tree(bank: Reboosted, build: ClassBuild, k: int, t: int, left_ns: float) -> float:
+def commit_tree(bank: Reboosted, build: AnyBuild, k: int, t: int, left_ns: float) -> float:
     """Add the grown tree of structure k to the prefixes of the events since its start, up to t, for
     about so many ns, and then replace the old one; return the ns it took.
     """
@@ -39,7 +39,7 @@ def _reset_base_scores(prefix: Singles, base: Vec, first: int, t: int) -> None:
 
 
 @kernel
-def _replace_tree(trees: Trees, build: ClassBuild, i: int) -> None:
+def _replace_tree(trees: Trees, build: AnyBuild, i: int) -> None:
     """Put the grown tree in the place of tree i."""
     C, rows = build.direction.shape[0], trees.rows[i]
     reset_leaves(rows, C)

@@ -28,7 +28,7 @@ from kaboost.models.reboosted.state import (
     Reboosted,
     Trees,
 )
-from kaboost.models.types import Mat, Vec
+from kaboost.models.types import Vec
 
 
 def class_booster(booster: ClassTrees, c: int, others: Vec) -> ReboostedTrees:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.reboosted.classes.commit import commit_tree
 from kaboost.models.reboosted.classes.rebuild import rebuild_tree
-from kaboost.models.reboosted.classes.state import ClassBuild
+from kaboost.models.reboosted.classes.state import AnyBuild, ClassBuild
 from kaboost.models.reboosted.growth import start_tree
 from kaboost.models.reboosted.label_scale import LabelScale
 from kaboost.models.reboosted.state import (
@@ -63,9 +63,7 @@ def _use_slice(bank: Reboosted, builds: Builds, t: int) -> float:
 
 
 @kernel
-def _work_on_tree(
-    bank: Reboosted, build: ClassBuild, k: int, t: int, budget_ns: float
-) -> float:
+def _work_on_tree(bank: Reboosted, build: AnyBuild, k: int, t: int, budget_ns: float) -> float:
     """Do what event t needs of the tree of structure k, in about so many ns; return those used."""
     schedule, left_ns = bank.schedule, float(budget_ns)
     due = t >= schedule.commit_at[k]
@@ -80,7 +78,7 @@ def _work_on_tree(
 
 
 @kernel
-def _work_in_background(bank: Reboosted, build: ClassBuild, k: int, budget_ns: float) -> float:
+def _work_in_background(bank: Reboosted, build: AnyBuild, k: int, budget_ns: float) -> float:
     """Work on a tree of the background for about so many ns; return those it took."""
     spent = float(rebuild_tree(bank, build, k, budget_ns))
     if build.cursor[0].step == GROWN:

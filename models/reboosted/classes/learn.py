@@ -176,7 +176,9 @@ def learn_events(m: ClassTrees, batch: Batch, s: Scratches, run: ClassRun) -> No
             c = int(y)
             served = _observe_served(seen, w, c, b)
             store_prefixes(window.prefix, t, b.prefixes)
-            observe_structures(params.eta, bank.structures, bank.base_score, leaves, (t, w, c), seen, b)
+            observe_structures(
+                params.eta, bank.structures, bank.base_score, leaves, (t, w, c), seen, b
+            )
             importance, w = w, relative_weight(scale.mean_weight, w, float(t))
             if update_drift(schedule, min(served, MAX_LOSS), t, LOG_ODDS):
                 for other in range(sums.means.shape[0]):
@@ -226,7 +228,7 @@ def _observe_served(seen: Progress, w: float, c: int, b: ClassScratch) -> float:
 
 
 @kernel
-def store_prefixes(prefix: NDArray[np.float32], t: int, logits: Mat) -> None:
+def store_prefixes(prefix: NDArray[Any], t: int, logits: Mat) -> None:
     """Store the logits (K, C) of the trees before the cursors in `prefix` (K, R, C)."""
     i = t % prefix.shape[1]
     for k in range(logits.shape[0]):
@@ -337,7 +339,9 @@ def _learn_lines(
     first = b.score_losses.shape[0] - LINEAR_SCORES
     for i in range(LINEAR_LEARNERS):
         h = newton_curvature(loss, float(b.scores[c, first + i]), y, 1.0)
-        learn_line(filters, i, row, -b.score_gradients[first + i] / h, 1.0 / (h * min(w, MAX_STEP_WEIGHT)))
+        learn_line(
+            filters, i, row, -b.score_gradients[first + i] / h, 1.0 / (h * min(w, MAX_STEP_WEIGHT))
+        )
 
 
 @kernel

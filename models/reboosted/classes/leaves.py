@@ -13,7 +13,7 @@ import numpy as np
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.reboosted.classes.state import LEARNERS, Singles
 from kaboost.models.reboosted.state import CLASS_LANES, CLASS_ROOTS, CLASS_SQUARES, Places, Rows
-from kaboost.models.types import Mat, Vec
+from kaboost.models.types import DOUBLE, Mat, Vec
 
 ONE = np.float32(1.0)  # float32 throughout: AdaGrad's roots then fill vector lanes
 
@@ -26,7 +26,7 @@ def sum_leaves(rows: Rows, leaf: Places, first: int, last: int, total: Vec) -> N
     for i in range(first, last):
         row = rows[i, leaf[i] & 0xFFFF]
         for j in range(total.shape[0]):
-            total[j] += float(row[j])
+            total[j] += DOUBLE(row[j])
 
 
 @kernel

@@ -48,7 +48,9 @@ def predict_scratch(booster: ClassTrees) -> PredictScratch:
 
 
 @kernel
-def predict_rows(model: ServedClasses, keys: Keys, s: PredictScratch, scores: Mat, captured: Mat) -> None:
+def predict_rows(
+    model: ServedClasses, keys: Keys, s: PredictScratch, scores: Mat, captured: Mat
+) -> None:
     """Fill scores (n, C) for the keys (n, d0) of events, and captured (n, 5 + C (S + 2) + 1), if it
     has columns, with what learning needs later: label means; scores of the S learners of each
     class, and twice the score to serve, of which a late mixture may replace the last. The last

@@ -8,7 +8,7 @@ import math
 
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.reboosted.classes.rows import draw_rows
-from kaboost.models.reboosted.classes.state import FIT_LEAVES, ClassBuild, Singles
+from kaboost.models.reboosted.classes.state import FIT_LEAVES, AnyBuild, Singles
 from kaboost.models.reboosted.config import PREFIX_BLOCK
 from kaboost.models.reboosted.state import (
     ADD_TO_PREFIX,
@@ -33,13 +33,13 @@ from kaboost.models.reboosted.trees.nodes import store_tree
 from kaboost.models.reboosted.trees.rebuild import finish_build, ring_span, start_growing
 from kaboost.models.reboosted.trees.split import SplitLimits, split_limits
 from kaboost.models.reboosted.trees.traverse import traverse_codes
-from kaboost.models.types import Vec
+from kaboost.models.types import DOUBLE, Vec
 
 CLASS_SUM_NS, CLASS_ADD_NS = 2.0, 1.0  # a class of a row of a leaf; of an event's prefix
 
 
 @kernel
-def rebuild_tree(bank: Reboosted, build: ClassBuild, k: int, budget_ns: float) -> float:
+def rebuild_tree(bank: Reboosted, build: AnyBuild, k: int, budget_ns: float) -> float:
     """Go on with the tree of structure k for about so many ns, on the window as it was when the
     tree was started; return the ns it took.
 
@@ -74,10 +74,15 @@ def rebuild_tree(bank: Reboosted, build: ClassBuild, k: int, budget_ns: float) -
 
 
 @kernel
-def _fit_base_scores(window: Window, build: ClassBuild) -> float:
+def _fit_base_scores(window: Window, build: AnyBuild) -> float:
     """Sum the labels of the window, and set the base scores at its end; return the ns it took."""
     cursor, scale, counts = build.cursor[0], build.scale[0], build.class_sums
-    first, end, weight, C = int(cursor.done), int(cursor.end), scale.weight_sum, len(build.direction)
+    first, end, weight, C = (
+        int(cursor.done),
+        int(cursor.end),
+        scale.weight_sum,
+        len(build.direction),
+    )
     s, last = ring_span(first, min(end, first + int(SLICE_NS / LABEL_NS)), window.labels.shape[0])
     if first == cursor.first:
         for c in range(C):
@@ -102,7 +107,7 @@ def fill_base_scores(counts: Vec, weight: float, base: Vec) -> None:
 
 
 @kernel
-def _reset_prefix(prefix: Singles, build: ClassBuild) -> float:
+def _reset_prefix(prefix: Singles, build: AnyBuild) -> float:
     cursor, base = build.cursor[0], build.class_base
     first, end = int(cursor.done), int(cursor.end)
     s, last = ring_span(first, min(end, first + int(SLICE_NS / LABEL_NS)), prefix.shape[0])
@@ -116,7 +121,7 @@ def _reset_prefix(prefix: Singles, build: ClassBuild) -> float:
 
 
 @kernel
-def _fit_leaves(build: ClassBuild, limits: SplitLimits, eta: float, left_ns: float) -> float:
+def _fit_leaves(build: AnyBuild, limits: SplitLimits, eta: float, left_ns: float) -> float:
     """Fill the values of some leaves with Newton's steps of all classes; return the ns it took."""
     cursor, spent = build.cursor[0], 0.0
     C = build.direction.shape[0]
@@ -136,7 +141,7 @@ def _fit_leaves(build: ClassBuild, limits: SplitLimits, eta: float, left_ns: flo
 
 
 @kernel
-def _sum_leaf(build: ClassBuild, start: int, stop: int) -> None:
+def _sum_leaf(build: AnyBuild, start: int, stop: int) -> None:
     """Fill class_sums (2C,) with the sums over the rows order[start:stop], in their order."""
     C, sums = build.direction.shape[0], build.class_sums
     for c in range(2 * C):
@@ -145,14 +150,14 @@ def _sum_leaf(build: ClassBuild, start: int, stop: int) -> None:
         r = build.order[i]
         gradients, hessians = build.class_gradients[r], build.class_hessians[r]
         for c in range(C):
-            sums[c] += float(gradients[c])
+            sums[c] += DOUBLE(gradients[c])
         for c in range(C):
-            sums[C + c] += float(hessians[c])
+            sums[C + c] += DOUBLE(hessians[c])
 
 
 @kernel
 def add_tree_to_prefixes(
-    codes: Codes, prefix: Singles, build: ClassBuild, end: int, D: int, left_ns: float
+    codes: Codes, prefix: Singles, build: AnyBuild, end: int, D: int, left_ns: float
 ) -> float:
     """Add the tree of depth D to prefixes (R, C) of events before `end` with codes (R, d), oldest
     first, for about so many ns; return those it took.
@@ -169,7 +174,7 @@ def add_tree_to_prefixes(
 
 
 @kernel
-def _add_to_prefix(build: ClassBuild, D: int, codes: Codes, prefix: Singles) -> None:
+def _add_to_prefix(build: AnyBuild, D: int, codes: Codes, prefix: Singles) -> None:
     """Add the values of the tree for codes (B, d) to prefix (B, C)."""
     for first in range(0, prefix.shape[0], PREFIX_BLOCK):
         last = min(first + PREFIX_BLOCK, prefix.shape[0])

@@ -7,18 +7,18 @@ import math
 from kaboost.models.kernels.jit import kernel
 from kaboost.models.kernels.numeric import exp_negative
 from kaboost.models.kernels.random import uniform
-from kaboost.models.reboosted.classes.state import ClassBuild, Singles
+from kaboost.models.reboosted.classes.state import AnyBuild, Singles
 from kaboost.models.reboosted.state import Window
 from kaboost.models.reboosted.trees.cost import COPY_CODE_NS, COPY_ROW_NS
 from kaboost.models.reboosted.trees.rows import code_shift, copy_codes
-from kaboost.models.types import Vec
+from kaboost.models.types import DOUBLE
 
 CLASS_ROW_NS = 6.0  # a class of a row: gradient and hessian
 DIRECTION_DRAWS = 4  # uniform draws whose sum stands for a normal one
 
 
 @kernel
-def draw_direction(build: ClassBuild) -> None:
+def draw_direction(build: AnyBuild) -> None:
     """Draw the direction (C,) along which the tree is grown: nearly normal, of variance 1."""
     scale = math.sqrt(12.0 / DIRECTION_DRAWS)
     for c in range(build.direction.shape[0]):
@@ -29,7 +29,7 @@ def draw_direction(build: ClassBuild) -> None:
 
 
 @kernel
-def draw_rows(window: Window, prefix: Singles, build: ClassBuild, left_ns: float) -> float:
+def draw_rows(window: Window, prefix: Singles, build: AnyBuild, left_ns: float) -> float:
     """Copy one event from each of n equal stretches of the window, for about so many ns, with the
     gradients at the prefix (R, C); return the ns it took.
     """
@@ -55,19 +55,19 @@ def draw_rows(window: Window, prefix: Singles, build: ClassBuild, left_ns: float
 
 
 @kernel
-def _class_gradients(logits: Singles, label: int, w: float, build: ClassBuild, i: int) -> None:
+def _class_gradients(logits: Singles, label: int, w: float, build: AnyBuild, i: int) -> None:
     """Fill row i's gradients and hessians of all classes, and those along the direction."""
-    C, most, total = logits.shape[0], float(logits[0]), 0.0
+    C, most, total = logits.shape[0], DOUBLE(logits[0]), 0.0
     gradients, hessians = build.class_gradients[i], build.class_hessians[i]
     for c in range(1, C):
-        most = max(most, float(logits[c]))
+        most = max(most, DOUBLE(logits[c]))
     for c in range(C):
-        e = exp_negative(float(logits[c]) - most)
+        e = exp_negative(DOUBLE(logits[c]) - most)
         gradients[c] = e
         total += e
     along, curvature, share = 0.0, 0.0, 1.0 / total
     for c in range(C):
-        p = float(gradients[c]) * share
+        p = DOUBLE(gradients[c]) * share
         g = w * (p - (1.0 if c == label else 0.0))
         h = w * p * (1.0 - p)
         gradients[c], hessians[c] = g, h
@@ -77,7 +77,7 @@ def _class_gradients(logits: Singles, label: int, w: float, build: ClassBuild, i
 
 
 @kernel
-def _find_largest(build: ClassBuild, first: int, last: int) -> None:
+def _find_largest(build: AnyBuild, first: int, last: int) -> None:
     scale = build.scale[0]
     max_g, max_h = scale.max_gradient, scale.max_hessian
     for i in range(first, last):

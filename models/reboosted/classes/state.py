@@ -7,7 +7,7 @@ are their softmax.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,9 @@ class ClassBuild(NamedTuple):
     class_values: Singles  # (M, C) of the tree's leaves, by node
 
 
+AnyBuild = Any  # for type checkers: a ClassBuild where kernels expect the fields of a TreeBuild
+
+
 class ClassSums(NamedTuple):
     """Running sums of classes."""
 
@@ -92,8 +95,9 @@ def class_sums(K: int, C: int) -> ClassSums:
 def class_build(build: TreeBuild | ClassBuild, C: int) -> ClassBuild:
     """Return a build of trees of C classes that is not started, over the arrays of another one."""
     r, M = len(build.gradients), len(build.gains)
+    shared: dict[str, Any] = {name: getattr(build, name) for name in TreeBuild._fields}
     return ClassBuild(
-        *build[: len(TreeBuild._fields)],
+        **shared,
         direction=np.zeros(C),
         class_gradients=zeros((r, C), np.float32),
         class_hessians=zeros((r, C), np.float32),
