@@ -143,7 +143,10 @@ def _reject_reason(context: Mapping[str, Any]) -> str | None:
     if rule != "sgb":
         return f"{kind} rebuilds its trees in the order of sgb; take rule sgb, not {rule}"
     if context["m"] > 1:
-        return f"{kind} has one output; write multiclass: one_vs_rest beside it, or bank: linear"
+        return (
+            f"{kind} has one output; write multiclass: one_vs_rest or shared_trees beside it, or "
+            "bank: linear"
+        )
     if not context["traits"].newton:
         return f"{kind} lowers {', '.join(NEWTON_LOSSES)}; take one of them, not {loss}"
     if context["loss"].get("l2"):

@@ -103,11 +103,9 @@ def test_leaves_equal_their_naive_twin(classes: int) -> None:
 
     reset_leaves(rows[0], classes)
     lanes = rows[0, :, :-1].reshape(leaves, 7, classes)
-    assert (
-        (lanes[:, 5] == 1.0).all()
-        and lanes.sum() == leaves * classes
-        and (rows[0, :, -1] == 0).all()
-    )
+    assert (lanes[:, 5] == 1.0).all()
+    assert lanes.sum() == leaves * classes
+    assert (rows[0, :, -1] == 0).all()
 
 
 def test_gradients_are_those_of_the_softmax() -> None:

@@ -57,7 +57,7 @@ def _replace_tree(trees: Trees, schedule: Schedule, build: TreeBuild, k: int) ->
 
 @kernel
 def record_commit(trees: Trees, schedule: Schedule, build: TreeBuild, k: int) -> None:
-    """Record that the tree at the cursor of structure k was replaced: its gains, and what is next."""
+    """Record that the tree at the cursor of structure k was replaced."""
     i, cursor = int(schedule.cursor[k]), build.cursor[0]
     _update_gains(schedule.feature_gains[k], build)
     schedule.cursor[k] = (i + 1) % trees.nodes.shape[0]
