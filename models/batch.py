@@ -19,6 +19,7 @@ from kaboost.models.kernels.jit import kernel
 from kaboost.models.losses import TASK_LOSSES
 from kaboost.models.one_vs_rest import OneVsRest
 from kaboost.models.reboosted.booster import ReboostedTrees
+from kaboost.models.reboosted.classes.ensemble import ClassTrees
 from kaboost.models.rules.ball_projection import project_column
 from kaboost.models.rules.gb import Gb
 from kaboost.models.rules.ogb_batch import Batch
@@ -104,7 +105,7 @@ def fit(
     if m is None:
         m = labels.shape[1] if labels.ndim == 2 else _classes(spec, labels)
     booster = build(spec, rows.shape[1], m)
-    if isinstance(booster, ReboostedTrees):
+    if isinstance(booster, ReboostedTrees | ClassTrees):
         raise ModelError("bank: reboosted_trees learns event by event; call learn_many")
     if isinstance(booster, OneVsRest):
         raise ModelError("multiclass: fit trains one booster; take loss softmax, or learn_many")

@@ -235,6 +235,32 @@ def add_features(booster: Any, full: Mapping[str, Any], d: int) -> Any:
 
 
 @singledispatch
+def with_class(booster: Any, max_classes: int) -> Any:
+    """Return the booster with a class more, which has learned that no event so far was of it; the
+    old one must not be used any more. `max_classes` is how many there may be.
+
+    Raises
+    ------
+    ModelError
+        The booster cannot learn classes as they come.
+    """
+    raise ModelError("task.labels: auto needs a model that learns classes as they come")
+
+
+@singledispatch
+def with_shares(booster: Any, full: Mapping[str, Any], shares: int) -> Any:
+    """Return the booster with memory planned for so many classes; the old one must not be used any
+    more.
+
+    Raises
+    ------
+    ModelError
+        When memory does not suffice; then nothing changed.
+    """
+    raise ModelError("task.labels: auto needs a model that learns classes as they come")
+
+
+@singledispatch
 def warm_growth(booster: Any) -> None:
     """Compile what `add_features` takes; nothing changes."""
 

@@ -16,17 +16,22 @@ from kaboost.models.banks.copies import Copies
 from kaboost.models.banks.linear.averaged import averaged
 from kaboost.models.booster import Booster, quiesce
 from kaboost.models.evaluation.progress import progress
-from kaboost.models.one_vs_rest import OneVsRest, one_vs_rest, open_one_vs_rest
+from kaboost.models.one_vs_rest import SHARED_TREES, OneVsRest, one_vs_rest, open_one_vs_rest
 from kaboost.models.parts import BANKS, PARTS, RULES
 from kaboost.models.reboosted import explain as explain  # registers explanations of its trees
 from kaboost.models.reboosted.booster import ReboostedTrees, reboosted_trees
+from kaboost.models.reboosted.classes import booster as class_booster  # registers its verbs
+from kaboost.models.reboosted.classes import changes as class_changes  # registers its changes
+from kaboost.models.reboosted.classes import explain as class_explain  # and its explanations
+from kaboost.models.reboosted.classes.ensemble import ClassTrees, class_trees
 from kaboost.models.spec import TREES, check_integer, make_loss, normalise_spec
 from kaboost.models.state import tree
 from kaboost.models.state.tree import Arrays
 from kaboost.models.types import BuildContext, LossTraits, ModelError, to_python
 from kaboost.models.verbs import sequential
 
-AnyBooster = Booster | OneVsRest | ReboostedTrees
+AnyBooster = Booster | OneVsRest | ReboostedTrees | ClassTrees
+REGISTERED = (class_booster, class_changes, class_explain)
 
 
 def build(
@@ -59,14 +64,30 @@ def build(
     full = normalise_spec(spec, task)
     for name, count in (("d", d), ("m", m)):
         check_integer(name, to_python(count), 1, 2**31)
-    if full.pop("multiclass", None):
+    wrapper = full.pop("multiclass", None)
+    if wrapper == SHARED_TREES:
+        return _class_trees(full, [d, m], m, closed=True)
+    if wrapper:
         # All classes start from the same seed: a class equals the binary booster.
         full["classes"] = m
         return one_vs_rest([_build(full, d, 1) for _ in range(m)], d)
     return _build(full, d, m)
 
 
-def build_open(spec: Mapping[str, Any], d: int, shares: int) -> OneVsRest:
+def _class_trees(
+    full: dict[str, Any], shape: list[int], shares: int, *, closed: bool
+) -> ClassTrees:
+    """Return trees of classes, with memory planned for `shares` of them."""
+    if shares < 2:
+        raise ModelError(
+            f"m: {SHARED_TREES} needs two classes or more, not {shares}; leave multiclass out"
+        )
+    full |= {"classes": shares, "columns": shares}
+    setting, _ = _rule(full, shape[0], 1)
+    return class_trees(full, setting.loss, np.array(shape, np.int64), closed=closed)
+
+
+def build_open(spec: Mapping[str, Any], d: int, shares: int) -> OneVsRest | ClassTrees:
     """Return boosters without a class, which learn classes as they come.
 
     Parameters
@@ -90,11 +111,14 @@ def build_open(spec: Mapping[str, Any], d: int, shares: int) -> OneVsRest:
     return _build_open(spec, (d, 0, shares), full=False)
 
 
-def _build_open(spec: Mapping[str, Any], shape: tuple[int, int, int], *, full: bool) -> OneVsRest:
+def _build_open(
+    spec: Mapping[str, Any], shape: tuple[int, int, int], *, full: bool
+) -> OneVsRest | ClassTrees:
     d, C, shares = shape
     given = normalise_spec(spec)
     check_open(given)
-    del given["multiclass"]
+    if given.pop("multiclass") == SHARED_TREES:
+        return _class_trees(given, [d, C, shares], shares, closed=full)
     given["classes"] = shares
     boosters = [_build(given, d, 1) for _ in range(C + (not full))]
     return open_one_vs_rest(boosters, d, shares, full=full)
@@ -119,7 +143,10 @@ def check(spec: Mapping[str, Any] | None, d: int, m: int = 1, *, task: str | Non
         As for `build`, and for a rule that only `fit` can train.
     """
     full = normalise_spec(spec, task)
-    if full.pop("multiclass", None):
+    wrapper = full.pop("multiclass", None)
+    if wrapper == SHARED_TREES:
+        full["columns"] = m
+    if wrapper:
         full["classes"], m = m, 1
     _, rule = _rule(full, d, m)
     sequential(rule)  # raises for the rules of kaboost.models.batch
@@ -202,6 +229,8 @@ def from_arrays(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
     shape = tuple(map(int, arrays["shape"]))
     text = json.dumps(normalise_spec(spec), sort_keys=True, default=to_python)
     full = not any(name.startswith("unseen.") for name in arrays)
+    if "sums.means" in arrays:
+        full = len(arrays["sums.means"]) == shape[1]
     return tree.from_arrays(_template(text, shape, full), arrays)
 
 

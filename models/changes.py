@@ -11,6 +11,7 @@ from kaboost.models.booster import add_features, mark_categorical
 from kaboost.models.features.columns import Columns
 from kaboost.models.one_vs_rest import OneVsRest
 from kaboost.models.reboosted.booster import ReboostedTrees
+from kaboost.models.reboosted.classes.ensemble import ClassTrees
 from kaboost.models.table_model import TableModel
 from kaboost.models.types import ModelError
 
@@ -64,6 +65,6 @@ def declare_features(model: TableModel, new: Mapping[str, str]) -> None:
     mark_categorical(model.booster, encoder.categorical_columns)
 
 
-def _trees(booster: Any) -> list[ReboostedTrees]:
+def _trees(booster: Any) -> list[ReboostedTrees | ClassTrees]:
     boosters = [*booster.classes, *booster.unseen] if isinstance(booster, OneVsRest) else [booster]
-    return [one for one in boosters if isinstance(one, ReboostedTrees)]
+    return [one for one in boosters if isinstance(one, ReboostedTrees | ClassTrees)]

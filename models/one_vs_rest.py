@@ -26,15 +26,18 @@ from kaboost.models.booster import (
     quiesce,
     score_many,
     warm_growth,
+    with_class,
+    with_shares,
 )
 from kaboost.models.evaluation.progress import Progress
 from kaboost.models.explain.interface import Explanation, deviations, explain_many
 from kaboost.models.losses import Softmax, has_probability
+from kaboost.models.reboosted.booster import normalised
 from kaboost.models.state import tree
 from kaboost.models.types import Ints, Loss, Mat, Mat3, ModelError, Vec, as_float64
 from kaboost.models.verbs import encode_labels
 
-ONE_VS_REST = "one_vs_rest"
+ONE_VS_REST, SHARED_TREES = WRAPPERS = ("one_vs_rest", "shared_trees")
 SHARED_FIELDS = ("events", "weight_sum")  # the same for every class
 SMALLEST_PROBABILITY = float(np.finfo(np.float64).tiny)  # of a label in the log-loss
 
@@ -122,10 +125,8 @@ def open_one_vs_rest(boosters: Sequence[Any], d: int, shares: int, *, full: bool
     return OneVsRest(tuple(boosters[:count]), boosters[0].loss, shape, tuple(boosters[count:]))
 
 
-def with_class(booster: OneVsRest, max_classes: int) -> OneVsRest:
-    """Return the boosters with one of a class more, which has learned that no event so far was of
-    it; the old ones must not be used any more.
-    """
+@with_class.register
+def _(booster: OneVsRest, max_classes: int) -> OneVsRest:
     (template,) = booster.unseen
     if len(booster.classes) + 1 == max_classes:
         classes, unseen = (*booster.classes, template), ()
@@ -136,14 +137,8 @@ def with_class(booster: OneVsRest, max_classes: int) -> OneVsRest:
     return booster._replace(classes=classes, unseen=unseen, shape=shape)
 
 
-def with_shares(booster: OneVsRest, full: Mapping[str, Any], shares: int) -> OneVsRest:
-    """Return the boosters with windows that `shares` of them have memory for.
-
-    Raises
-    ------
-    ModelError
-        When memory does not suffice; then nothing changed.
-    """
+@with_shares.register
+def _(booster: OneVsRest, full: Mapping[str, Any], shares: int) -> OneVsRest:
     d, shared = int(booster.shape[0]), {**full, "classes": shares}
     shape = np.array([*booster.shape[:-1], shares], np.int64)
     if add_features.dispatch(type(booster.boosters[0])) is add_features.dispatch(object):
@@ -159,7 +154,7 @@ def _replaced(booster: OneVsRest, change: Callable[[Any], Any], shape: Ints) -> 
     )
 
 
-def known_scores(booster: OneVsRest, scores: Mat) -> Mat:
+def known_scores(booster: Any, scores: Mat) -> Mat:
     """Return scores (B, C) of the classes now from those that `capture_many` returned.
 
     A class that was still to come then has the score of all such classes.
@@ -176,10 +171,11 @@ def binary_task(word: Any, task: str | None) -> str:
     ModelError
         For an unknown wrapper, and for a task that is not multiclass.
     """
-    if word != ONE_VS_REST:
-        raise ModelError(f"multiclass: {word!r} is not known; write {ONE_VS_REST}, or leave it out")
+    if word not in WRAPPERS:
+        names = " or ".join(WRAPPERS)
+        raise ModelError(f"multiclass: {word!r} is not known; write {names}, or leave it out")
     if task not in (None, "multiclass"):
-        raise ModelError(f"multiclass: {ONE_VS_REST} does not support a {task} task; leave it out")
+        raise ModelError(f"multiclass: {word} does not support a {task} task; leave it out")
     return "binary"
 
 
@@ -280,13 +276,7 @@ def _(booster: OneVsRest, scores: Mat) -> Mat:
         [predictions(binary, scores[:, k : k + 1]) for k, binary in enumerate(booster.classes)],
         axis=1,
     )
-    linked[linked.sum(axis=1) == 0.0] = 1.0
-    linked /= linked.sum(axis=1, keepdims=True)
-    events, best = np.arange(len(scores)), scores.argmax(axis=1)
-    tied = (linked[events, best] == linked.max(axis=1)) & (linked.argmax(axis=1) != best)
-    # Probabilities can saturate while scores still differ: the largest score wins.
-    linked[events[tied], best[tied]] = np.nextafter(linked[events[tied], best[tied]], 2.0)
-    return linked
+    return normalised(linked, scores)
 
 
 @losses.register

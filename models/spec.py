@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from kaboost.models.losses import DEFAULT_LOSS, LOSSES, NEWTON_LOSSES, TASK_LOSSES
-from kaboost.models.one_vs_rest import ONE_VS_REST, binary_task
+from kaboost.models.one_vs_rest import ONE_VS_REST, SHARED_TREES, binary_task
 from kaboost.models.parts import BANKS, PARTS, RULES
 from kaboost.models.types import ModelError, Param, to_python
 
@@ -54,7 +54,9 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
         trees = _defaults_to_trees({**partial, "loss": DEFAULT_LOSS["binary"]})
         wrapper = ONE_VS_REST if trees else None
     if wrapper is not None:
-        return {**normalise_spec(partial, binary_task(wrapper, task)), "multiclass": wrapper}
+        of_class = normalise_spec(partial, binary_task(wrapper, task))
+        _refuse_shared(wrapper, of_class)
+        return {**of_class, "multiclass": wrapper}
     _refuse_unknown("model", partial, (*PARTS, "seed", "multiclass"))
     if task is not None and task not in DEFAULT_LOSS:
         raise ModelError(f"task: {task!r} is unknown; take {', '.join(DEFAULT_LOSS)}")
@@ -83,6 +85,16 @@ def normalise_spec(spec: Mapping[str, Any] | None, task: str | None = None) -> d
         PARTS[word][params["kind"]].fill_defaults(params, make_loss(full["loss"]), context)
     full["seed"] = check_integer("seed", to_python(partial.get("seed", 1)), 0, 2**63 - 1)
     return full
+
+
+def _refuse_shared(wrapper: str, full: Mapping[str, Any]) -> None:
+    """Raise ModelError where classes cannot share their trees."""
+    bank, loss = full["bank"]["kind"], full["loss"]["kind"]
+    if wrapper == SHARED_TREES and (bank != TREES or loss != "logistic"):
+        raise ModelError(
+            f"multiclass: {SHARED_TREES} takes bank {TREES} and loss logistic, not {bank} and "
+            f"{loss}; write {ONE_VS_REST}"
+        )
 
 
 def _defaults_to_trees(spec: Mapping[str, Any]) -> bool:

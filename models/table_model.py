@@ -23,6 +23,8 @@ from kaboost.models.booster import (
     predictions,
     score_many,
     warm_growth,
+    with_class,
+    with_shares,
 )
 from kaboost.models.build import (
     AnyBooster,
@@ -47,8 +49,9 @@ from kaboost.models.features.onehot import Encoder, Table, slice_table
 from kaboost.models.features.rows import BatchSlice, recast
 from kaboost.models.features.schema import AUTO, Schema, describe_schema, from_description
 from kaboost.models.losses import LOSSES, has_probability
-from kaboost.models.one_vs_rest import OneVsRest, known_scores, with_class, with_shares
+from kaboost.models.one_vs_rest import OneVsRest, known_scores
 from kaboost.models.parts import BANKS
+from kaboost.models.reboosted.classes.ensemble import ClassTrees
 from kaboost.models.reboosted.component import rates
 from kaboost.models.spec import normalise_spec
 from kaboost.models.state import tree
@@ -261,7 +264,7 @@ class TableModel:
 
     def captured_scores(self, captured: Captured) -> Mat:
         """Return the scores (B, m) that were predicted, with those of classes added since."""
-        if isinstance(self.booster, OneVsRest):
+        if isinstance(self.booster, OneVsRest | ClassTrees):
             return known_scores(self.booster, captured.scores)
         return np.array(captured.scores, order="C")
 
@@ -418,7 +421,7 @@ class TableModel:
     @property
     def _memory_shares(self) -> int:
         """How many outputs share the memory."""
-        if self.labels.is_open and isinstance(self.booster, OneVsRest):
+        if self.labels.is_open and isinstance(self.booster, OneVsRest | ClassTrees):
             return self.booster.shares
         return self.labels.m
 
@@ -437,7 +440,7 @@ class TableModel:
             When memory does not suffice; then nothing changed.
         """
         self._require_learning()
-        assert isinstance(self.booster, OneVsRest)
+        assert isinstance(self.booster, OneVsRest | ClassTrees)
         after = self.labels.with_class(label)
         shares = self._needed_shares(len(after.classes))
         if shares is None:

@@ -27,6 +27,7 @@ TARGET_LIMIT = 1e6  # targets are clipped to this as a last resort (section 0, D
 # Kernels use these names: naming NumPy in a kernel makes it count references of every array.
 UINT = np.uint64  # for values that are never negative
 INT = np.int64
+DOUBLE = np.float64  # `float` leaves a float32 as it is in compiled code
 LOSS_LIMIT = 1e12  # one event adds at most this to a loss sum
 WEIGHT_LIMIT = 1e15  # a larger importance counts as this: sums over 10^12 such events stay finite
 REPR_LENGTH = 60  # characters of a faulty value that a message quotes

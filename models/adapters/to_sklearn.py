@@ -246,7 +246,8 @@ class Classifier(ClassifierMixin, _Online):  # type: ignore[misc]
     shuffle
         Whether every pass of `fit` draws a new order of the rows; False for rows in time order.
     multiclass
-        `one_vs_rest` for a binary rule, bank or loss where there are more classes.
+        `one_vs_rest` for a binary rule, bank or loss where there are more classes;
+        `shared_trees` for reboosted trees with a value per class at every leaf.
     class_weight
         Class to factor on the weights of its rows, or `balanced`: rows over classes times rows of
         the class, in `partial_fit` of the rows so far.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from kaboost.models.booster import (
     score_many,
     warm_growth,
 )
-from kaboost.models.kernels.jit import kernel
+from kaboost.models.kernels.jit import kernel, unregistered
 from kaboost.models.losses import Huber
 from kaboost.models.reboosted.add_features import with_features as with_more_features
 from kaboost.models.reboosted.background import NO_STOP
@@ -79,10 +80,17 @@ MAX_LABEL = 1e30  # a larger label, times the labels' factor, counts as this
 
 def to_rows(booster: ReboostedTrees, X: ArrayLike) -> Keys:
     """Return X (B, d) as keys; nan is missing, infinities count as the largest numbers."""
-    return scaled_keys(booster.features, _checked_rows(booster, X))
+    return scaled_keys(booster.features, checked_rows(booster, X))
 
 
-def _checked_rows(booster: ReboostedTrees, X: ArrayLike) -> Mat:
+def checked_rows(booster: Any, X: ArrayLike) -> Mat:
+    """Return X (B, d) as float64.
+
+    Raises
+    ------
+    ModelError
+        X has another shape than the booster's.
+    """
     rows = as_float64("X", X)
     d = int(booster.shape[0])
     if rows.ndim != 2 or rows.shape[1] != d:
@@ -92,18 +100,18 @@ def _checked_rows(booster: ReboostedTrees, X: ArrayLike) -> Mat:
 
 @features.register
 def _(booster: ReboostedTrees, X: ArrayLike) -> Mat:
-    return _checked_rows(booster, X)
+    return checked_rows(booster, X)
 
 
 @learn_many.register
 def _(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> Mat:
     if not booster.progress.events.flags.writeable:
         raise ModelError("booster: its arrays are read-only (a snapshot); load a checkpoint")
-    events = _events(booster, X, y, w)
+    events = checked_events(booster, X, _labels(booster, y), w)
     return _learn(booster, events, np.empty((len(events.X), 0)))
 
 
-class _Events(NamedTuple):
+class Events(NamedTuple):
     """Events to learn, in order."""
 
     X: Mat  # (n, d)
@@ -111,17 +119,17 @@ class _Events(NamedTuple):
     weights: Vec  # (n,)
 
 
-def _learn(booster: ReboostedTrees, events: _Events, captured: Mat) -> Mat:
+def _learn(booster: ReboostedTrees, events: Events, captured: Mat) -> Mat:
     """Learn the events, in parts: after some of them, what all later ones need changes."""
     scores, first, n = np.empty((len(events.X), 1)), 0, len(events.X)
     set_first_factor(booster, events.labels, events.weights)
     if n == 0 and not captured.shape[1]:  # so that nothing compiles at the first unknown value
-        _score(booster, events.X, _none(0))
+        score_events(booster, events.X, _none(0))
     while first < n or first == n == 0:
         labelled = first_label_count(booster.trees, events.weights[first:])
         end, t = first + labelled if labelled else n, int(booster.trees.schedule.time)
         last = observe_rows(booster.features, events.X, events.weights, first, end, t)
-        _learn_known_and_unknown(booster, events, captured, scores, slice(first, last))
+        learn_known_and_unknown(booster, events, captured, scores, slice(first, last))
         if labelled and last == end:
             restart_from_first_labels(booster)
         move_columns(booster)
@@ -131,8 +139,8 @@ def _learn(booster: ReboostedTrees, events: _Events, captured: Mat) -> Mat:
     return scores
 
 
-def _learn_known_and_unknown(
-    booster: ReboostedTrees, events: _Events, captured: Mat, scores: Mat, part: slice
+def learn_known_and_unknown(
+    booster: Any, events: Events, captured: Mat, scores: Mat, part: slice
 ) -> None:
     """Learn a part of the events; those with an unknown value are answered as in `score_many`."""
     imputation, categorical = booster.imputation, booster.linear.categorical
@@ -141,13 +149,13 @@ def _learn_known_and_unknown(
     while True:
         place = (first, int(booster.trees.schedule.time), scored)
         last = observe_until_unknown(imputation, categorical, X, W, place)
-        _learn_part(booster, events, captured, scores, slice(first, last))
+        learn_part(booster, events, captured, scores, slice(first, last))
         if len(answer):
             scores[first] = answer[0]
         if last == end:
             return
         if not captured.size:
-            answer = _score(booster, X[last : last + 1], _none(1))
+            answer = score_events(booster, X[last : last + 1], _none(1))
         first, scored = last, True
 
 
@@ -156,10 +164,14 @@ def _none(n: int) -> Mat:
     return np.empty((n, 0))
 
 
-def _learn_part(
-    booster: ReboostedTrees, events: _Events, captured: Mat, scores: Mat, part: slice
-) -> None:
+@singledispatch
+def learn_part(booster: Any, events: Events, captured: Mat, scores: Mat, part: slice) -> None:
     """Learn a part of the events in the current scale of features and labels."""
+    raise unregistered("learn_part", booster)
+
+
+@learn_part.register
+def _(booster: ReboostedTrees, events: Events, captured: Mat, scores: Mat, part: slice) -> None:
     factor, filled = float(booster.labels.factor), scores[part]
     keys = scaled_keys(booster.features, events.X[part])
     labels = np.clip(events.labels[part] * factor, -MAX_LABEL, MAX_LABEL)
@@ -172,9 +184,19 @@ def _learn_part(
     filled /= factor
 
 
-def _events(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | None) -> _Events:
-    rows = _checked_rows(booster, X)
-    Y = encode_labels(booster.loss, as_float64("y", y), 1)
+def _labels(booster: ReboostedTrees, y: ArrayLike) -> Mat:
+    return encode_labels(booster.loss, as_float64("y", y), 1)
+
+
+def checked_events(booster: Any, X: ArrayLike, Y: Mat, w: ArrayLike | None) -> Events:
+    """Return events with encoded labels Y (B, 1).
+
+    Raises
+    ------
+    ModelError
+        An array has a wrong shape or value.
+    """
+    rows = checked_rows(booster, X)
     W = np.ones(len(rows)) if w is None else as_float64("w", w)
     if len(Y) != len(rows) or W.shape != (len(rows),):
         raise ModelError(
@@ -182,7 +204,7 @@ def _events(booster: ReboostedTrees, X: ArrayLike, y: ArrayLike, w: ArrayLike | 
         )
     if not (W >= 0.0).all() or not (math.inf > W).all():
         raise ModelError("w: an importance is negative or not finite; give numbers >= 0")
-    return _Events(rows, Y, np.minimum(W, WEIGHT_LIMIT))
+    return Events(rows, Y, np.minimum(W, WEIGHT_LIMIT))
 
 
 @quiesce.register
@@ -227,10 +249,10 @@ def _(booster: ReboostedTrees, columns: Ints) -> None:
 @score_many.register
 def _(booster: ReboostedTrees, X: Mat) -> Mat:
     late = bool(booster.late.events > 0.0)
-    return _score(booster, X, np.empty((len(X), _captured_width(booster) if late else 0)))
+    return score_events(booster, X, np.empty((len(X), _captured_width(booster) if late else 0)))
 
 
-def likely_rows(booster: ReboostedTrees, X: Mat) -> Iterator[tuple[int, Mat]]:
+def likely_rows(booster: Any, X: Mat) -> Iterator[tuple[int, Mat]]:
     """Yield the number of every row of X (B, d) that has an unknown value, and 64 rows (64, d) with
     likely values in their place.
     """
@@ -249,8 +271,14 @@ def _captured_width(booster: ReboostedTrees) -> int:
     return booster.trees.label_means.size + score_count(booster.trees) + 3
 
 
-def _score(booster: ReboostedTrees, X: Mat, captured: Mat) -> Mat:
-    """Return the scores (B, 1) of X (B, d), and fill captured (B, n) if it has columns."""
+@singledispatch
+def score_events(booster: Any, X: Mat, captured: Mat) -> Mat:
+    """Return the scores (B, m) of X (B, d), and fill captured (B, n) if it has columns."""
+    raise unregistered("score_events", booster)
+
+
+@score_events.register
+def _(booster: ReboostedTrees, X: Mat, captured: Mat) -> Mat:
     scores = _score_as_known(booster, X, captured)
     for k, likely in likely_rows(booster, X):
         answers = _score_as_known(booster, likely, np.zeros((len(likely), captured.shape[1])))
@@ -280,12 +308,12 @@ def _score_as_known(booster: ReboostedTrees, X: Mat, captured: Mat) -> Mat:
 def _(booster: ReboostedTrees, X: Mat) -> tuple[Mat, Mat]:
     captured = np.empty((len(X), _captured_width(booster)))
     captured[:, -1] = booster.trees.schedule.time
-    return _score(booster, X, captured), captured
+    return score_events(booster, X, captured), captured
 
 
 @learn_captured.register
 def _(booster: ReboostedTrees, X: ArrayLike, captured: Mat, y: ArrayLike, w: ArrayLike) -> Mat:
-    events = _events(booster, X, y, w)
+    events = checked_events(booster, X, _labels(booster, y), w)
     if int(booster.trees.params.link) == LOG_ODDS:
         means = booster.trees.label_means.size
         learn_late(booster.late, captured, means, events.labels[:, 0].copy(), events.weights)
@@ -307,6 +335,19 @@ def _(booster: ReboostedTrees, scores: Mat) -> Mat:
     scores = np.ascontiguousarray(scores)  # a class's column would be another kernel to compile
     linked = np.empty_like(scores)
     link_many(booster.loss, scores, linked)
+    return linked
+
+
+def normalised(linked: Mat, scores: Mat) -> Mat:
+    """Return positive numbers (B, C) of classes so that they sum to 1, in place; uniform where all
+    are 0. The largest is that of the largest of scores (B, C).
+    """
+    linked[linked.sum(axis=1) == 0.0] = 1.0
+    linked /= linked.sum(axis=1, keepdims=True)
+    events, best = np.arange(len(scores)), scores.argmax(axis=1)
+    tied = (linked[events, best] == linked.max(axis=1)) & (linked.argmax(axis=1) != best)
+    # Probabilities can saturate while scores still differ: the largest score wins.
+    linked[events[tied], best[tied]] = np.nextafter(linked[events[tied], best[tied]], 2.0)
     return linked
 
 

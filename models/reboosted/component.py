@@ -41,9 +41,10 @@ STRUCTURE_RANGES = {
 
 def sizes_of(full: Mapping[str, Any]) -> Sizes:
     """Return the sizes of a filled-in specification."""
-    bank_ = full["bank"]
+    bank_, columns = full["bank"], full.get("columns", 0)
+    default = structures_of(bank_["effort"], of_classes=columns > 0)
     return Sizes(
-        structures=structures(bank_["structures"]) or structures_of(bank_["effort"]),
+        structures=structures(bank_["structures"]) or default,
         rates=(*rates("leaf_rates", bank_["leaf_rates"]), 0.0),  # the last one does not learn
         lag_rates=rates("label_lags", bank_["label_lags"]),
         budget=bank_["budget"] * bank_["effort"],
@@ -51,6 +52,7 @@ def sizes_of(full: Mapping[str, Any]) -> Sizes:
         events=MAX_WINDOW,
         link=SCALE_LINKS.get(LOSSES[full["loss"]["kind"]].traits.scale, NUMBERS),
         classes=full.get("classes", 1),
+        columns=columns,
     )
 
 
@@ -141,7 +143,10 @@ def _reject_reason(context: Mapping[str, Any]) -> str | None:
     if rule != "sgb":
         return f"{kind} rebuilds its trees in the order of sgb; take rule sgb, not {rule}"
     if context["m"] > 1:
-        return f"{kind} has one output; write multiclass: one_vs_rest beside it, or bank: linear"
+        return (
+            f"{kind} has one output; write multiclass: one_vs_rest or shared_trees beside it, or "
+            "bank: linear"
+        )
     if not context["traits"].newton:
         return f"{kind} lowers {', '.join(NEWTON_LOSSES)}; take one of them, not {loss}"
     if context["loss"].get("l2"):

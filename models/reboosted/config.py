@@ -106,4 +106,10 @@ class Sizes(NamedTuple):
     memory: int  # bytes
     events: int  # of the longest window
     link: int  # scale of the scores: `StructureParams.link`
-    classes: int = 1  # models that share the memory
+    classes: int = 1  # that the memory is planned for; without `columns`, models that share it
+    columns: int = 0  # classes with a value each at every leaf; 0 where a leaf has one value
+
+    @property
+    def model_memory(self) -> int:
+        """Bytes of one model."""
+        return self.memory if self.columns else self.memory // self.classes

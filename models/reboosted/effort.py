@@ -42,9 +42,32 @@ DEEP = (
     Level(20.0, 400, 512, 16, 0.05, 4.0, 0.45, 12_000),
 )
 
+# A tree of classes is grown along one direction of their logits: it needs more leaves, and more
+# rows for the values of rare classes. Means of the last classes are noise where events are
+# shuffled, and only trees of short windows see them. Chosen on shuffled Covertype and poker hands.
+CALM_CLASSES = (
+    Level(1.0, 100, 64, 10, 0.1, 2.0, 1.0, 64_000),
+    Level(2.0, 160, 64, 10, 0.07, 2.0, 1.0, 64_000),
+    Level(10.0, 200, 64, 10, 0.06, 2.0, 1.0, 64_000),
+    Level(20.0, 240, 64, 10, 0.05, 2.0, 1.0, 64_000),
+)
+DEEP_CLASSES = (
+    Level(1.0, 100, 512, 16, 0.1, 6.0, 1.0, 64_000),
+    Level(2.0, 200, 512, 16, 0.08, 6.0, 1.0, 64_000),
+    Level(10.0, 300, 1024, 16, 0.06, 6.0, 1.0, 64_000),
+    Level(20.0, 400, 1024, 16, 0.05, 6.0, 1.0, 64_000),
+)
 
-def structures_of(effort: float) -> tuple[Structure, ...]:
+
+def structures_of(effort: float, *, of_classes: bool = False) -> tuple[Structure, ...]:
     """Return the default structures at an effort; those of short windows stay as they are.
+
+    Parameters
+    ----------
+    effort
+        The setting.
+    of_classes
+        Whether a leaf holds a value for each of several classes.
 
     Examples
     --------
@@ -52,6 +75,9 @@ def structures_of(effort: float) -> tuple[Structure, ...]:
     [(160, 64), (300, 256), (64, 16), (64, 16)]
     """
     calm, deep, *short = STRUCTURES
+    if of_classes:
+        calm = calm._replace(lags=False, least_h=5.0, lam=2.0)
+        return (_at(calm, CALM_CLASSES, effort), _at(deep, DEEP_CLASSES, effort), *short)
     return (_at(calm, CALM, effort), _at(deep, DEEP, effort), *short)
 
 

@@ -113,7 +113,7 @@ def reboosted_trees(full: Mapping[str, Any], loss: Loss, d: int) -> ReboostedTre
         calibration=calibration(),
         labels=label_scale(),
         loss=loss,
-        progress=_progress(trees),
+        progress=tree_progress(trees),
         shape=np.array([d, 1], np.int64),
         calibrated=np.array(int(full["bank"]["calibrate"])),
         features=feature_scale(d),
@@ -131,7 +131,7 @@ def fresh_stack(trees: Reboosted) -> Stack:
     return made
 
 
-def _progress(trees: Reboosted) -> Progress:
+def tree_progress(trees: Reboosted) -> Progress:
     """Return the progress of every prefix and tree of K structures; nan where there is none."""
     counts = [structure.nodes.shape[0] for structure in trees.structures]
     flat = progress(max(counts))
@@ -154,7 +154,7 @@ def resized_progress(old: Progress, trees: Reboosted) -> Progress:
     counts = np.array([structure.nodes.shape[0] for structure in trees.structures])
     if np.array_equal(before, counts):
         return old
-    made = _progress(trees)
+    made = tree_progress(trees)
     for k, (n, count) in enumerate(zip(before, counts, strict=True)):
         source = np.minimum(np.arange(count + 1), n)
         made.prefix_loss_sum[k, : count + 1] = old.prefix_loss_sum[k, source]

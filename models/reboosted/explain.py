@@ -105,9 +105,12 @@ def explain_linear(booster: ReboostedTrees, X: ArrayLike) -> tuple[float, Mat]:
     """
     lines = linear_part(booster).lines / float(booster.labels.factor)
     keys = to_rows(booster, X)
-    return _explain_linear(
-        booster, lines, keys, np.full(len(keys), float(booster.trees.label_means[0]))
-    )
+    return _explain_linear(booster, lines, keys, _last(booster, len(keys)))
+
+
+def _last(booster: ReboostedTrees, count: int) -> Vec:
+    """Return the first label mean, by default the last label, for so many events (count,)."""
+    return np.full(count, float(booster.trees.label_means[0]))
 
 
 def _explain_linear(
@@ -136,21 +139,22 @@ def _(booster: ReboostedTrees, X: ArrayLike) -> Explanation:
     rows = np.asarray(X, np.float64)
     scores = score_many(booster, rows)
     base, phi, total = explain_linear_part(booster, rows)
-    bases, phi = _spread(np.full(len(rows), base), phi, scores[:, 0] - total)
+    bases, phi = spread(np.full(len(rows), base), phi, scores[:, 0] - total)
     return Explanation(bases[:, None], phi[:, None], scores)
 
 
 def explain_linear_part(booster: ReboostedTrees, X: Mat) -> tuple[float, Mat, Vec]:
     """Return base, contributions (B, d + 5) and scores (B,) of the linear part for X (B, d)."""
-    base, phi, total = _explain_rows(booster, X)
+    base, phi, total = explain_rows(booster, X, _last(booster, len(X)))
     for k, likely in likely_rows(booster, X):
         # As in the score, an unknown value is the mean over likely ones.
-        _, likely_phi, likely_total = _explain_rows(booster, likely[:EXPLAINED])
+        known = likely[:EXPLAINED]
+        _, likely_phi, likely_total = explain_rows(booster, known, _last(booster, len(known)))
         phi[k], total[k] = likely_phi.mean(axis=0), likely_total.mean()
     return base, phi, total
 
 
-def _spread(base: Vec, phi: Mat, rest: Vec) -> tuple[Vec, Mat]:
+def spread(base: Vec, phi: Mat, rest: Vec) -> tuple[Vec, Mat]:
     """Return base (B,) and contributions (B, n) with the rest (B,) of the score spread over them in
     proportion to their sizes. It has the sign of what is too small or too large together: where an
     expert that is sure counts little, all that made it sure counts less.
@@ -161,11 +165,11 @@ def _spread(base: Vec, phi: Mat, rest: Vec) -> tuple[Vec, Mat]:
     return base, phi + part[:, None] * np.abs(phi)
 
 
-def _explain_rows(
-    booster: ReboostedTrees, X: Mat, label_means: Mat | None = None
+def explain_rows(
+    booster: ReboostedTrees, X: Mat, last_labels: Vec, label_means: Mat | None = None
 ) -> tuple[float, Mat, Vec]:
     """Return base, contributions (B, d + 5) and scores (B,) of the linear part for X (B, d), with
-    label means (B, 5), or those of now.
+    the last labels (B,) and the label means (B, 5), which are those of now unless given.
     """
     keys, now = to_rows(booster, X), booster.trees.label_means
     means = np.tile(now, (len(keys), 1)) if label_means is None else label_means
@@ -176,7 +180,7 @@ def _explain_rows(
     phi, total, base = np.zeros((B, d)), np.full(B, part.constant), part.constant
     for trees, weights in zip(booster.trees.structures, part.weights, strict=True):
         base += explain_trees(trees, weights, rows, s, phi, total)
-    line_base, line_phi = _explain_linear(booster, part.lines, keys, means[:, 0])
+    line_base, line_phi = _explain_linear(booster, part.lines, keys, last_labels)
     base, phi, total = base + line_base, phi + line_phi, total + line_base + line_phi.sum(axis=1)
     factor = float(booster.labels.factor)
     return base / factor, phi / factor, total / factor
@@ -190,7 +194,8 @@ def _(booster: ReboostedTrees) -> Mat:
         return np.zeros((1, d + booster.trees.label_means.size))
     phi = explain_many(booster, rows).contributions[:, 0]
     # All were explained with the label lags of now, which would seem to have no importance.
-    _, with_drawn, _ = _explain_rows(booster, rows, _draw_label_means(booster, count))
+    drawn = _draw_label_means(booster, count)
+    _, with_drawn, _ = explain_rows(booster, rows, drawn[:, 0], drawn)
     phi[:, d:] = with_drawn[:, d:]
     return np.asarray((phi - phi.mean(axis=0)) / math.sqrt(count))
 

@@ -30,6 +30,9 @@ from kaboost.models.reboosted.state import (
     BUILD_CURSOR,
     BUILD_NODE,
     BUILD_SCALE,
+    CLASS_LANES,
+    CLASS_ROOTS,
+    CLASS_SQUARES,
     CODES,
     LABEL_MEANS,
     LANES,
@@ -49,10 +52,10 @@ def bank(sizes: Sizes, d0: int, seed: int) -> Reboosted:
     d, R, K = d0 + LABEL_MEANS, affordable_window(sizes, d0), len(sizes.structures)
     return Reboosted(
         params=_structure_params(sizes, d, R),
-        structures=tuple(_trees(one) for one in sizes.structures),
-        base_score=np.zeros(K),
+        structures=tuple(_trees(one, sizes.columns) for one in sizes.structures),
+        base_score=np.zeros((K, sizes.columns) if sizes.columns else K),
         label_means=np.zeros(LABEL_MEANS),
-        window=Window(zeros((R, d), np.uint8), zeros((R,)), zeros((R,)), zeros((K, R))),
+        window=Window(zeros((R, d), np.uint8), zeros((R,)), zeros((R,)), _prefix(sizes, K, R)),
         bins=_bins(d, min(SAMPLE_ROWS, R)),
         schedule=_schedule(sizes, d, seed),
     )
@@ -64,8 +67,16 @@ def tree_builds(sizes: Sizes, params: StructureParams, d0: int) -> tuple[TreeBui
     return tuple(_tree_build(sizes, one, d0 + LABEL_MEANS, R) for one in sizes.structures)
 
 
-def _trees(one: Structure) -> Trees:
+def _prefix(sizes: Sizes, K: int, R: int) -> Any:
+    return zeros((K, R, sizes.columns), np.float32) if sizes.columns else zeros((K, R))
+
+
+def _trees(one: Structure, classes: int) -> Trees:
     nodes = np.full((one.trees, 2 * one.leaves - 1), np.int64(2**31 - 1) << 32, np.int64)
+    if classes:
+        rows = np.zeros((one.trees, one.leaves, CLASS_LANES * classes + 1), np.float32)
+        rows[:, :, CLASS_ROOTS * classes : CLASS_SQUARES * classes] = 1.0
+        return Trees(nodes, rows)
     trees = Trees(nodes, np.empty((one.trees, one.leaves, LANES), np.float32))
     reset_structure(trees)
     return trees

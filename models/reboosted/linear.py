@@ -102,8 +102,9 @@ def with_features(old: LinearFilters, d: int) -> LinearFilters:
 def reset_column(filters: LinearFilters, j: int) -> None:
     """Reset mean, variance and the distance's weights of column j, as if its values began now."""
     filters.mean[j], filters.variance[j], filters.scaled[j] = 0.0, 0.0, 0.0
-    filters.weights[:, j], filters.variances[:, j] = 0.0, INITIAL_VARIANCES
-    filters.energy[:, j] = 0.0
+    # Of one score or of classes, which are the first axis then.
+    filters.weights[..., j], filters.variances[..., j] = 0.0, INITIAL_VARIANCES
+    filters.energy[..., j] = 0.0
 
 
 def mean_energy(filters: LinearFilters) -> Mat:

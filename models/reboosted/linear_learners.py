@@ -53,6 +53,13 @@ def init_new_categories(filters: LinearFilters, row: InputRow) -> None:
     """
     if row.input_counts[NEW] == 0:
         return
+    init_category_weights(filters, row)
+    list_inputs(filters, row)
+
+
+@kernel
+def init_category_weights(filters: LinearFilters, row: InputRow) -> None:
+    """Set the weights of the row's categories that have a number and no weight."""
     d, r = UINT(row.values.shape[0]), 0
     while row.runs[r] < d:
         for j in range(row.runs[r], row.runs[r + 1]):
@@ -63,7 +70,6 @@ def init_new_categories(filters: LinearFilters, row: InputRow) -> None:
                     mean = filters.weights[i, mean_weight_place(filters, j)]
                     filters.weights[i, place] = mean if mean != 0.0 else TINY  # 0 means: none
         r += 2
-    list_inputs(filters, row)
 
 
 @kernel
@@ -113,11 +119,17 @@ def _category_effect(filters: LinearFilters, i: int, j: int, x: float) -> float:
 def learn_columns(filters: LinearFilters, row: InputRow) -> None:
     """Move energies, mean weights, means and variances of present columns towards row.values."""
     _rescale(filters)
+    update_energies(filters, row)
+    update_statistics(filters, row)
+    filters.events[()] += 1.0
+
+
+@kernel
+def update_energies(filters: LinearFilters, row: InputRow) -> None:
+    """Move energies and mean weights of present columns towards row.values."""
     for i in range(LINEAR_LEARNERS):
         attribute(filters, i, row)
         _update_energy(filters, i, row)
-    _update_statistics(filters, row)
-    filters.events[()] += 1.0
 
 
 @kernel
@@ -135,7 +147,8 @@ def _update_energy(filters: LinearFilters, i: int, row: InputRow) -> None:
 
 
 @kernel
-def _update_statistics(filters: LinearFilters, row: InputRow) -> None:
+def update_statistics(filters: LinearFilters, row: InputRow) -> None:
+    """Move means and variances of present columns towards row.values."""
     d, r = UINT(row.values.shape[0]), 0
     while row.runs[r] < d:
         for j in range(row.runs[r], row.runs[r + 1]):
@@ -162,4 +175,17 @@ def _rescale(filters: LinearFilters) -> None:
         for i in range(LINEAR_LEARNERS):
             for j in range(filters.energy.shape[1]):
                 filters.energy[i, j] /= RESCALE_ABOVE
+        filters.scale[()] /= RESCALE_ABOVE
+
+
+@kernel
+def rescale_energy(filters: LinearFilters) -> None:
+    """Grow the factor on new energies of all classes (C, 2, d), as `_rescale` does."""
+    if (filters.events[()] + 1.0) * ENERGY_RATE > 1.0:
+        filters.scale[()] /= 1.0 - ENERGY_RATE
+    if filters.scale[()] > RESCALE_ABOVE:
+        for c in range(filters.energy.shape[0]):
+            for i in range(LINEAR_LEARNERS):
+                for j in range(filters.energy.shape[2]):
+                    filters.energy[c, i, j] /= RESCALE_ABOVE
         filters.scale[()] /= RESCALE_ABOVE

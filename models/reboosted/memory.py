@@ -16,7 +16,7 @@ from kaboost.models.reboosted.config import (
 )
 from kaboost.models.reboosted.imputation import state_bytes as imputation_bytes
 from kaboost.models.reboosted.linear import state_bytes as linear_bytes
-from kaboost.models.reboosted.state import CODES, LABEL_MEANS, LANES, MAX_FEATURES
+from kaboost.models.reboosted.state import CLASS_LANES, CODES, LABEL_MEANS, LANES, MAX_FEATURES
 from kaboost.models.types import ModelError
 
 
@@ -35,9 +35,10 @@ def affordable_window(sizes: Sizes, d0: int) -> int:
             "or take bank linear"
         )
     for R in range(sizes.events, 0, -BLOCK_EVENTS):
-        if state_bytes(sizes, d0, R) <= sizes.memory // sizes.classes:
+        if state_bytes(sizes, d0, R) <= sizes.model_memory:
             return R
-    whose = f" for each of {sizes.classes} classes" if sizes.classes > 1 else ""
+    each = "" if sizes.columns else "each of "
+    whose = f" for {each}{sizes.classes} classes" if sizes.classes > 1 else ""
     raise ModelError(
         f"bank.max_memory: {sizes.memory / 1e6:g} MB hold no window of {BLOCK_EVENTS} events of "
         f"{d0} features{whose}; give {_enough(sizes, d0)} or more, fewer features, or bank linear"
@@ -47,17 +48,19 @@ def affordable_window(sizes: Sizes, d0: int) -> int:
 def _enough(sizes: Sizes, d0: int) -> int:
     """Return the megabytes that hold the shortest window: with more, histograms are larger."""
     R = min(BLOCK_EVENTS, sizes.events)
-    while (needed := sizes.classes * state_bytes(sizes, d0, R)) > sizes.memory:
+    models = 1 if sizes.columns else sizes.classes
+    while (needed := models * state_bytes(sizes, d0, R)) > sizes.memory:
         sizes = sizes._replace(memory=(needed // 1_000_000 + 1) * 1_000_000)
     return sizes.memory // 1_000_000
 
 
 def state_bytes(sizes: Sizes, d0: int, R: int) -> int:
     """Return the bytes of the state over a window of R events of d0 features."""
-    d, K = d0 + LABEL_MEANS, len(sizes.structures)
-    window, sample = R * (d + 16 + 8 * K), min(SAMPLE_ROWS, R) * (4 * d + 8)
+    d, K, C = d0 + LABEL_MEANS, len(sizes.structures), sizes.classes if sizes.columns else 0
+    score, row = (4 * C, 4 * (CLASS_LANES * C + 1)) if C else (8, 4 * LANES)
+    window, sample = R * (d + 16 + score * K), min(SAMPLE_ROWS, R) * (4 * d + 8)
     total = (
-        linear_bytes(d0)
+        linear_bytes(d0) * max(C, 1)
         + imputation_bytes(d0)
         + window
         + sample
@@ -65,8 +68,8 @@ def state_bytes(sizes: Sizes, d0: int, R: int) -> int:
     )
     for one in sizes.structures:
         M, r = 2 * one.leaves - 1, max_rows(one, R)
-        total += one.trees * (M * 8 + one.leaves * 4 * LANES) + M * 120
-        total += r * (d + 40) + histogram_count(sizes, one, d) * d * CODES * 8 + d * 32
+        total += one.trees * (M * 8 + one.leaves * row) + M * (120 + 4 * C)
+        total += r * (d + 40 + 8 * C) + histogram_count(sizes, one, d) * d * CODES * 8 + d * 32
     return total
 
 
@@ -78,7 +81,7 @@ def max_rows(one: Structure, R: int) -> int:
 
 def histogram_count(sizes: Sizes, one: Structure, d: int) -> int:
     """Return the histograms over d columns that a tree may have at once."""
-    most = min(HISTOGRAM_BYTES, sizes.memory // sizes.classes // HISTOGRAM_MEMORY_DIVISOR)
+    most = min(HISTOGRAM_BYTES, sizes.model_memory // HISTOGRAM_MEMORY_DIVISOR)
     return max(2, min(one.leaves, most // (d * CODES * 8)))
 
 

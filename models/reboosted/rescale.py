@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kaboost.models.reboosted.add_features import CHILD_MASK, FEATURE_SHIFT
-from kaboost.models.reboosted.ensemble import ReboostedTrees
 from kaboost.models.reboosted.feature_scale import CLOSE, DUE, FeatureScale, next_scale
 from kaboost.models.reboosted.linear import LinearFilters, reset_column
 from kaboost.models.reboosted.state import LABEL_MEANS, Keys
@@ -23,8 +22,8 @@ SINGLE_ROUNDING = 2.0**-23  # share of a number within which float32 may have ro
 MOST_KEY, LEAST_KEY = to_key(MAX_NUMBER), to_key(-MAX_NUMBER)  # beyond: no numbers
 
 
-def move_columns(booster: ReboostedTrees) -> None:
-    """Move the columns that are due."""
+def move_columns(booster: Any) -> None:
+    """Move the columns that are due, of `ReboostedTrees` or trees of classes."""
     old = booster.features
     columns = np.flatnonzero(old.counts[DUE])
     if not len(columns):

@@ -22,6 +22,9 @@ Records = NDArray[Any]  # of one of the record types below; files hold them as p
 
 LANES = 8  # float32 in a leaf row: value, four leaf learners' offsets, events, AdaGrad's root, sum
 VALUE, COVER, ROOT, SQUARES = 0, 5, 6, 7  # places in a leaf row
+# A leaf row of C classes: values, four leaf learners' offsets, AdaGrad's roots and sums, C of each,
+# then the number of events.
+CLASS_LANES, CLASS_ROOTS, CLASS_SQUARES = 7, 5, 6
 NUMBERS, LOG_ODDS, LOGARITHMS = 0, 1, 2  # scales of scores
 CODES = 64  # codes of a feature: up to 62 for numbers, the last one for missing values
 MISSING = CODES - 1

@@ -52,6 +52,13 @@ def _replace_tree(trees: Trees, schedule: Schedule, build: TreeBuild, k: int) ->
         build.leaf_values[n] = 0.0
     reset_leaves(trees.rows, i, build.leaf_values)
     _store_cover(build, trees.rows[i])
+    record_commit(trees, schedule, build, k)
+
+
+@kernel
+def record_commit(trees: Trees, schedule: Schedule, build: TreeBuild, k: int) -> None:
+    """Record that the tree at the cursor of structure k was replaced."""
+    i, cursor = int(schedule.cursor[k]), build.cursor[0]
     _update_gains(schedule.feature_gains[k], build)
     schedule.cursor[k] = (i + 1) % trees.nodes.shape[0]
     schedule.grown[k] += 1

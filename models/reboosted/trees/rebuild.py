@@ -58,7 +58,7 @@ def rebuild_tree(bank: Reboosted, build: TreeBuild, loss: Loss, k: int, budget_n
         elif cursor.step == DRAW_ROWS:
             spent = float(draw_rows(bank.window, prefix, build, loss, link, left_ns))
             if cursor.drawn == cursor.rows:
-                spent += _start_growing(build)
+                spent += start_growing(build)
             left_ns -= spent
         elif cursor.step == GROW_TREE:
             left_ns, done = grow(build, limits, left_ns)
@@ -70,12 +70,13 @@ def rebuild_tree(bank: Reboosted, build: TreeBuild, loss: Loss, k: int, budget_n
                 bank.window.codes, prefix, build, int(cursor.end), int(limits.depth), left_ns
             )
             if cursor.done == cursor.end:
-                _finish(build)
+                finish_build(build)
     return float(budget_ns) - left_ns
 
 
 @kernel
-def _start_growing(build: TreeBuild) -> float:
+def start_growing(build: TreeBuild) -> float:
+    """Start to grow a tree over the rows that were drawn; return the ns it took."""
     cursor = build.cursor[0]
     pack(build, int(cursor.rows))
     init_root(build, int(cursor.rows), int(cursor.columns))
@@ -84,7 +85,8 @@ def _start_growing(build: TreeBuild) -> float:
 
 
 @kernel
-def _finish(build: TreeBuild) -> None:
+def finish_build(build: TreeBuild) -> None:
+    """End the build: its tree can be committed."""
     build.cursor[0].step = GROWN
     for i in range(build.positions.shape[0]):
         build.positions[i] = 0  # else the state would depend on how the work was cut into pieces
@@ -95,7 +97,7 @@ def _fit_base_score(window: Window, build: TreeBuild, link: int) -> float:
     """Sum labels of the window, and set the base score at its end; return the ns it took."""
     cursor, scale = build.cursor[0], build.scale[0]
     first, end, weight, total = int(cursor.done), int(cursor.end), scale.weight_sum, scale.label_sum
-    s, last = _ring_span(first, min(end, first + int(SLICE_NS / LABEL_NS)), window.labels.shape[0])
+    s, last = ring_span(first, min(end, first + int(SLICE_NS / LABEL_NS)), window.labels.shape[0])
     for i in range(s, s + last - first):
         w = window.weights[i] / scale.mean_weight
         weight += w
@@ -119,7 +121,7 @@ def best_constant(link: int, weight: float, total: float) -> float:
 
 
 @kernel
-def _ring_span(first: int, last: int, R: int) -> tuple[int, int]:
+def ring_span(first: int, last: int, R: int) -> tuple[int, int]:
     """Return the place of event `first` in a ring of R, and the end of [first, last) or of the
     ring, whichever comes first.
     """
@@ -131,7 +133,7 @@ def _ring_span(first: int, last: int, R: int) -> tuple[int, int]:
 def _reset_prefix(prefix: Vec, build: TreeBuild) -> float:
     cursor, base_score = build.cursor[0], build.scale[0].base_score
     first, end = int(cursor.done), int(cursor.end)
-    s, last = _ring_span(first, min(end, first + int(SLICE_NS / LABEL_NS)), prefix.shape[0])
+    s, last = ring_span(first, min(end, first + int(SLICE_NS / LABEL_NS)), prefix.shape[0])
     for i in range(s, s + last - first):
         prefix[i] = base_score
     cursor.done = last
@@ -150,7 +152,7 @@ def add_tree_to_prefixes(
     cursor = build.cursor[0]
     event_ns = D * (STEP_NS if codes.shape[1] <= CACHED_COLUMNS else STEP_FAR_NS)
     first = int(cursor.done)
-    s, last = _ring_span(first, min(end, first + 64 + int(left_ns / event_ns)), prefix.shape[0])
+    s, last = ring_span(first, min(end, first + 64 + int(left_ns / event_ns)), prefix.shape[0])
     e = s + last - first
     add_to_prefix(build, D, codes[s:e], prefix[s:e])
     cursor.done = last

@@ -71,13 +71,14 @@ def add_to_prefix(build: TreeBuild, D: int, codes: Codes, prefix: Vec) -> None:
     """Add the values of the tree of build.code_nodes (M,) for codes (B, d) to prefix (B,)."""
     for first in range(0, prefix.shape[0], PREFIX_BLOCK):
         last = min(first + PREFIX_BLOCK, prefix.shape[0])
-        _traverse_codes(build.code_nodes, D, codes[first:last], build.positions)
+        traverse_codes(build.code_nodes, D, codes[first:last], build.positions)
         for i in range(first, last):
             prefix[i] += build.node_values[build.positions[i - first] & 0xFFFF]
 
 
 @kernel
-def _traverse_codes(nodes: Ints, D: int, codes: Codes, positions: Places) -> None:
+def traverse_codes(nodes: Ints, D: int, codes: Codes, positions: Places) -> None:
+    """Fill positions (B,) with the nodes of the leaves that codes (B, d) reach in one tree."""
     n = codes.shape[0]
     whole = n - n % PARALLEL
     for b in range(0, whole, PARALLEL):
