@@ -1,4 +1,4 @@
-"""Room for new features where memory is full: inferred ones that no longer matter make way."""
+"""New features where memory is full take the columns of inferred ones that no longer matter."""
 
 from __future__ import annotations
 

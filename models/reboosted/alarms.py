@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from kaboost.models.reboosted.classes.ensemble import ClassTrees
 from kaboost.models.reboosted.ensemble import ReboostedTrees
 
 
@@ -17,10 +18,10 @@ class Alarms(NamedTuple):
 def alarms(booster: Any) -> Alarms:
     """Return the last alarms of reboosted trees; of several classes, the latest of any of them."""
     parts = booster.classes if hasattr(booster, "classes") else (booster,)
-    found = [_alarms(part) for part in parts if isinstance(part, ReboostedTrees)]
+    found = [_alarms(part) for part in parts if isinstance(part, ReboostedTrees | ClassTrees)]
     return Alarms(*map(max, zip(*found, strict=True))) if found else Alarms()
 
 
-def _alarms(booster: ReboostedTrees) -> Alarms:
+def _alarms(booster: ReboostedTrees | ClassTrees) -> Alarms:
     drift = int(booster.trees.schedule.drift_at)
     return Alarms(max(drift, 0), max(int(booster.labels.shift[0]["moved_at"]), 0))

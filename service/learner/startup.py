@@ -90,7 +90,9 @@ class RestoreFromCheckpoint:
         # A model that learned the rows of a file has no offsets yet: docs/laboratory.md.
         offsets = dict.fromkeys(partitions, 0) | state.offsets
         offsets = offsets if state.offsets else consumer.start_offsets(partitions)
-        return self._trainer(state._replace(offsets=offsets), inputs, restored=True)
+        # Without a checkpoint that has them, another start would look for the end once more.
+        known = bool(state.offsets)
+        return self._trainer(state._replace(offsets=offsets), inputs, restored=known)
 
     def reopen(self, inputs: Inputs) -> Trainer | None:
         """Return a trainer in the state of the newest checkpoint."""

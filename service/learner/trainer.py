@@ -29,10 +29,10 @@ from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.annotations import CHECKPOINT, Annotations
 from kaboost.service.learner.feature_log import log_corrected, log_identifiers
-from kaboost.service.learner.feature_room import FeatureRoom
 from kaboost.service.learner.guard import Fallback
 from kaboost.service.learner.history import first_time, record_decoded
 from kaboost.service.learner.lineage import Lineage
+from kaboost.service.learner.new_features import NewFeatures
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recent import RecentEvents
 from kaboost.service.learner.recorder import Recorder
@@ -97,7 +97,7 @@ class Trainer:
         self.privacy = make_privacy(settings)
         limits = settings.features.max_new_per_event, settings.new_names_per_hour
         self._names = NewNames(*limits, lineage.new_names)
-        self._room, self._may_evict = FeatureRoom(), True
+        self._new_features, self._may_evict = NewFeatures(), True
         self._decoder.limit_names(self._names)
         self._kinds_logged = state.model.encoder.kinds
         self._run = parts.stores.checkpoints.run
@@ -399,7 +399,7 @@ class Trainer:
         (hour,) = hours([record.timestamp()[1]])
         kinds = self._names.admit(kinds, hour, self._known)
         parts = self.state.model, self._decoder, self._names
-        added, evicted = self._room.add(parts, kinds, may_evict=self._may_evict)
+        added, evicted = self._new_features.add(parts, kinds, may_evict=self._may_evict)
         if evicted:
             self._kinds_logged = self.state.model.encoder.kinds
             self._recorder.evicted(evicted)

@@ -1,4 +1,4 @@
-"""Room for new features: as memory allows, and in the place of those that no longer matter."""
+"""Add new features: as memory allows, and in the columns of those that no longer matter."""
 
 import logging
 
@@ -12,7 +12,7 @@ REMEDY = "declare what matters, or start again with more model.bank.max_memory"
 log = logging.getLogger(__name__)
 
 
-class FeatureRoom:
+class NewFeatures:
     """Add new features to a model and its decoder; one thread calls."""
 
     def __init__(self) -> None:
