@@ -12,6 +12,7 @@ import kaboost
 from kaboost import Model
 from kaboost.models.build import build_open, from_arrays, serving_arrays, to_arrays
 from kaboost.models.explain.interface import deviations, explain_many
+from kaboost.models.reboosted.alarms import alarms
 from kaboost.models.reboosted.classes.ensemble import ClassTrees
 from kaboost.models.reboosted.classes.leaves import (
     learn_leaves,
@@ -264,3 +265,12 @@ def test_other_banks_and_losses_are_refused() -> None:
             kaboost.build(SPEC | more, D, C)
     with pytest.raises(kaboost.ModelError, match="two classes or more"):
         kaboost.build(SPEC, D, 1)
+
+
+def test_a_drift_is_an_alarm() -> None:
+    """What the schedule of the trees notes is what the page and the metrics show."""
+    booster = taught(300)
+    assert alarms(booster).drift == 0
+    booster.trees.schedule.drift_at[()] = 250
+
+    assert alarms(booster).drift == 250

@@ -16,7 +16,7 @@ from kaboost.service.storage.state import State
 from tests.kafka.broker import Reachable
 from tests.kafka.client import encode
 from tests.ports import free_port
-from tests.service.learning import events, learn_all, rows
+from tests.service.learning import events, learn_all, learning, rows, saved, until
 from tests.service.replays import replayed, write_csv
 from tests.service.replays import rows as orders
 
@@ -108,6 +108,25 @@ def test_rows_of_a_file_continue_as_a_service(
 
     assert 200 == result.events
     assert ({0: 60}, 260) == (state.offsets, state.events_learned)
+
+
+def test_the_end_of_a_topic_is_looked_for_once(
+    topic: str, send: Send, broker: Reachable, tmp_path: Path
+) -> None:
+    """A model of a file starts at the latest record; a checkpoint says so before any event comes."""
+    folder, found = tmp_path / "lab", orders(60)
+    overrides = {
+        "kafka.topic": topic,
+        "kafka.bootstrap_servers": broker.bootstrap,
+        "kafka.group_id": topic,
+        "kafka.start_from": "latest",
+    }
+    replayed(write_csv(tmp_path / "orders.csv", found), overrides=overrides, save=folder)
+    send(topic, [json.dumps(row).encode() for row in found])
+    settings = load(folder / "kaboost.yaml", {"metrics.port": free_port()})
+    with learning(settings) as running:
+        until(lambda: not running.alive or saved(settings) == {0: 60})
+        assert 0 == running.stop()
 
 
 def test_addresses() -> None:
