@@ -113,7 +113,7 @@ def test_rows_of_a_file_continue_as_a_service(
 def test_the_end_of_a_topic_is_looked_for_once(
     topic: str, send: Send, broker: Reachable, tmp_path: Path
 ) -> None:
-    """A model of a file starts at the latest record; a checkpoint says so before any event comes."""
+    """A model of a file starts at the latest record; a checkpoint says so before any event."""
     folder, found = tmp_path / "lab", orders(60)
     overrides = {
         "kafka.topic": topic,
