@@ -4,7 +4,8 @@ A learner that adapts fast is right while labels come at once and overconfident 
 score that `predict_rows` kept, and the usual served one, is an expert at each of eight
 temperatures, which draw it towards the log-odds of the late labels so far. An expert's weight is
 the exponential of minus its decayed log-loss times a low rate, measured on predictions as they were
-made, so what is served is as sure as it was right. Rows captured before anything was learned count
+made, so what is served is as sure as it was right. At first the usual served score counts as much
+as all others. Rows captured before anything was learned count
 for the log-odds only: at every temperature they say the same.
 
 Exponential weights: Vovk, Aggregating Strategies, 1990; a low rate with delays: Joulani, György,
@@ -73,12 +74,15 @@ def learn_late(late: LateMixture, captured: Mat, first: int, y: Vec, w: Vec) -> 
 def score_late(late: LateMixture, captured: Mat, first: int, weights: Mat, scores: Mat) -> None:
     """Fill scores (B, 1) with the log-odds of the mixture; weights (S + 1, 8) is scratch."""
     least, total = math.inf, 0.0
+    last = int(late.losses.shape[0]) - 1
+    served = float(last)  # it counts as much as all others at first
     for i in range(late.losses.shape[0]):
         for t in range(late.losses.shape[1]):
             least = min(least, late.losses[i, t])
     for i in range(late.losses.shape[0]):
         for t in range(late.losses.shape[1]):
             weights[i, t] = math.exp(RATE * (least - late.losses[i, t]))
+            weights[i, t] *= served if i == last else 1.0
             total += weights[i, t]
     base = _base(late)
     for k in range(scores.shape[0]):

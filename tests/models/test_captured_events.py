@@ -10,6 +10,7 @@ import pytest
 from kaboost.models.features.columns import Columns
 from kaboost.models.features.onehot import Encoder, Table, slice_table
 from kaboost.models.model import Model
+from kaboost.models.reboosted.late_mixture import late_mixture, score_late
 from kaboost.models.table_model import Captured
 from kaboost.models.types import Mat, Vec
 from tests.boosters import array_bytes
@@ -250,3 +251,15 @@ def test_an_answer_before_any_event_is_the_first_class(spec: dict[str, Any]) -> 
 
     assert [0.0, 1.0, 0.0, 0.0] == outcome.errors.tolist()
     assert outcome.losses == pytest.approx(np.full(4, np.log(2.0)))
+
+
+def test_the_served_score_counts_as_much_as_all_others_at_first() -> None:
+    """Before losses tell them apart, what was served has half of the weight in the mixture."""
+    late = late_mixture(20)
+    late.events[()], late.labels[:] = 1.0, (2.0, 1.0)  # log-odds 0
+    captured, scores = np.full((1, 21), -3.0), np.zeros((1, 1))
+    captured[0, -1] = 3.0
+
+    score_late(late, captured, 0, np.empty_like(late.losses), scores)
+
+    assert scores[0, 0] == pytest.approx(0.0, abs=1e-12)
