@@ -13,6 +13,7 @@ from kaboost.models.features.onehot import Encoder, Table
 from kaboost.models.features.schema import Layout
 from kaboost.models.types import Mat, ModelError, Vec
 from kaboost.service.errors import ConfigError
+from kaboost.service.lab.extras import missing_extra
 
 FIRST_ROWS = 500  # of LightGBM's first training; then at twice as many, and so on
 SMALLEST = 1e-6  # probability of a label, as in the model's own log-loss
@@ -56,9 +57,7 @@ def _make(name: str, task: str) -> Opponent:
         try:
             import lightgbm
         except ImportError as err:
-            raise ConfigError(
-                f"--against {name}: needs {err.name}; run pip install 'kaboost[lightgbm]'"
-            ) from err
+            raise missing_extra(f"--against {name}:", "lightgbm", err) from err
         return LightGBM(task, lightgbm.train, lightgbm.Dataset)
     if name.startswith(RIVER):
         try:

@@ -20,6 +20,7 @@ from kaboost.service.config.stores import Checkpoints, Snapshots
 from kaboost.service.errors import ConfigError
 from kaboost.service.events.decoder import Decoded
 from kaboost.service.kafka.identity import Identity
+from kaboost.service.lab.file_source import FileSource
 from kaboost.service.lab.interrupts import Interrupts
 from kaboost.service.lab.opponents import make_opponents
 from kaboost.service.lab.planning import SAMPLE_RECORDS, Planned, Wanted, plan
@@ -204,12 +205,6 @@ class _Run:
 def _open(request: Request) -> tuple[Records, Planned]:
     """Open the input, and decide how its records are read."""
     if not request.source.startswith(SCHEME):
-        try:
-            from kaboost.service.lab.file_source import FileSource
-        except ImportError as err:
-            raise ConfigError(
-                f"{request.source}: reading files needs {err.name}; run pip install 'kaboost[lab]'"
-            ) from err
         overrides = request.wanted.overrides
         topic = str(overrides.get("kafka.topic", "kaboost.events.v1"))
         records: Records = FileRecords(FileSource(request.source, request.delimiter), topic)
