@@ -79,8 +79,10 @@ def _draw_gain(axis: Any, figures: Mapping[str, Any]) -> None:
 
 def _draw_prefixes(axis: Any, figures: Mapping[str, Any]) -> None:
     for k, losses in enumerate(figures["prefixes"]):
-        axis.plot(range(len(losses)), losses, label=f"{k + 1}", linewidth=1.2)
-    axis.set(title="Loss over N, by structure or class", xlabel="weak learners", ylabel="loss")
+        axis.plot(range(len(losses)), losses, label=f"structure {k + 1}", linewidth=1.2)
+    axis.set(title="Loss over N", xlabel="weak learners", ylabel="loss")
+    if figures["prefixes"]:
+        axis.legend(frameon=False)
 
 
 def _draw_calibration(axis: Any, figures: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from kaboost.service.events.decoder import Decoded
 from kaboost.service.kafka.identity import Identity
 from kaboost.service.lab.file_source import FileSource
 from kaboost.service.lab.interrupts import Interrupts
-from kaboost.service.lab.opponents import make_opponents
+from kaboost.service.lab.other_models import make_other_models
 from kaboost.service.lab.planning import SAMPLE_RECORDS, Planned, Wanted, plan
 from kaboost.service.lab.recording import Recording
 from kaboost.service.lab.records import Batch, FileRecords, Records
@@ -143,8 +143,8 @@ class _Run:
         self.stores = make_stores(checkpoints, Snapshots(directory=folder / "snapshots"))
         self.trainer = _make_trainer(settings, records, self.stores)
         model = self.trainer.state.model
-        opponents = make_opponents(request.against, model.task)
-        self.recording = Recording(model, opponents, request.slices)
+        others = make_other_models(request.against, model.task)
+        self.recording = Recording(model, others, request.slices)
         self.recording.each_loss = [] if request.keep_losses else None
         self.trainer.recording = self.recording
         self.trainer.warm()
@@ -184,11 +184,11 @@ class _Run:
         if not batch.messages:
             return
         self.last = batch.messages
-        before, start = sum(self.recording.opponent_seconds.values()), time.perf_counter()
+        before, start = sum(self.recording.other_model_seconds.values()), time.perf_counter()
         self.trainer.prepare(batch.messages)
         for _, error in self.trainer.learn(batch.messages):
             self._reject(error.code, str(error))
-        apart = sum(self.recording.opponent_seconds.values()) - before
+        apart = sum(self.recording.other_model_seconds.values()) - before
         self.learn_seconds += time.perf_counter() - start - apart
         if self.trainer.skipped:
             self.skipped["duplicates and tombstones"] += len(self.trainer.skipped)
