@@ -127,7 +127,7 @@ def _row(each: Compared, base: Vec, *, is_first: bool) -> dict[str, Any]:
         verdict = "better" if difference.difference < 0.0 else "worse"
     if not (losses - base).any():
         verdict = "the same"
-    return {**row, **difference._asdict(), "verdict": verdict}
+    return {**row, **difference.figures, "verdict": verdict}
 
 
 def _curve(each: Compared, first: Compared) -> list[float | None]:

@@ -275,7 +275,7 @@ def _figures(study: _Study, default: Trial, best: Trial, final: Sequence[Trial])
     if best is not default:
         paths = [study.losses_path(trial.candidate) for trial in (best, default)]
         ours, theirs = map(np.load, paths)
-        gain = mean_difference(ours - theirs)._asdict() if len(ours) == len(theirs) else None
+        gain = mean_difference(ours - theirs).figures if len(ours) == len(theirs) else None
     rows = [
         {"candidate": describe(t.candidate, space), "records": t.limit, **t.outcome}
         for t in sorted([default, *final], key=lambda trial: trial.loss)

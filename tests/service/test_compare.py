@@ -73,6 +73,19 @@ def test_paired_differences(csv: str, config: Config) -> None:
     assert "src=" not in page
 
 
+def test_one_event(tmp_path: Path, config: Config) -> None:
+    """A single event has no interval: null in the JSON, which every reader takes."""
+    path = write_csv(tmp_path / "one.csv", rows(1))
+    request = Request(str(path))
+    figures, _ = compare([config("a"), config("b", lr=0.2)], request, lambda name: no_report)
+    _, other = figures["rows"]
+
+    json.dumps(figures, allow_nan=False)
+    assert (0.0, None, None) == (other["difference"], other["low"], other["high"])
+    assert "the same" == other["verdict"]
+    assert "too few events" in comparison_page(figures)
+
+
 def test_what_compare_refuses(csv: str, config: Config, tmp_path: Path) -> None:
     """One configuration, standard input, other tasks, other events."""
     a, b = config("a"), config("b")

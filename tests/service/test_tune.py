@@ -8,12 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
 from kaboost.service.config.settings import load
 from kaboost.service.errors import ConfigError
 from kaboost.service.lab import tuning
+from kaboost.service.lab.bootstrap import mean_difference
+from kaboost.service.lab.display import show_tuning
 from kaboost.service.lab.planning import Wanted
 from kaboost.service.lab.space import draw, read_space, rungs
 from kaboost.service.lab.trial import run as run_trial
@@ -112,6 +115,19 @@ def test_failed_candidates_are_listed(wish: Wish, jobs: list[dict[str, Any]]) ->
     assert ["n=-3"] == [row["candidate"] for row in figures["failed"]]
     assert "-3" in figures["failed"][0]["fault"]
     assert 4 == figures["best"]["settings"].get("model.bank.n", 4)
+
+
+def test_one_event(
+    wish: Wish, jobs: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A winner by a single event has a difference without an interval, also in what is printed."""
+    figures = tune(wish._replace(limit=1), quiet)
+    figures["best"]["settings"] = {"model.bank.lr": 0.1}
+    figures["gain"] = mean_difference(np.array([-0.5])).figures
+    show_tuning(figures, "tuned.yaml")
+
+    json.dumps(figures, allow_nan=False)
+    assert "difference -0.5000, of too few events for an interval;" in capsys.readouterr().out
 
 
 def test_draws() -> None:
