@@ -66,7 +66,7 @@ class Recording:
         self.other_model_seconds = {each.name: 0.0 for each in others}
         self.names = [*PREDICTORS, *(each.name for each in others)]
         self.event_times: Vec = np.empty(0)  # of the events to come, nan where they have none
-        self.each_loss: list[Vec] | None = None  # of the model, where every one is wanted
+        self.each_loss: list[Vec] | None = None  # of the model, where every one is kept
         self._known_alarms = self._alarm_marks()
         self._intervals = _copied(model.intervals)
 

@@ -10,7 +10,7 @@ import pytest
 from kaboost.service.errors import ConfigError
 from kaboost.service.lab.bootstrap import block_length, mean_difference
 from kaboost.service.lab.comparison import compare
-from kaboost.service.lab.planning import Wanted
+from kaboost.service.lab.planning import ConfigOptions
 from kaboost.service.lab.replay import Request, no_report
 from kaboost.service.lab.report import comparison_page
 from tests.service.replays import rows, write_csv
@@ -98,7 +98,7 @@ def test_what_compare_refuses(csv: str, config: Config, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="standard input is read once"):
         compare([a, b], Request("-"), lambda name: no_report)
     with pytest.raises(ConfigError, match=r"task\.kind: r has regression, a has binary"):
-        compare([a, regression(tmp_path)], Request(csv, Wanted()), lambda name: no_report)
+        compare([a, regression(tmp_path)], Request(csv, ConfigOptions()), lambda name: no_report)
     with pytest.raises(ConfigError, match=r"c learned 3 events, a 800: differences are of the"):
         compare([a, other], Request(csv), lambda name: no_report)
 
