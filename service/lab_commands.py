@@ -124,8 +124,7 @@ def tune(
     """Try settings on the same events; the lowest progressive loss wins, and is written."""
     from kaboost.service.lab.display import show_tuning, trials_meter
     from kaboost.service.lab.space import DEFAULT_SPACE, read_space
-    from kaboost.service.lab.tuning import TuneRequest, tune, winning_text
-    from kaboost.service.lab.writing import write_text
+    from kaboost.service.lab.tuning import TuneRequest, tune
 
     check_output(output)
     if source == "-" or "://" in source:
@@ -141,8 +140,7 @@ def tune(
     except KeyboardInterrupt:
         typer.echo(f"interrupted; the same command goes on with the trials of {folder}", err=True)
         raise typer.Exit(Exit.INTERRUPTED) from None
-    write_text(folder / "tuning.json", json.dumps(figures, indent=2) + "\n")
-    write_text(output, winning_text(folder, figures["best"]["settings"]))
+    _write_study(figures, folder, output)
     if as_json:
         typer.echo(json.dumps(figures, indent=2))
     else:
@@ -156,6 +154,15 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: kaboost compare small.yaml large.yaml --on payments.parquet")(
         compare
     )
+
+
+def _write_study(figures: dict[str, Any], folder: Path, output: Path) -> None:
+    """Write the figures of a study, and the configuration of its winner."""
+    from kaboost.service.lab.tuning import winning_text
+    from kaboost.service.lab.writing import write_text
+
+    write_text(folder / "tuning.json", json.dumps(figures, indent=2) + "\n")
+    write_text(output, winning_text(folder, figures["best"]["settings"]))
 
 
 def _compare(
