@@ -1,6 +1,7 @@
 """Records of Parquet and Arrow files: typed columns, read in batches."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 import pyarrow as pa
@@ -10,6 +11,15 @@ from pyarrow import parquet
 from kaboost.service.lab.rows import Chunk, encode
 
 BATCH_ROWS = 10_000
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Raise pyarrow's errors as OSError, which callers catch without it."""
+    try:
+        yield
+    except pa.ArrowException as err:
+        raise OSError(str(err)) from err
 
 
 def parquet_rows(file: IO[bytes]) -> tuple[int, Iterator[Chunk]]:

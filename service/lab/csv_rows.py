@@ -80,7 +80,7 @@ class CsvRows:
                 ),
             )
             yield from (batch for batch in reader if len(batch))
-        except (pa.ArrowInvalid, StopIteration) as err:
+        except (pa.ArrowException, StopIteration) as err:
             if "Empty CSV" in str(err):
                 return
             raise ConfigError(

@@ -22,9 +22,8 @@ FORMATS = {
 MAGIC = {b"PAR1": "parquet", b"ARRO": "arrow", b"\xff\xff\xff\xff": "arrow"}
 JSON_START = re.compile(rb"\[?\s*\{")  # of a file without an ending
 MARKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # what may stand before the first character of text
-# zlib.error: a damaged gzip file; UnicodeDecodeError: a damaged UTF-16 one. The errors of pyarrow
-# are ValueError, OSError or MemoryError as well.
-DAMAGED = (OSError, EOFError, ValueError, MemoryError, NotImplementedError, zlib.error)
+# Of damaged files: zlib.error is none of the others, UnicodeDecodeError is that of UTF-16.
+READ_ERRORS = (OSError, EOFError, UnicodeDecodeError, zlib.error)
 NAMES = "CSV, TSV, Parquet, Arrow or JSON lines, also with .gz or .zst"
 
 
@@ -62,11 +61,9 @@ class FileSource:
             yield from {"json": self._json, "parquet": self._parquet, "arrow": self._arrow}.get(
                 self.format, self._csv
             )()
-        except ConfigError:
-            raise
         except ImportError as err:
             raise missing_extra(f"{self.name}: reading {self.format} files", "lab", err) from err
-        except DAMAGED as err:
+        except READ_ERRORS as err:
             raise ConfigError(
                 f"{self.name}: cannot be read as {self.format}: {err}; name a file of {NAMES}"
             ) from err
@@ -84,7 +81,7 @@ class FileSource:
         stream: Any = self._input.stream
         try:
             return bytes(stream.peek(size)[:size])
-        except DAMAGED as err:
+        except READ_ERRORS as err:
             raise ConfigError(f"{self.name}: cannot be unpacked: {err}; name another file") from err
 
     def _csv(self) -> Iterator[Chunk]:
@@ -120,9 +117,9 @@ class FileSource:
         return Utf8Stream(self._input.stream, self.name)
 
     def _parquet(self) -> Iterator[Chunk]:
-        from kaboost.service.lab.column_files import parquet_rows
+        from kaboost.service.lab.column_files import parquet_rows, readable
 
-        with self._input.seekable() as file:
+        with self._input.seekable() as file, readable():
             total, chunks = parquet_rows(file)
             yield from self._counted(chunks, total)
 
@@ -134,7 +131,7 @@ class FileSource:
             yield chunk
 
     def _arrow(self) -> Iterator[Chunk]:
-        from kaboost.service.lab.column_files import arrow_rows
+        from kaboost.service.lab.column_files import arrow_rows, readable
 
-        with self._input.seekable() as file:
+        with self._input.seekable() as file, readable():
             yield from arrow_rows(file)
