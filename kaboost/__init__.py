@@ -89,5 +89,5 @@ def _load(module: str, name: str) -> Any:
             raise
         raise _load("kaboost.models.types", name).ModelError(
             f"kaboost.{name}: needs scikit-learn, which is not installed; "
-            "pip install 'kaboost[scikit-learn]'"
+            "pip install '.[scikit-learn]'"
         ) from err

@@ -62,9 +62,9 @@ def replay(
     """Learn recorded events as a service would, and report how well that went."""
     from kaboost.service.lab.replay import Request
 
-    wanted = _wanted(file, set_, (label, id_, timestamp, task))
+    options = _config_options(file, set_, (label, id_, timestamp, task))
     names = tuple(name for name in (against or "").split(",") if name)
-    request = Request(source, wanted, names, tuple(slices or ()), limit, delimiter, save)
+    request = Request(source, options, names, tuple(slices or ()), limit, delimiter, save)
     path = None if report == NONE else Path(report) if report else _default_report(source)
     _replay(request, path, png, as_json=as_json)
 
@@ -89,8 +89,8 @@ def compare(
     """Learn the same events with several configurations; report paired differences."""
     from kaboost.service.lab.replay import Request
 
-    wanted = _wanted(None, set_, (label, id_, timestamp, task))
-    request = Request(on, wanted, (), (), limit, delimiter)
+    options = _config_options(None, set_, (label, id_, timestamp, task))
+    request = Request(on, options, (), (), limit, delimiter)
     path = None if report == NONE else Path(report) if report else Path("comparison.html")
     _compare(configs, request, path, as_json=as_json)
 
@@ -124,23 +124,23 @@ def tune(
     """Try settings on the same events; the lowest progressive loss wins, and is written."""
     from kaboost.service.lab.display import show_tuning, trials_meter
     from kaboost.service.lab.space import DEFAULT_SPACE, read_space
-    from kaboost.service.lab.tuning import Wish, tune, winning_text
-    from kaboost.service.lab.writing import write_text
+    from kaboost.service.lab.tuning import TuneRequest, tune
 
     check_output(output)
     if source == "-" or "://" in source:
         raise ConfigError(f"{source}: is read more than once; save it to a file")
-    wanted = _wanted(file, set_, (label, id_, timestamp, task))
+    options = _config_options(file, set_, (label, id_, timestamp, task))
     chosen = DEFAULT_SPACE if space is None else read_space(space)
-    wish = Wish(source, wanted, chosen, folder, candidates, strategy, jobs, seed, limit, delimiter)
+    request = TuneRequest(
+        source, options, chosen, folder, candidates, strategy, jobs, seed, limit, delimiter
+    )
     try:
         with trials_meter(quiet=as_json) as progress:
-            figures = tune(wish, progress)
+            figures = tune(request, progress)
     except KeyboardInterrupt:
         typer.echo(f"interrupted; the same command goes on with the trials of {folder}", err=True)
         raise typer.Exit(Exit.INTERRUPTED) from None
-    write_text(folder / "tuning.json", json.dumps(figures, indent=2) + "\n")
-    write_text(output, winning_text(folder, figures["best"]["settings"]))
+    _write_study(figures, folder, output)
     if as_json:
         typer.echo(json.dumps(figures, indent=2))
     else:
@@ -154,6 +154,15 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: kaboost compare small.yaml large.yaml --on payments.parquet")(
         compare
     )
+
+
+def _write_study(figures: dict[str, Any], folder: Path, output: Path) -> None:
+    """Write the figures of a study, and the configuration of its winner."""
+    from kaboost.service.lab.tuning import winning_text
+    from kaboost.service.lab.writing import write_text
+
+    write_text(folder / "tuning.json", json.dumps(figures, indent=2) + "\n")
+    write_text(output, winning_text(folder, figures["best"]["settings"]))
 
 
 def _compare(
@@ -197,7 +206,7 @@ def _replay(request: "Request", report: Path | None, png: Path | None, *, as_jso
         show_replay(result.figures)
     _write_files(result, report, png, None if as_json else typer.echo)
     if request.save is not None and not as_json:
-        typer.echo(f"continue as a service: {how_to_serve(request.save, request.wanted.config)}")
+        typer.echo(f"continue as a service: {how_to_serve(request.save, request.options.config)}")
     if result.figures["partial"]:
         raise typer.Exit(Exit.INTERRUPTED)
 
@@ -236,9 +245,11 @@ def _default_report(source: str) -> Path:
     return Path(f"{'stdin' if source == '-' else stem}.replay.html")
 
 
-def _wanted(file: Path | None, set_: list[str] | None, given: tuple[str | None, ...]) -> Any:
+def _config_options(
+    file: Path | None, set_: list[str] | None, given: tuple[str | None, ...]
+) -> Any:
     """Return what flags say of the settings."""
-    from kaboost.service.lab.planning import Wanted
+    from kaboost.service.lab.planning import ConfigOptions
     from kaboost.service.onboarding.plan import Given
 
     overrides: dict[str, object] = {}
@@ -250,4 +261,4 @@ def _wanted(file: Path | None, set_: list[str] | None, given: tuple[str | None, 
             )
         overrides[key] = value
     label, id_, timestamp, task = given
-    return Wanted(file, overrides, Given(label, id_, timestamp, task))
+    return ConfigOptions(file, overrides, Given(label, id_, timestamp, task))

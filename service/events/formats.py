@@ -179,7 +179,7 @@ def _plug_in(events: Events) -> Reader:
 
 
 def _missing(what: str, extra: str, err: ImportError) -> ConfigError:
-    return ConfigError(f"{what} needs {err.name}; run pip install 'kaboost[{extra}]'")
+    return ConfigError(f"{what} needs {err.name}; run pip install '.[{extra}]'")
 
 
 EXTRAS = {"AVRO": "avro", "JSON": "json-schema", "PROTOBUF": "protobuf"}

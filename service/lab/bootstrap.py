@@ -29,6 +29,12 @@ class Difference(NamedTuple):
         """Whether the interval is on one side of 0."""
         return self.low > 0.0 or self.high < 0.0
 
+    @property
+    def figures(self) -> dict[str, float | None]:
+        """The fields as JSON has them: ends that are not finite, of a single event, are None."""
+        fields = self._asdict()
+        return {name: value if math.isfinite(value) else None for name, value in fields.items()}
+
 
 def block_length(n: int) -> int:
     """Return the length of a block for n events: its cube root, and at least 1."""

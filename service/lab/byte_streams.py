@@ -6,13 +6,17 @@ import io
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
 from kaboost.service.errors import ConfigError
+from kaboost.service.lab.extras import missing_extra
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 CHUNK_BYTES = 1 << 20
+LINE_BYTES = 16 << 20  # of the longest line: memory is bounded
 STDIN = "-"
 FALLBACK = "cp1252"  # of lines that are not UTF-8; what it lacks is read as Latin-1
 WIDE = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
@@ -63,7 +67,7 @@ class Input:
         self._counted = Counted(raw)
         packed = io.BufferedReader(self._counted, CHUNK_BYTES)
         self.is_packed = packed.peek(4)[:4].startswith((GZIP, ZSTD))
-        self.stream: IO[bytes] = _unpacked(packed)
+        self.stream: IO[bytes] = _unpacked(packed, self.name)
 
     @property
     def read_bytes(self) -> int:
@@ -79,26 +83,35 @@ class Input:
         """Return the input as a file that can be read in any order: a temporary copy if need be."""
         if self.total is not None and not self.is_packed:
             return Path(self.name).open("rb")
-        copy = tempfile.TemporaryFile()  # noqa: SIM115 # closed with the source
+        with ExitStack() as stack:
+            copy = stack.enter_context(tempfile.TemporaryFile())
+            self._unpack_to(copy)
+            stack.pop_all()  # the reader closes it
+        copy.seek(0)
+        return copy
+
+    def _unpack_to(self, copy: IO[bytes]) -> None:
         try:
             shutil.copyfileobj(self.stream, copy, CHUNK_BYTES)
+        except gzip.BadGzipFile:
+            raise  # the input is damaged, the disk is not
         except OSError as err:
             raise ConfigError(
                 f"{self.name}: a packed file of columns is unpacked to {tempfile.gettempdir()} "
                 f"first: {err.strerror}; set TMPDIR to a folder with room, or unpack it yourself"
             ) from err
-        copy.seek(0)
-        return copy
 
 
-def _unpacked(packed: Any) -> IO[bytes]:
+def _unpacked(packed: Any, name: str) -> IO[bytes]:
     """Return a stream of the bytes that gzip or zstd packed, or as they are."""
     head = packed.peek(4)[:4]
     if head.startswith(GZIP):
         return io.BufferedReader(gzip.GzipFile(fileobj=packed), CHUNK_BYTES)
     if head.startswith(ZSTD):
-        import pyarrow
-
+        try:
+            import pyarrow
+        except ImportError as err:
+            raise missing_extra(f"{name}: reading zstd", "lab", err) from err
         unpacked = pyarrow.CompressedInputStream(pyarrow.PythonFile(packed, "r"), "zstd")
         return io.BufferedReader(Counted(unpacked), CHUNK_BYTES)
     plain: IO[bytes] = packed
@@ -110,10 +123,15 @@ class Utf8Stream:
 
     A line that is not UTF-8 is read as Windows-1252, and counted: files that several programs have
     appended to have both.
+
+    Raises
+    ------
+    ConfigError
+        By what reads, at a line that is longer than LINE_BYTES.
     """
 
-    def __init__(self, raw: IO[bytes]) -> None:
-        self._raw = raw
+    def __init__(self, raw: IO[bytes], name: str = "input") -> None:
+        self._raw, self._name = raw, name
         self._ready = b""
         self._rest = b""  # the line that is not complete yet
         self._decoder: codecs.IncrementalDecoder | None = None
@@ -160,10 +178,27 @@ class Utf8Stream:
             pass
         return self._ready[:size]
 
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines, each with its end, which is a newline."""
+        while True:
+            first = 0
+            while end := self._ready.find(b"\n", first) + 1:
+                yield self._ready[first:end]
+                first = end
+            self._ready = self._ready[first:]
+            self._check_length(self._ready)
+            if not self._fill():
+                break
+        if self._ready:
+            yield self._ready
+        self._ready = b""
+
     def _fill(self) -> bool:
         """Make some more lines ready; return false at the end."""
         data = self._raw.read(CHUNK_BYTES)
         if not data:
+            if self._decoder is not None:
+                self._decoder.decode(b"", final=True)  # raises for half a character
             at_end = bool(self._rest)
             self._ready += self._clean(self._rest)
             self._rest = b""
@@ -171,10 +206,18 @@ class Utf8Stream:
         if self._decoder is not None:
             data = self._decoder.decode(data).encode()
         whole = self._rest + data
-        end = whole.rfind(b"\n") + 1
+        end = max(whole.rfind(b"\n"), whole.rfind(b"\r")) + 1  # old files have returns alone
         self._ready += self._clean(whole[:end])
         self._rest = whole[end:]
+        self._check_length(self._rest)
         return True
+
+    def _check_length(self, line: bytes) -> None:
+        if len(line) > LINE_BYTES:
+            raise ConfigError(
+                f"{self._name}: has a line of more than {LINE_BYTES >> 20} MiB; name a text file "
+                "with a record a line: tr '\\r' '\\n' converts returns, jq -c '.[]' a JSON array"
+            )
 
     def _clean(self, data: bytes) -> bytes:
         try:

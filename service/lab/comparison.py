@@ -14,7 +14,7 @@ from kaboost.service.lab.bootstrap import (
     mean_difference,
 )
 from kaboost.service.lab.byte_streams import STDIN
-from kaboost.service.lab.planning import Wanted
+from kaboost.service.lab.planning import ConfigOptions
 from kaboost.service.lab.replay import Report, Request, replay
 from kaboost.service.lab.result import Result
 
@@ -60,9 +60,9 @@ def compare(
         raise ConfigError("--on -: standard input is read once; save it to a file")
     found: list[Compared] = []
     for name, config in zip(_names(configs), configs, strict=True):
-        wanted = Wanted(config, request.wanted.overrides, request.wanted.given)
-        wish = request._replace(wanted=wanted, keep_losses=True)
-        found.append(Compared(name, replay(wish, meter(name))))
+        options = ConfigOptions(config, request.options.overrides, request.options.given)
+        one = request._replace(options=options, keep_losses=True)
+        found.append(Compared(name, replay(one, meter(name))))
         if found[-1].result.figures["partial"]:
             break
     if len(found) < 2:
@@ -127,7 +127,7 @@ def _row(each: Compared, base: Vec, *, is_first: bool) -> dict[str, Any]:
         verdict = "better" if difference.difference < 0.0 else "worse"
     if not (losses - base).any():
         verdict = "the same"
-    return {**row, **difference._asdict(), "verdict": verdict}
+    return {**row, **difference.figures, "verdict": verdict}
 
 
 def _curve(each: Compared, first: Compared) -> list[float | None]:

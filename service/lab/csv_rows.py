@@ -16,6 +16,7 @@ from kaboost.service.lab.rows import RAGGED, Chunk, encode
 from kaboost.service.onboarding.columns import as_number
 
 DELIMITERS = ",;\t|"
+NO_DELIMITERS = '"\r\n'
 SNIFFED_BYTES = 1 << 16
 BLOCK_BYTES = 1 << 19  # of text; a row is shorter, and pyarrow reads 32 of them ahead
 STYLE_ROWS = 1000  # that decide how a column is written
@@ -79,7 +80,7 @@ class CsvRows:
                 ),
             )
             yield from (batch for batch in reader if len(batch))
-        except (pa.ArrowInvalid, StopIteration) as err:
+        except (pa.ArrowException, StopIteration) as err:
             if "Empty CSV" in str(err):
                 return
             raise ConfigError(
@@ -90,13 +91,12 @@ class CsvRows:
     def _skip(self, row: Any) -> str:
         """Note a row with another number of values than the header."""
         place = "a row" if row.number is None else f"row {row.number}"
-        lines = row.text.count("\n")
+        lines = row.text.count("\n")  # its text is not shown: fields may be private
         if lines:
             why = f"takes {lines + 1:,} lines: close the quote that it begins with"
         else:
-            shown = row.text if len(row.text) <= 60 else row.text[:57] + "..."
             why = (
-                f"has {row.actual_columns} values for {row.expected_columns} columns: {shown!r}; "
+                f"has {row.actual_columns} values for {row.expected_columns} columns; "
                 f"quote values that contain {self._dialect.delimiter!r}"
             )
         self._ragged.append((RAGGED, f"{place} {why}"))
@@ -126,11 +126,22 @@ def _dialect(head: str, name: str, delimiter: str | None) -> Dialect:
     Raises
     ------
     ConfigError
-        For an empty file, and a header that repeats a name.
+        For an empty file, another delimiter than one character, and a header that is blank, has
+        numbers or repeats a name.
     """
     if not head.strip():
         raise ConfigError(f"{name}: is empty; name a file with a header and rows")
+    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii()
+                                  or delimiter in NO_DELIMITERS):  # fmt: skip
+        raise ConfigError(
+            f"--delimiter {delimiter!r}: is no delimiter; write one ASCII character, such as ';', "
+            "or $'\\t' for a tab"
+        )
     lines = head.splitlines()
+    if not lines[0].strip():
+        raise ConfigError(
+            f"{name}: the first line is blank; remove it, the first line has the names of columns"
+        )
     chosen = delimiter or max(DELIMITERS, key=lambda each: _consistency(lines[:20], each))
     (header,) = list(csv.reader(lines[:1], delimiter=chosen))
     columns = [column.strip() or f"column_{k}" for k, column in enumerate(header, 1)]

@@ -147,8 +147,12 @@ def show_tuning(figures: Mapping[str, Any], output: object) -> None:
     saved = 100 * (1 - best["loss"] / default["loss"]) if default["loss"] else 0.0
     text = f"tuning brings {saved:.1f} % of the loss: {default['loss']:.4f} to {best['loss']:.4f}"
     if gain is not None:
-        text += f", difference {gain['difference']:.4f} ({gain['low']:.4f} .. {gain['high']:.4f})"
-        if gain["high"] >= 0.0:
+        text += f", difference {gain['difference']:.4f}"
+        if gain["high"] is None:
+            text += ", of too few events for an interval"
+        else:
+            text += f" ({gain['low']:.4f} .. {gain['high']:.4f})"
+        if gain["high"] is not None and gain["high"] >= 0.0:
             text += ", which may be chance"
     _line(console, f"{text}; the best of several is a little too good on its own events")
     _line(console, f"written: {output}")

@@ -1,17 +1,15 @@
 """The records of a file or standard input: CSV, TSV, Parquet, Arrow, JSON lines, also packed."""
 
-import io
+import re
+import zlib
 from collections.abc import Generator, Iterator
 from pathlib import PurePath
-from typing import IO, Any
-
-import pyarrow as pa
-from pyarrow import parquet
+from typing import Any
 
 from kaboost.service.errors import ConfigError
 from kaboost.service.lab.byte_streams import Input, Utf8Stream
-from kaboost.service.lab.csv_rows import SNIFFED_BYTES, CsvRows
-from kaboost.service.lab.rows import Chunk, encode_batches
+from kaboost.service.lab.extras import missing_extra
+from kaboost.service.lab.rows import Chunk
 
 BATCH_ROWS = 10_000
 PACKED = (".gz", ".zst", ".zstd")
@@ -22,6 +20,10 @@ FORMATS = {
     ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow", ".arrows": "arrow",
 }  # fmt: skip
 MAGIC = {b"PAR1": "parquet", b"ARRO": "arrow", b"\xff\xff\xff\xff": "arrow"}
+JSON_START = re.compile(rb"\[?\s*\{")  # of a file without an ending
+MARKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # what may stand before the first character of text
+# Of damaged files: zlib.error is none of the others, UnicodeDecodeError is that of UTF-16.
+READ_ERRORS = (OSError, EOFError, UnicodeDecodeError, zlib.error)
 NAMES = "CSV, TSV, Parquet, Arrow or JSON lines, also with .gz or .zst"
 
 
@@ -59,7 +61,9 @@ class FileSource:
             yield from {"json": self._json, "parquet": self._parquet, "arrow": self._arrow}.get(
                 self.format, self._csv
             )()
-        except (pa.ArrowException, OSError, EOFError) as err:
+        except ImportError as err:
+            raise missing_extra(f"{self.name}: reading {self.format} files", "lab", err) from err
+        except READ_ERRORS as err:
             raise ConfigError(
                 f"{self.name}: cannot be read as {self.format}: {err}; name a file of {NAMES}"
             ) from err
@@ -71,18 +75,20 @@ class FileSource:
             return FORMATS[suffix]
         head = self._peek(4)
         known = next((kind for magic, kind in MAGIC.items() if head.startswith(magic)), None)
-        return known or ("json" if self._peek(64).lstrip()[:1] == b"{" else "csv")
+        return known or ("json" if JSON_START.match(self._peek(64).lstrip(MARKS)) else "csv")
 
     def _peek(self, size: int) -> bytes:
         stream: Any = self._input.stream
         try:
             return bytes(stream.peek(size)[:size])
-        except (OSError, EOFError) as err:
+        except READ_ERRORS as err:
             raise ConfigError(f"{self.name}: cannot be unpacked: {err}; name another file") from err
 
     def _csv(self) -> Iterator[Chunk]:
+        from kaboost.service.lab.csv_rows import CsvRows  # pyarrow, which is optional
+
         delimiter = "\t" if self.format == "tsv" else self._delimiter
-        rows = CsvRows(Utf8Stream(self._input.stream), self.name, delimiter)
+        rows = CsvRows(self._text(), self.name, delimiter)
         for chunk in rows.chunks():
             self._take_notes(rows.notes)
             yield chunk
@@ -94,13 +100,12 @@ class FileSource:
 
     def _json(self) -> Iterator[Chunk]:
         """Yield the lines as they are: the decoder reads them as it reads records of a topic."""
-        text: IO[bytes] = io.BufferedReader(_Raw(Utf8Stream(self._input.stream)), SNIFFED_BYTES)
-        if text.peek(1)[:1] == b"[":  # type: ignore[attr-defined]
+        if self._peek(64).lstrip(MARKS)[:1] == b"[":
             raise ConfigError(
                 f"{self.name}: is one JSON array; write one object a line, as jq -c '.[]' does"
             )
         values: list[bytes] = []
-        for line in text:
+        for line in self._text().lines():
             if line := line.strip():
                 values.append(line)
             if len(values) == BATCH_ROWS:
@@ -108,11 +113,15 @@ class FileSource:
                 values = []
         yield Chunk(values)
 
+    def _text(self) -> Utf8Stream:
+        return Utf8Stream(self._input.stream, self.name)
+
     def _parquet(self) -> Iterator[Chunk]:
-        with self._input.seekable() as file, parquet.ParquetFile(file) as table:
-            yield from self._counted(
-                encode_batches(table.iter_batches(batch_size=BATCH_ROWS)), table.metadata.num_rows
-            )
+        from kaboost.service.lab.column_files import parquet_rows, readable
+
+        with self._input.seekable() as file, readable():
+            total, chunks = parquet_rows(file)
+            yield from self._counted(chunks, total)
 
     def _counted(self, chunks: Iterator[Chunk], total: int) -> Iterator[Chunk]:
         done = 0
@@ -122,34 +131,7 @@ class FileSource:
             yield chunk
 
     def _arrow(self) -> Iterator[Chunk]:
-        with self._input.seekable() as file:
-            head = file.read(6)
-            file.seek(0)
-            if head == b"ARROW1":
-                reader = pa.ipc.open_file(file)
-                batches = map(reader.get_batch, range(reader.num_record_batches))
-            else:
-                batches = iter(pa.ipc.open_stream(file))
-            yield from encode_batches(_pieces(batches))
+        from kaboost.service.lab.column_files import arrow_rows, readable
 
-
-def _pieces(batches: Iterator[Any]) -> Iterator[Any]:
-    """Cut batches, which may be a whole table, to pieces."""
-    for batch in batches:
-        yield from (batch.slice(k, BATCH_ROWS) for k in range(0, len(batch), BATCH_ROWS))
-
-
-class _Raw(io.RawIOBase):
-    """A stream of text as a raw stream, to be read by lines."""
-
-    def __init__(self, stream: Utf8Stream) -> None:
-        super().__init__()
-        self._stream = stream
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._stream.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+        with self._input.seekable() as file, readable():
+            yield from arrow_rows(file)

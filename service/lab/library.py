@@ -14,7 +14,7 @@ from kaboost.models.model import Model
 from kaboost.models.types import ModelError, Vec, to_python
 from kaboost.service.events.metadata import read_time
 from kaboost.service.lab.interrupts import Interrupts
-from kaboost.service.lab.opponents import make_opponents
+from kaboost.service.lab.other_models import make_other_models
 from kaboost.service.lab.recording import Recording
 from kaboost.service.lab.result import Result
 from kaboost.service.lab.summary import Origin, figures
@@ -69,7 +69,7 @@ def replay(
     ModelError
         If a column is missing, or a row cannot be learned.
     ConfigError
-        For an unknown opponent or slice.
+        For an unknown other model or slice.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def replay(
     if not isinstance(model, Model):
         model = stream.new_model(model, task)
     names = [against] if isinstance(against, str) else list(against)
-    recording = Recording(model, make_opponents(names, model.task), slices)
+    recording = Recording(model, make_other_models(names, model.task), slices)
     model.observer = recording.observe
     partial, learned = False, 0.0
     try:
@@ -104,7 +104,7 @@ def replay(
         partial = True
     finally:
         model.observer = None
-    apart = sum(recording.opponent_seconds.values())
+    apart = sum(recording.other_model_seconds.values())
     origin = Origin(
         "rows", stream.count, Counter(), {}, Counter(), time.perf_counter() - begin,
         learned - apart, partial, (),

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from kaboost.service.errors import ConfigError
+from kaboost.service.lab.extras import missing_extra
 from kaboost.service.lab.writing import write
 
 COLOURS = ("#2563eb", "#9ca3af", "#f59e0b", "#059669", "#db2777", "#7c3aed", "#0891b2")
@@ -23,9 +24,7 @@ def draw(figures: Mapping[str, Any]) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as err:
-        raise ConfigError(
-            f"a picture needs {err.name}; run pip install 'kaboost[lab]', or open the HTML report"
-        ) from err
+        raise missing_extra("a picture", "lab", err) from err
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.subplots(2, 2)
     _draw_losses(axes[0, 0], figures)
@@ -80,8 +79,10 @@ def _draw_gain(axis: Any, figures: Mapping[str, Any]) -> None:
 
 def _draw_prefixes(axis: Any, figures: Mapping[str, Any]) -> None:
     for k, losses in enumerate(figures["prefixes"]):
-        axis.plot(range(len(losses)), losses, label=f"{k + 1}", linewidth=1.2)
-    axis.set(title="Loss over N, by structure or class", xlabel="weak learners", ylabel="loss")
+        axis.plot(range(len(losses)), losses, label=f"structure {k + 1}", linewidth=1.2)
+    axis.set(title="Loss over N", xlabel="weak learners", ylabel="loss")
+    if figures["prefixes"]:
+        axis.legend(frameon=False)
 
 
 def _draw_calibration(axis: Any, figures: Mapping[str, Any]) -> None:

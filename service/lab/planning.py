@@ -20,8 +20,8 @@ SAMPLE_RECORDS = 1000
 NO_RECORDS = "has no records; name an input with a header and rows"
 
 
-class Wanted(NamedTuple):
-    """What flags and a file say of the settings."""
+class ConfigOptions(NamedTuple):
+    """What flags and a file set."""
 
     config: Path | None = None
     overrides: Mapping[str, object] = {}
@@ -37,7 +37,9 @@ class Planned(NamedTuple):
     overrides: Mapping[str, object] = {}
 
 
-def plan(wanted: Wanted, name: str, raws: Sequence[RawRecord], *, is_topic: bool) -> Planned:
+def plan(
+    options: ConfigOptions, name: str, raws: Sequence[RawRecord], *, is_topic: bool
+) -> Planned:
     """Return the settings for some records.
 
     Raises
@@ -47,14 +49,14 @@ def plan(wanted: Wanted, name: str, raws: Sequence[RawRecord], *, is_topic: bool
     """
     if not raws:
         raise ConfigError(f"{name}: {NO_RECORDS}")
-    if wanted.config is not None:
-        return _configured(wanted, name, raws)
+    if options.config is not None:
+        return _configured(options, name, raws)
     readable = read_records(raws, name, None, {} if is_topic else {"format": "json"})
     rows = [record for record in readable.records if isinstance(record, dict)]
     if not rows:
         raise ConfigError(f"{name}: no record is an object; send objects with named fields")
-    made = make_plan(rows, readable.events["envelope"], wanted.given, _take_default)
-    overrides = dict(wanted.overrides)
+    made = make_plan(rows, readable.events["envelope"], options.given, _take_default)
+    overrides = dict(options.overrides)
     if made.task == "multiclass":
         overrides.setdefault("task.labels", "auto")  # the sample may lack some
     kafka = {key: str(value) for key, value in overrides.items() if key.startswith("kafka.")}
@@ -99,13 +101,13 @@ def _take_default(
     return default
 
 
-def _configured(wanted: Wanted, name: str, raws: Sequence[RawRecord]) -> Planned:
-    overrides, given = dict(wanted.overrides), wanted.given
+def _configured(options: ConfigOptions, name: str, raws: Sequence[RawRecord]) -> Planned:
+    overrides, given = dict(options.overrides), options.given
     for key, value in (("events.label", given.label), ("task.kind", given.task),
                        ("events.id", given.id), ("events.timestamp", given.timestamp)):  # fmt: skip
         if value is not None:
             overrides[key] = value
-    settings = load(wanted.config, overrides)
+    settings = load(options.config, overrides)
     if settings.labels.topic is not None:
         raise ConfigError(
             "labels.topic: a replay takes labels from the events; set events.label, or replay "

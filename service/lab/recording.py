@@ -1,5 +1,6 @@
 """What a replay measures: losses of all predictors by event, by time and by slice, and coverage."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -11,10 +12,11 @@ import numpy as np
 
 from kaboost.models.evaluation.baselines import (
     PREDICTORS,
+    ProgressiveValidation,
     progressive_validation,
     with_classes,
 )
-from kaboost.models.evaluation.each_event import record_each
+from kaboost.models.evaluation.each_event import EachEvent, record_each
 from kaboost.models.evaluation.intervals import (
     LEVELS,
     WARMUP_EVENTS,
@@ -29,9 +31,10 @@ from kaboost.models.model import Model
 from kaboost.models.types import Vec
 from kaboost.service.errors import ConfigError
 from kaboost.service.lab.curve import Curve, GroupSums
-from kaboost.service.lab.opponents import Opponent, Part
+from kaboost.service.lab.other_models import SMALLEST_PROBABILITY, OtherModel, Part
 from kaboost.service.onboarding.plan import hint
 
+MOST_LOG_LOSS = -math.log(SMALLEST_PROBABILITY)  # nats
 MOST_GROUPS = 30  # of a slice; the others are one
 QUANTILES = (0.25, 0.5, 0.75)  # that numbers are sliced at, those of their first values
 SPAN_SECONDS = (60, 600, 3600, 6 * 3600, 86_400, 7 * 86_400, 30 * 86_400, 365 * 86_400)
@@ -44,13 +47,14 @@ class Recording:
     """Observe a model while it learns; `observe` is its observer."""
 
     def __init__(
-        self, model: Model, opponents: Sequence[Opponent] = (), slices: Sequence[str] = ()
+        self, model: Model, others: Sequence[OtherModel] = (), slices: Sequence[str] = ()
     ) -> None:
         self._model = model
-        self._opponents = opponents
+        self._others = others
         self._slices = {name: GroupSums(MOST_GROUPS) for name in slices}
         self._cuts: dict[str, Vec] = {}
         self.seen = progressive_validation(model.labels)
+        self.seen_of_others = {each.name: progressive_validation(model.labels) for each in others}
         self.curve = Curve()
         self.times = Times()
         self.covered = np.zeros(len(LEVELS))
@@ -59,10 +63,10 @@ class Recording:
         self.reliability = np.zeros((3, BINS))  # weight, predicted, observed
         self.alarms: list[dict[str, Any]] = []
         self.labels: Counter[int] = Counter()
-        self.opponent_seconds = {each.name: 0.0 for each in opponents}
-        self.names = [*PREDICTORS, *(each.name for each in opponents)]
+        self.other_model_seconds = {each.name: 0.0 for each in others}
+        self.names = [*PREDICTORS, *(each.name for each in others)]
         self.event_times: Vec = np.empty(0)  # of the events to come, nan where they have none
-        self.each_loss: list[Vec] | None = None  # of the model, where every one is wanted
+        self.each_loss: list[Vec] | None = None  # of the model, where every one is kept
         self._known_alarms = self._alarm_marks()
         self._intervals = _copied(model.intervals)
 
@@ -71,14 +75,20 @@ class Recording:
         model, C = self._model, len(self._model.classes_)
         if C > len(self.seen.counts) and model.task != "regression":
             self.seen = with_classes(self.seen, C)
-        each = record_each(self.seen, outcome, y, w)
+            self.seen_of_others = {
+                name: with_classes(seen, C) for name, seen in self.seen_of_others.items()
+            }
+        each = self._bounded(self.seen, outcome, y, w)
         losses = dict(zip(PREDICTORS, each.losses.T, strict=True))
         errors = dict(zip(PREDICTORS, each.errors.T, strict=True))
         part = Part(table, model.encoder.layout, model.labels, y, w)
-        for opponent in self._opponents:
+        for other in self._others:
             begin = time.perf_counter()
-            losses[opponent.name], errors[opponent.name] = opponent.learn(part)
-            self.opponent_seconds[opponent.name] += time.perf_counter() - begin
+            theirs = dict(zip(("losses", "errors"), other.learn(part), strict=True))
+            self.other_model_seconds[other.name] += time.perf_counter() - begin
+            seen = self.seen_of_others[other.name]
+            of_other = self._bounded(seen, outcome._replace(**theirs), y, w)
+            losses[other.name], errors[other.name] = of_other.losses[:, 0], of_other.errors[:, 0]
         values = {f"loss {name}": v for name, v in losses.items()}
         values |= {f"error {name}": v for name, v in errors.items()}
         self.curve.add(values, w)
@@ -91,6 +101,14 @@ class Recording:
         if self.each_loss is not None:
             self.each_loss.append(each.losses[:, 0].copy())
         self._record_alarms()
+
+    def _bounded(self, seen: ProgressiveValidation, outcome: Outcome, y: Vec, w: Vec) -> EachEvent:
+        """Record a model's losses with the bounds that hold for every model: of log-losses by the
+        smallest probability, of outliers among numbers as in the service.
+        """
+        if self._model.task != "regression" and self._model.has_probabilities:
+            outcome = outcome._replace(losses=np.minimum(outcome.losses, MOST_LOG_LOSS))
+        return record_each(seen, outcome, y, w)
 
     def _record_times(self, values: dict[str, Vec], w: Vec) -> None:
         at, self.event_times = self.event_times[: len(w)], self.event_times[len(w) :]

@@ -20,9 +20,10 @@ from kaboost.service.config.stores import Checkpoints, Snapshots
 from kaboost.service.errors import ConfigError
 from kaboost.service.events.decoder import Decoded
 from kaboost.service.kafka.identity import Identity
+from kaboost.service.lab.file_source import FileSource
 from kaboost.service.lab.interrupts import Interrupts
-from kaboost.service.lab.opponents import make_opponents
-from kaboost.service.lab.planning import SAMPLE_RECORDS, Planned, Wanted, plan
+from kaboost.service.lab.other_models import make_other_models
+from kaboost.service.lab.planning import SAMPLE_RECORDS, ConfigOptions, Planned, plan
 from kaboost.service.lab.recording import Recording
 from kaboost.service.lab.records import Batch, FileRecords, Records
 from kaboost.service.lab.result import Result
@@ -45,7 +46,7 @@ class Request(NamedTuple):
     """What is replayed, and what is measured."""
 
     source: str  # a file, - for standard input, or kafka://TOPIC
-    wanted: Wanted = Wanted()
+    options: ConfigOptions = ConfigOptions()
     against: Sequence[str] = ()
     slices: Sequence[str] = ()
     limit: int | None = None  # records
@@ -142,8 +143,8 @@ class _Run:
         self.stores = make_stores(checkpoints, Snapshots(directory=folder / "snapshots"))
         self.trainer = _make_trainer(settings, records, self.stores)
         model = self.trainer.state.model
-        opponents = make_opponents(request.against, model.task)
-        self.recording = Recording(model, opponents, request.slices)
+        others = make_other_models(request.against, model.task)
+        self.recording = Recording(model, others, request.slices)
         self.recording.each_loss = [] if request.keep_losses else None
         self.trainer.recording = self.recording
         self.trainer.warm()
@@ -167,7 +168,7 @@ class _Run:
 
     @property
     def each_loss(self) -> Vec | None:
-        """The model's loss of every event (B,), if it was wanted."""
+        """The model's loss of every event (B,), if it was kept."""
         each = self.recording.each_loss
         return None if each is None else np.concatenate(each or [np.empty(0)])
 
@@ -183,11 +184,11 @@ class _Run:
         if not batch.messages:
             return
         self.last = batch.messages
-        before, start = sum(self.recording.opponent_seconds.values()), time.perf_counter()
+        before, start = sum(self.recording.other_model_seconds.values()), time.perf_counter()
         self.trainer.prepare(batch.messages)
         for _, error in self.trainer.learn(batch.messages):
             self._reject(error.code, str(error))
-        apart = sum(self.recording.opponent_seconds.values()) - before
+        apart = sum(self.recording.other_model_seconds.values()) - before
         self.learn_seconds += time.perf_counter() - start - apart
         if self.trainer.skipped:
             self.skipped["duplicates and tombstones"] += len(self.trainer.skipped)
@@ -204,33 +205,27 @@ class _Run:
 def _open(request: Request) -> tuple[Records, Planned]:
     """Open the input, and decide how its records are read."""
     if not request.source.startswith(SCHEME):
-        try:
-            from kaboost.service.lab.file_source import FileSource
-        except ImportError as err:
-            raise ConfigError(
-                f"{request.source}: reading files needs {err.name}; run pip install 'kaboost[lab]'"
-            ) from err
-        overrides = request.wanted.overrides
+        overrides = request.options.overrides
         topic = str(overrides.get("kafka.topic", "kaboost.events.v1"))
         records: Records = FileRecords(FileSource(request.source, request.delimiter), topic)
-        return records, _planned(records, request.wanted, is_topic=False)
+        return records, _planned(records, request.options, is_topic=False)
     address = TopicAddress.parse(request.source)
-    wanted = request.wanted
-    wanted = wanted._replace(overrides={**wanted.overrides, **address.flags()})
-    overrides = dict(wanted.overrides)
-    if wanted.config is None:  # the rest of the settings comes from the records
+    options = request.options
+    options = options._replace(overrides={**options.overrides, **address.flags()})
+    overrides = dict(options.overrides)
+    if options.config is None:  # the rest of the settings comes from the records
         overrides = {k: v for k, v in overrides.items() if k.partition(".")[0] == "kafka"}
         overrides["task.kind"] = "binary"
-    kafka = load(wanted.config, overrides).kafka
+    kafka = load(options.config, overrides).kafka
     records = TopicRecords(kafka)
-    return records, _planned(records, wanted, is_topic=True)
+    return records, _planned(records, options, is_topic=True)
 
 
-def _planned(records: Records, wanted: Wanted, *, is_topic: bool) -> Planned:
+def _planned(records: Records, options: ConfigOptions, *, is_topic: bool) -> Planned:
     with ExitStack() as stack:
         stack.callback(records.close)
         sample = records.sample(SAMPLE_RECORDS)
-        planned = plan(wanted, records.name, sample, is_topic=is_topic)
+        planned = plan(options, records.name, sample, is_topic=is_topic)
         stack.pop_all()
     return planned
 

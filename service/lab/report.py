@@ -27,7 +27,7 @@ def _page(name: str, figures: Mapping[str, Any]) -> str:
         "/*UPLOT*/": (vendor / "uPlot.js").read_text("utf-8"),
         "/*CHARTS*/": _text("charts.js"),
         # Within a script element nothing may look like its end.
-        "/*FIGURES*/": json.dumps(figures).replace("<", "\\u003c"),
+        "/*FIGURES*/": json.dumps(figures, allow_nan=False).replace("<", "\\u003c"),
     }
     text = _text(name)
     for mark, part in parts.items():

@@ -29,7 +29,7 @@ class Origin(NamedTuple):
     examples: dict[str, str]  # of rejected ones, by reason
     skipped: Counter[str]
     seconds: float  # in all
-    learn_seconds: float  # without opponents and slices
+    learn_seconds: float  # without other models and slices
     partial: bool
     notes: Sequence[str]
     configuration: str | None = None
@@ -58,7 +58,7 @@ def figures(model: Model, recording: Recording, origin: Origin) -> dict[str, Any
         "skipped": dict(origin.skipped),
         "seconds": round(origin.seconds, 3),
         "events_per_second": _rate(curve.events, origin.learn_seconds),
-        "opponent_seconds": {k: round(v, 3) for k, v in recording.opponent_seconds.items()},
+        "other_model_seconds": {k: round(v, 3) for k, v in recording.other_model_seconds.items()},
         "loss_unit": units[0],
         "error_unit": units[1],
         "losses": mean,
@@ -83,15 +83,10 @@ def figures(model: Model, recording: Recording, origin: Origin) -> dict[str, Any
 
 
 def _overall(recording: Recording, kind: str, k: int) -> float | None:
-    """Return the mean of predictor k over all events: of the first three as the service has it."""
-    means = recording.seen.mean_loss if kind == "loss" else recording.seen.mean_error
-    if k < len(means):
-        return _number(float(means[k]))
-    name = f"{kind} {recording.names[k]}"
-    if name not in recording.curve.names:
-        return None
-    running = recording.curve.running(name)
-    return _number(float(running[-1])) if len(running) else None
+    """Return the mean of predictor k over all events, as the service has it."""
+    seen = recording.seen_of_others.get(recording.names[k], recording.seen)
+    means = seen.mean_loss if kind == "loss" else seen.mean_error
+    return _number(float(means[0 if seen is not recording.seen else k]))
 
 
 def _rate(events: int, seconds: float) -> float | None:
@@ -99,7 +94,7 @@ def _rate(events: int, seconds: float) -> float | None:
 
 
 def _prefixes(model: Model) -> list[list[float | None]]:
-    """Return the mean loss of every prefix, a list for every structure or class."""
+    """Return the mean loss of every prefix, a list for every structure; of classes their sum."""
     losses = np.atleast_2d(np.asarray(model.booster.progress.prefix_losses))
     return [_list(row) for row in losses] if losses.size else []
 

@@ -124,9 +124,9 @@ class TopicRecords:
                     "whether its brokers run"
                 )
             read.update({m.partition(): m.offset() + 1 for m in messages})
-            wanted = [m for m in messages if m.offset() < self._ends[m.partition()]]
-            if wanted:
-                yield Batch(wanted)
+            kept = [m for m in messages if m.offset() < self._ends[m.partition()]]
+            if kept:
+                yield Batch(kept)
 
     def close(self) -> None:
         """Release the client."""

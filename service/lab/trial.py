@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from kaboost.service.errors import KaboostError
-from kaboost.service.lab.planning import Wanted
+from kaboost.service.lab.planning import ConfigOptions
 from kaboost.service.lab.replay import Request, replay
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
     """Replay with one candidate; return its loss, or why it has none."""
-    wanted = Wanted(Path(job["config"]), job["flags"])
+    options = ConfigOptions(Path(job["config"]), job["flags"])
     request = Request(
-        job["source"], wanted, limit=job["limit"], delimiter=job["delimiter"], keep_losses=True
+        job["source"], options, limit=job["limit"], delimiter=job["delimiter"], keep_losses=True
     )
     try:
         result = replay(request)

@@ -17,7 +17,7 @@ import yaml
 from kaboost.service.errors import ConfigError, KaboostError, NotWritten
 from kaboost.service.lab.bootstrap import LEVEL, mean_difference
 from kaboost.service.lab.file_source import FileSource
-from kaboost.service.lab.planning import SAMPLE_RECORDS, Wanted, plan
+from kaboost.service.lab.planning import SAMPLE_RECORDS, ConfigOptions, plan
 from kaboost.service.lab.records import FileRecords
 from kaboost.service.lab.saving import nested
 from kaboost.service.lab.space import Candidate, Space, describe, draw, flags_of, key_of, rungs
@@ -31,11 +31,11 @@ STUDY, TRIALS, BASE = "study.json", "trials.jsonl", "base.yaml"
 Report = Callable[[int, int, float | None], None]  # trials done, trials in all, lowest loss
 
 
-class Wish(NamedTuple):
+class TuneRequest(NamedTuple):
     """What is tuned, and how."""
 
     source: str
-    wanted: Wanted
+    options: ConfigOptions
     space: Space
     folder: Path
     candidates: int = 16
@@ -60,7 +60,7 @@ class Trial(NamedTuple):
         return float("inf") if loss is None else float(loss)
 
 
-def tune(wish: Wish, report: Report) -> dict[str, Any]:
+def tune(request: TuneRequest, report: Report) -> dict[str, Any]:
     """Run the candidates that are not done yet; return the figures of the study.
 
     1. Look at the input, and write the base configuration into the folder.
@@ -73,17 +73,17 @@ def tune(wish: Wish, report: Report) -> dict[str, Any]:
     ConfigError
         If the input or the space does not fit, or the folder holds another study.
     """
-    text = _base_text(wish)
-    study = _Study(wish, text, report)
-    default = study.run_all([{}], wish.limit)[0]
+    text = _base_text(request)
+    study = _Study(request, text, report)
+    default = study.run_all([{}], request.limit)[0]
     if "fault" in default.outcome:
         raise ConfigError(f"the base configuration fails: {default.outcome['fault']}")
-    candidates = draw(wish.space, wish.candidates, wish.seed)
-    if wish.strategy == "halving":
+    candidates = draw(request.space, request.candidates, request.seed)
+    if request.strategy == "halving":
         final = _halve(study, candidates, default.outcome["records"])
     else:
         study.expect(1 + len(candidates))
-        final = study.run_all(candidates, wish.limit)
+        final = study.run_all(candidates, request.limit)
     best = min([default, *final], key=lambda trial: trial.loss)
     return _figures(study, default, best, final)
 
@@ -95,7 +95,7 @@ def _halve(study: "_Study", candidates: list[Candidate], records: int) -> list[T
     trials: list[Trial] = []
     for k, (count, limit) in enumerate(plan_):
         last = k == len(plan_) - 1
-        trials = study.run_all(candidates[:count], study.wish.limit if last else limit)
+        trials = study.run_all(candidates[:count], study.request.limit if last else limit)
         trials.sort(key=lambda trial: trial.loss)
         candidates = [trial.candidate for trial in trials]
     return trials
@@ -104,9 +104,9 @@ def _halve(study: "_Study", candidates: list[Candidate], records: int) -> list[T
 class _Study:
     """The trials of a folder: those that are done are read, the others are run."""
 
-    def __init__(self, wish: Wish, text: str, report: Report) -> None:
-        self.wish, self._report = wish, report
-        self.folder = wish.folder
+    def __init__(self, request: TuneRequest, text: str, report: Report) -> None:
+        self.request, self._report = request, report
+        self.folder = request.folder
         self._done: dict[str, Trial] = {}
         self._expected = 1
         self._running: set[subprocess.Popen[str]] = set()
@@ -120,7 +120,7 @@ class _Study:
     def run_all(self, candidates: Sequence[Candidate], limit: int | None) -> list[Trial]:
         """Return the trials of candidates, in their order; run those that are not done."""
         missing = [c for c in candidates if _key(c, limit) not in self._done]
-        jobs = self.wish.jobs or os.cpu_count() or 1
+        jobs = self.request.jobs or os.cpu_count() or 1
         with ThreadPoolExecutor(jobs) as pool:
             waiting = {pool.submit(self._run, candidate, limit) for candidate in missing}
             try:
@@ -150,14 +150,14 @@ class _Study:
         return waiting
 
     def _run(self, candidate: Candidate, limit: int | None) -> Trial:
-        wish = self.wish
-        whole = limit == wish.limit
+        request = self.request
+        whole = limit == request.limit
         job = {
-            "source": str(Path(wish.source).resolve()),
+            "source": str(Path(request.source).resolve()),
             "config": str(self.folder / BASE),
             "flags": flags_of(candidate),
             "limit": limit,
-            "delimiter": wish.delimiter,
+            "delimiter": request.delimiter,
             "losses": str(self.losses_path(candidate)) if whole else None,
         }
         # One thread each: the cores are used by other trials, and results do not depend on it.
@@ -208,18 +208,18 @@ class _Study:
 
     def _begin(self, text: str) -> None:
         """Begin a study in a new folder, or go on with the same one."""
-        wish = self.wish
-        size = Path(wish.source).stat()
+        request = self.request
+        size = Path(request.source).stat()
         identity = {
-            "source": str(Path(wish.source).resolve()),
+            "source": str(Path(request.source).resolve()),
             "bytes": size.st_size,
             "modified": size.st_mtime_ns,
             "base": text,
-            "space": json.loads(json.dumps(wish.space)),
-            "strategy": wish.strategy,
-            "candidates": wish.candidates,
-            "seed": wish.seed,
-            "limit": wish.limit,
+            "space": json.loads(json.dumps(request.space)),
+            "strategy": request.strategy,
+            "candidates": request.candidates,
+            "seed": request.seed,
+            "limit": request.limit,
         }
         path = self.folder / STUDY
         if path.is_file():
@@ -248,41 +248,41 @@ class _Study:
             self._done[_key(trial.candidate, trial.limit)] = trial
 
 
-def _base_text(wish: Wish) -> str:
+def _base_text(request: TuneRequest) -> str:
     """Return the configuration that candidates change: that of a file, or an inferred one."""
-    source = FileRecords(FileSource(wish.source, wish.delimiter), "kaboost.events.v1")
+    source = FileRecords(FileSource(request.source, request.delimiter), "kaboost.events.v1")
     try:
         sample = source.sample(SAMPLE_RECORDS)
-        planned = plan(wish.wanted, source.name, sample, is_topic=False)
+        planned = plan(request.options, source.name, sample, is_topic=False)
     finally:
         source.close()
     text = planned.text
     if text is None:
-        assert wish.wanted.config is not None
-        text = wish.wanted.config.read_text(encoding="utf-8")
-    given = wish.wanted.given
+        assert request.options.config is not None
+        text = request.options.config.read_text(encoding="utf-8")
+    given = request.options.given
     named = {"events.label": given.label, "task.kind": given.task, "events.id": given.id,
              "events.timestamp": given.timestamp}  # fmt: skip
     extra = {} if planned.text else {k: v for k, v in named.items() if v is not None}
-    overrides = planned.overrides if planned.text else {**wish.wanted.overrides, **extra}
+    overrides = planned.overrides if planned.text else {**request.options.overrides, **extra}
     return yaml.safe_dump(nested(text, overrides), sort_keys=False, allow_unicode=True)
 
 
 def _figures(study: _Study, default: Trial, best: Trial, final: Sequence[Trial]) -> dict[str, Any]:
     """Return the figures of a study, with what the best one brings over the default."""
-    space = study.wish.space
+    space = study.request.space
     gain = None
     if best is not default:
         paths = [study.losses_path(trial.candidate) for trial in (best, default)]
         ours, theirs = map(np.load, paths)
-        gain = mean_difference(ours - theirs)._asdict() if len(ours) == len(theirs) else None
+        gain = mean_difference(ours - theirs).figures if len(ours) == len(theirs) else None
     rows = [
         {"candidate": describe(t.candidate, space), "records": t.limit, **t.outcome}
         for t in sorted([default, *final], key=lambda trial: trial.loss)
     ]
     return {
-        "input": study.wish.source,
-        "strategy": study.wish.strategy,
+        "input": study.request.source,
+        "strategy": study.request.strategy,
         "trials": len(study.trials),
         "failed": [
             {"candidate": describe(t.candidate, space), "fault": t.outcome["fault"]}

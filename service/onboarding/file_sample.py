@@ -52,7 +52,7 @@ def _read_parquet(path: Path, count: int) -> list[Any]:
         from pyarrow.parquet import ParquetFile
     except ImportError as err:
         raise ConfigError(
-            f"{path}: a Parquet file needs {err.name}; run pip install 'kaboost[parquet]'"
+            f"{path}: a Parquet file needs {err.name}; run pip install '.[parquet]'"
         ) from err
     try:
         with ParquetFile(path) as file:

@@ -26,7 +26,7 @@ def check_registry(settings: Settings) -> list[Check]:
     try:
         from confluent_kafka.schema_registry import SchemaRegistryClient
     except ImportError as err:
-        remedy = "run pip install 'kaboost[avro]'"
+        remedy = "run pip install '.[avro]'"
         return [Check("schema registry", "red", f"{err.name} is not installed", remedy)]
     try:
         conf: Any = {"timeout": REGISTRY_SECONDS, "max.retries": 0, **keys}

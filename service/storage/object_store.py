@@ -223,5 +223,5 @@ def _is_run(folder: str) -> bool:
 def _missing(url: str, err: ImportError) -> ConfigError:
     return ConfigError(
         f"checkpoints.directory: {url} needs the package {err.name or 'of its protocol'}: run pip "
-        "install 'kaboost[object-store]', or name a folder"
+        "install '.[object-store]', or name a folder"
     )

@@ -72,7 +72,7 @@ def test_missing_extra_is_named() -> None:
         "except kaboost.ModelError as err: print(err)"
     )
 
-    assert "pip install 'kaboost[scikit-learn]'" in python(code)
+    assert "pip install '.[scikit-learn]'" in python(code)
 
 
 def test_unknown_name_of_package() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kaboost.service.lab.planning import Wanted
+from kaboost.service.lab.planning import ConfigOptions
 from kaboost.service.lab.replay import Request, replay
 from kaboost.service.lab.result import Result
 from kaboost.service.onboarding.plan import Given
@@ -46,5 +46,5 @@ def replayed(source: Path | str, label: str | None = "fraud", **options: Any) ->
     """Replay with a small model, unless `overrides` say otherwise."""
     overrides = options.pop("overrides", FAST)
     given = Given(label, task=options.pop("task", None), timestamp=options.pop("timestamp", None))
-    wanted = Wanted(options.pop("config", None), overrides, given)
-    return replay(Request(str(source), wanted, **options))
+    config_options = ConfigOptions(options.pop("config", None), overrides, given)
+    return replay(Request(str(source), config_options, **options))

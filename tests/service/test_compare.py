@@ -10,7 +10,7 @@ import pytest
 from kaboost.service.errors import ConfigError
 from kaboost.service.lab.bootstrap import block_length, mean_difference
 from kaboost.service.lab.comparison import compare
-from kaboost.service.lab.planning import Wanted
+from kaboost.service.lab.planning import ConfigOptions
 from kaboost.service.lab.replay import Request, no_report
 from kaboost.service.lab.report import comparison_page
 from tests.service.replays import rows, write_csv
@@ -73,6 +73,19 @@ def test_paired_differences(csv: str, config: Config) -> None:
     assert "src=" not in page
 
 
+def test_one_event(tmp_path: Path, config: Config) -> None:
+    """A single event has no interval: null in the JSON, which every reader takes."""
+    path = write_csv(tmp_path / "one.csv", rows(1))
+    request = Request(str(path))
+    figures, _ = compare([config("a"), config("b", lr=0.2)], request, lambda name: no_report)
+    _, other = figures["rows"]
+
+    json.dumps(figures, allow_nan=False)
+    assert (0.0, None, None) == (other["difference"], other["low"], other["high"])
+    assert "the same" == other["verdict"]
+    assert "too few events" in comparison_page(figures)
+
+
 def test_what_compare_refuses(csv: str, config: Config, tmp_path: Path) -> None:
     """One configuration, standard input, other tasks, other events."""
     a, b = config("a"), config("b")
@@ -85,7 +98,7 @@ def test_what_compare_refuses(csv: str, config: Config, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="standard input is read once"):
         compare([a, b], Request("-"), lambda name: no_report)
     with pytest.raises(ConfigError, match=r"task\.kind: r has regression, a has binary"):
-        compare([a, regression(tmp_path)], Request(csv, Wanted()), lambda name: no_report)
+        compare([a, regression(tmp_path)], Request(csv, ConfigOptions()), lambda name: no_report)
     with pytest.raises(ConfigError, match=r"c learned 3 events, a 800: differences are of the"):
         compare([a, other], Request(csv), lambda name: no_report)
 

@@ -512,7 +512,7 @@ def test_missing_package(
     if "schema_registry" not in settings:
         settings = {**settings, "schema_file": str(tmp_path / "schema")}
 
-    with pytest.raises(ConfigError, match=rf"pip install 'kaboost\[{extra}\]'"):
+    with pytest.raises(ConfigError, match=rf"pip install '\.\[{extra}\]'"):
         make_reader(Events(**settings), "orders", MAX_BYTES)
 
 

@@ -280,7 +280,7 @@ def test_a_silent_partition_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         "#/a: not in features.schema; |leave it out, or set features.unknown: ignore",
         "label: is missing; the record has a, b: |send it, or set events.label to its path",
         "begins with a schema-registry frame, schema id 5: |set events.schema_registry",
-        "format avro needs fastavro; |run pip install 'kaboost[avro]'",
+        "format avro needs fastavro; |run pip install '.[avro]'",
     ],
 )
 def test_remedies_are_whole(marked: str) -> None:

@@ -11,14 +11,20 @@ import pytest
 from pyarrow import feather, parquet
 
 from kaboost.models.model import Model
+from kaboost.models.types import Vec
 from kaboost.service.errors import ConfigError, NotWritten
-from kaboost.service.lab import opponents
-from kaboost.service.lab.opponents import LightGBM, make_opponents
+from kaboost.service.lab import other_models, report
+from kaboost.service.lab import replay as module
+from kaboost.service.lab.other_models import LightGBM, Part, make_other_models
 from kaboost.service.lab.records import FileRecords
 from kaboost.service.lab.writing import write
-from tests.service.replays import FAST, replayed, rows, write_csv
+from tests.service.replays import FAST, LINEAR, replayed, rows, write_csv
 
 EVENTS = 700
+CLASSES: dict[str, Any] = {
+    "task": "multiclass",
+    "overrides": {"model": LINEAR.replace("{rule", "{multiclass: one_vs_rest, rule", 1)},
+}
 
 
 @pytest.fixture
@@ -168,22 +174,69 @@ def test_interruption_keeps_the_part(csv: Path, monkeypatch: pytest.MonkeyPatch)
     assert 300 == result.events
 
 
-def test_opponents(csv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_models(csv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """LightGBM and a model of River are on the same events; all are in the curves."""
-    monkeypatch.setattr(opponents, "ROUNDS", 10)
-    monkeypatch.setattr(opponents, "FIRST_ROWS", 50)
+    monkeypatch.setattr(other_models, "ROUNDS", 10)
+    monkeypatch.setattr(other_models, "FIRST_ROWS", 50)
     result = replayed(csv, against=("lightgbm", "river:linear_model.LogisticRegression"))
 
     assert ["model", "prior", "last_label", "lightgbm"] == list(result.losses)[:4]
     assert result.losses["lightgbm"] < result.losses["prior"]
     assert "loss river:linear_model.LogisticRegression" in result.figures["curve"]
-    assert isinstance(make_opponents(["lightgbm"], "binary")[0], LightGBM)
+    assert isinstance(make_other_models(["lightgbm"], "binary")[0], LightGBM)
     for name, why in (
         ("xgboost", "is not known"),
         ("river:forest.Tree", "is not a usable part of River"),
     ):
         with pytest.raises(ConfigError, match=rf"--against {name}.*{why}"):
             replayed(csv, against=(name,))
+
+
+class Bad:
+    """A model whose losses are far too large."""
+
+    name = "bad"
+
+    def learn(self, part: Part) -> tuple[Vec, Vec]:
+        """Return losses and errors (B,)."""
+        return np.full(len(part.y), 1e30), np.full(len(part.y), 1e15)
+
+
+@pytest.mark.parametrize(("task", "most"), [("binary", -np.log(1e-15)), ("regression", 1e6)])
+def test_one_bound_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, most: float
+) -> None:
+    """The losses of other models have the bounds of the model's."""
+    monkeypatch.setattr(module, "make_other_models", lambda names, task: [Bad()])
+    found = [{"x": k % 7, "y": k % 3 if task == "regression" else k % 2} for k in range(60)]
+    result = replayed(write_csv(tmp_path / "a.csv", found), "y", task=task, against=("bad",))
+    later = result.figures["curve"]["loss bad"][2:]  # the first 20 numbers have no bound yet
+
+    assert max(result.figures["curve"]["loss model"]) < min(later)
+    assert max(later) <= most * 1.001
+
+
+def test_class_that_lightgbm_does_not_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class that comes after the training costs what a class never seen costs."""
+    monkeypatch.setattr(other_models, "ROUNDS", 2)
+    monkeypatch.setattr(other_models, "FIRST_ROWS", 50)
+    found = [{"x": k % 7, "c": "ab"[k % 2] if k < 60 else "c"} for k in range(70)]
+    path = write_csv(tmp_path / "a.csv", found)
+    figures = replayed(path, "c", against=("lightgbm",), **CLASSES).figures
+
+    assert figures["curve"]["loss lightgbm"][-1] == pytest.approx(np.log(50), abs=0.7)
+
+
+def test_structures_have_names(csv: Path) -> None:
+    """Loss over N is by structure, also where there are several classes."""
+    result = replayed(csv, "country", **CLASSES)
+    (axis,) = [each for each in result.plot().axes if each.get_title() == "Loss over N"]
+
+    assert 1 == len(result.figures["prefixes"])
+    assert ["structure 1"] == [text.get_text() for text in axis.get_legend().get_texts()]
+    page = report.page(result.figures)
+    assert "label: `structure ${k + 1}`" in page
+    assert "f.classes[k]" not in page
 
 
 def test_limit(csv: Path) -> None:

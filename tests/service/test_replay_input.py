@@ -1,13 +1,18 @@
 """Input of a replay that is not as it should be: what it says, and what it keeps."""
 
 import codecs
+import gzip
+import os
 import resource
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from kaboost.service.errors import ConfigError
+from kaboost.service.lab import byte_streams
 from kaboost.service.lab.byte_streams import Input, Utf8Stream
 from kaboost.service.lab.cells import convert, style_of
 from kaboost.service.lab.file_source import FileSource
@@ -20,6 +25,12 @@ def text_of(path: Path) -> str:
         return Utf8Stream(opened.stream).read().decode()
 
 
+def values_of(path: Path, delimiter: str | None = None) -> list[bytes]:
+    """Return the records of a file."""
+    with closing(FileSource(str(path), delimiter)) as source:
+        return [value for chunk in source.chunks() for value in chunk.values]
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -27,6 +38,7 @@ def text_of(path: Path) -> str:
         ("amount,fraud\n", "has no records; name an input with a header and rows"),
         ("amount,amount\n1,2\n", "column 'amount' occurs twice in the header; rename one"),
         ("1.5,0\n2,1\n", "the first line has numbers instead of names"),
+        ("\namount,fraud\n1,0\n", "the first line is blank; remove it"),
     ],
 )
 def test_no_rows(tmp_path: Path, text: str, why: str) -> None:
@@ -54,10 +66,11 @@ def test_no_file_and_wrong_format(tmp_path: Path) -> None:
     path.write_text("no columns")
     with pytest.raises(ConfigError, match=r"a\.parquet: cannot be read as parquet"):
         replayed(path)
-    array = tmp_path / "a.json"
-    array.write_text('[{"a": 1}]')
-    with pytest.raises(ConfigError, match="is one JSON array; write one object a line"):
-        replayed(array)
+    for name, head in (("a.json", ""), ("a", "\ufeff\n")):
+        array = tmp_path / name
+        array.write_text(head + '[ {"a": 1}]', "utf-8")
+        with pytest.raises(ConfigError, match="is one JSON array; write one object a line"):
+            values_of(array)
 
 
 def test_one_class(tmp_path: Path) -> None:
@@ -76,7 +89,8 @@ def test_ragged_rows(tmp_path: Path) -> None:
     result = replayed(path)
 
     assert {"ragged": 2} == result.figures["rejected"]
-    assert "has 2 values for 5 columns" in result.figures["examples"]["ragged"]
+    example = result.figures["examples"]["ragged"]
+    assert "row 42 has 2 values for 5 columns; quote values that contain ','" == example
     assert (42, 40) == (result.figures["records"], result.events)
 
 
@@ -178,6 +192,84 @@ def test_delimiters_and_notes(tmp_path: Path) -> None:
     assert b'{"betrag":1.5,"am":"2026-02-01T00:00:00Z","fraud":0}' == values[0]
     assert ["betrag: numbers are written with a decimal comma"] == source.notes[:1]
     assert "am: dates written as %d.%m.%Y" in source.notes[1]
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    """Damaged gzip files, cut at any place, and half a UTF-16 character are refused by name."""
+    packed = bytearray(gzip.compress(b"a,b\n" + b"1,2\n" * 40_000 + bytes(range(256)) * 99))
+    packed[len(packed) // 2 :] = b"\xff" * 64
+    whole = "a,b\n1,2\n".encode("utf-16")
+    for name, data in (
+        ("a.csv.gz", packed),
+        ("a.parquet.gz", packed),
+        ("b.jsonl.gz", packed[:60]),
+        ("c.csv", whole[:-1]),
+        ("d.jsonl", whole[:-1]),
+    ):
+        path = tmp_path / name
+        path.write_bytes(data)
+        with pytest.raises(ConfigError, match=rf"{name}: cannot be (read|unpacked).*; name a"):
+            values_of(path)
+
+
+@pytest.mark.parametrize("delimiter", ["||", "", "\n", '"', "§"])
+def test_delimiter_is_one_character(tmp_path: Path, delimiter: str) -> None:
+    """Another delimiter is refused before anything is read."""
+    path = write_csv(tmp_path / "a.csv", rows(5))
+
+    with pytest.raises(ConfigError, match=r"--delimiter .*: is no delimiter; write one ASCII"):
+        values_of(path, delimiter)
+
+
+def test_lines_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no line ends, no more than the longest line is read; returns end lines of CSV."""
+    monkeypatch.setattr(byte_streams, "CHUNK_BYTES", 1 << 10)
+    monkeypatch.setattr(byte_streams, "LINE_BYTES", 1 << 14)
+    old = tmp_path / "old.csv"
+    old.write_bytes(b"a,b\r" + b"1,2\r" * 20_000)
+    assert 20_000 == len(values_of(old))
+    for name, data in (
+        ("a.csv", b"x" * 80_000),
+        ("b.csv", b"a,b\n" + b"1,2\n" * 30_000 + b"x" * 80_000),
+        ("a.jsonl", b'{"a": 1}\r' * 20_000),
+    ):
+        path = tmp_path / name
+        path.write_bytes(data)
+        with pytest.raises(ConfigError, match=rf"{name}: has a line of more than .*; name a"):
+            values_of(path)
+
+
+JSON_ONLY = """
+import sys
+sys.modules["pyarrow"] = None
+from kaboost.service.errors import ConfigError
+from kaboost.service.lab import replay
+for name in sys.argv[1:]:
+    try:
+        print(sum(len(chunk.values) for chunk in replay.FileSource(name).chunks()))
+    except ConfigError as err:
+        print(err)
+"""
+
+
+def test_without_pyarrow(tmp_path: Path) -> None:
+    """JSON lines need no extra, packed or not; other files name theirs."""
+    names = ["a.jsonl", "a.jsonl.gz", "a.csv", "a.parquet", "a.jsonl.zst"]
+    for name, data in zip(
+        names, (b'{"a": 1}\n' * 3, gzip.compress(b'{"a": 1}\n'), b"a\n1\n", b"PAR1",
+                b"\x28\xb5\x2f\xfd"), strict=True,
+    ):  # fmt: skip
+        (tmp_path / name).write_bytes(data)
+    done = subprocess.run(
+        [sys.executable, "-c", JSON_ONLY, *names],
+        cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+
+    assert ["3", "1"] == lines[:2], done.stderr
+    for name, line in zip(names[2:], lines[2:], strict=True):
+        assert line.startswith(f"{name}: reading ")
+        assert line.endswith("needs pyarrow; run pip install '.[lab]' in the folder of Kaboost")
 
 
 def test_memory_is_flat(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_labels_apart_and_task() -> None:
 
 
 def test_what_replay_refuses() -> None:
-    """A label that is no column, labels twice, no rows, an unknown opponent or slice."""
+    """A label that is no column, labels twice, no rows, an unknown other model or slice."""
     with pytest.raises(ModelError, match="label: a row has no 'froud'; did you mean 'fraud'"):
         kaboost.replay(TABLE, model(), label="froud")
     with pytest.raises(ModelError, match="label, y: pass the name of a column, or the labels"):

@@ -8,16 +8,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
 from kaboost.service.config.settings import load
 from kaboost.service.errors import ConfigError
 from kaboost.service.lab import tuning
-from kaboost.service.lab.planning import Wanted
+from kaboost.service.lab.bootstrap import mean_difference
+from kaboost.service.lab.display import show_tuning
+from kaboost.service.lab.planning import ConfigOptions
 from kaboost.service.lab.space import draw, read_space, rungs
 from kaboost.service.lab.trial import run as run_trial
-from kaboost.service.lab.tuning import Trial, Wish, tune, winning_text
+from kaboost.service.lab.tuning import Trial, TuneRequest, tune, winning_text
 from tests.service.learning import until
 from tests.service.replays import rows, write_csv
 
@@ -30,12 +33,14 @@ SPACE = {"model.bank.lr": [1e-6, 0.01, 0.1], "model.bank.n": [2, 4]}
 
 
 @pytest.fixture
-def wish(tmp_path: Path) -> Wish:
+def study(tmp_path: Path) -> TuneRequest:
     """A study of a configuration that hardly learns."""
     source = write_csv(tmp_path / "orders.csv", rows(1200))
     config = tmp_path / "base.yaml"
     config.write_text(BASE)
-    return Wish(str(source), Wanted(config), SPACE, tmp_path / "study", candidates=6, jobs=2)
+    return TuneRequest(
+        str(source), ConfigOptions(config), SPACE, tmp_path / "study", candidates=6, jobs=2
+    )
 
 
 @pytest.fixture
@@ -44,10 +49,10 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
 
     def run(self: Any, candidate: dict[str, Any], limit: int | None) -> Trial:
-        losses = str(self.losses_path(candidate)) if limit == self.wish.limit else None
+        losses = str(self.losses_path(candidate)) if limit == self.request.limit else None
         flags = tuning.flags_of(candidate)
         job = {
-            "source": self.wish.source, "config": str(self.folder / tuning.BASE), "flags": flags,
+            "source": self.request.source, "config": str(self.folder / tuning.BASE), "flags": flags,
             "limit": limit, "delimiter": None, "losses": losses,
         }  # fmt: skip
         found.append(job)
@@ -61,9 +66,9 @@ def quiet(done: int, total: int, lowest: float | None) -> None:
     """Report nothing."""
 
 
-def test_lowest_loss_wins(wish: Wish, jobs: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_lowest_loss_wins(study: TuneRequest, jobs: list[dict[str, Any]], tmp_path: Path) -> None:
     """All candidates and the default learn all records; the winner's configuration is whole."""
-    figures = tune(wish, quiet)
+    figures = tune(study, quiet)
     losses = [row["loss"] for row in figures["rows"]]
 
     assert 7 == len(jobs) == figures["trials"]
@@ -72,46 +77,61 @@ def test_lowest_loss_wins(wish: Wish, jobs: list[dict[str, Any]], tmp_path: Path
     assert figures["best"]["settings"]["model.bank.lr"] > 1e-6
     assert figures["gain"]["high"] < 0.0
     tuned = tmp_path / "tuned.yaml"
-    tuned.write_text(winning_text(wish.folder, figures["best"]["settings"]))
+    tuned.write_text(winning_text(study.folder, figures["best"]["settings"]))
     model = load(tuned).model
     assert model is not None
     assert figures["best"]["settings"]["model.bank.lr"] == model["bank"]["lr"]
     assert "linear" == model["bank"]["kind"]
 
 
-def test_study_goes_on(wish: Wish, jobs: list[dict[str, Any]]) -> None:
+def test_study_goes_on(study: TuneRequest, jobs: list[dict[str, Any]]) -> None:
     """What is done is not run again; half a line of a killed study is run again."""
-    before = tune(wish, quiet)
-    path = wish.folder / "trials.jsonl"
+    before = tune(study, quiet)
+    path = study.folder / "trials.jsonl"
     jobs.clear()
 
-    assert before == tune(wish, quiet)
+    assert before == tune(study, quiet)
     assert [] == jobs
     path.write_text(path.read_text()[:-30])
-    assert before["best"] == tune(wish, quiet)["best"]
+    assert before["best"] == tune(study, quiet)["best"]
     assert 1 == len(jobs)
     with pytest.raises(ConfigError, match="has a study with another seed; name a new folder"):
-        tune(wish._replace(seed=2), quiet)
+        tune(study._replace(seed=2), quiet)
 
 
-def test_halving(wish: Wish, jobs: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_halving(
+    study: TuneRequest, jobs: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ever fewer candidates learn ever more records; the last ones learn all."""
     monkeypatch.setattr(tuning, "LEAST_RECORDS", 100)
-    figures = tune(wish._replace(strategy="halving"), quiet)
+    figures = tune(study._replace(strategy="halving"), quiet)
     limits = [job["limit"] for job in jobs]
 
     assert [None, *[400] * 6, *[None] * 2] == limits
     assert figures["best"]["settings"]["model.bank.lr"] > 1e-6
 
 
-def test_failed_candidates_are_listed(wish: Wish, jobs: list[dict[str, Any]]) -> None:
+def test_failed_candidates_are_listed(study: TuneRequest, jobs: list[dict[str, Any]]) -> None:
     """A candidate that cannot be replayed has its reason, and does not win."""
     space = {"model.bank.n": [4, -3]}
-    figures = tune(wish._replace(space=space), quiet)
+    figures = tune(study._replace(space=space), quiet)
 
     assert ["n=-3"] == [row["candidate"] for row in figures["failed"]]
     assert "-3" in figures["failed"][0]["fault"]
     assert 4 == figures["best"]["settings"].get("model.bank.n", 4)
+
+
+def test_one_event(
+    study: TuneRequest, jobs: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A winner by a single event has a difference without an interval, also in what is printed."""
+    figures = tune(study._replace(limit=1), quiet)
+    figures["best"]["settings"] = {"model.bank.lr": 0.1}
+    figures["gain"] = mean_difference(np.array([-0.5])).figures
+    show_tuning(figures, "tuned.yaml")
+
+    json.dumps(figures, allow_nan=False)
+    assert "difference -0.5000, of too few events for an interval;" in capsys.readouterr().out
 
 
 def test_draws() -> None:
@@ -147,7 +167,7 @@ def test_space_is_checked(tmp_path: Path, text: str, why: str) -> None:
         read_space(path)
 
 
-def test_killed_command_goes_on(wish: Wish, tmp_path: Path) -> None:
+def test_killed_command_goes_on(study: TuneRequest, tmp_path: Path) -> None:
     """After kill -9 the same command ends the study, and runs no trial twice."""
     (tmp_path / "space.yaml").write_text(yaml.safe_dump({"model.bank.lr": [0.01, 0.1]}))
     command = [

@@ -6,16 +6,18 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from kaboost.models.adapters.from_river import RiverModel
+from kaboost.models.adapters.from_river import PROBABILITY_FLOOR, RiverModel
 from kaboost.models.adapters.river_spec import RIVER_ERRORS
 from kaboost.models.features.labels import Labels
 from kaboost.models.features.onehot import Encoder, Table
 from kaboost.models.features.schema import Layout
 from kaboost.models.types import Mat, ModelError, Vec
 from kaboost.service.errors import ConfigError
+from kaboost.service.lab.extras import missing_extra
 
 FIRST_ROWS = 500  # of LightGBM's first training; then at twice as many, and so on
-SMALLEST = 1e-6  # probability of a label, as in the model's own log-loss
+# Of a label, for the log-loss of every model: River's are clipped to it before anything else.
+SMALLEST_PROBABILITY = PROBABILITY_FLOOR
 LIGHTGBM, RIVER = "lightgbm", "river:"
 ROUNDS = 100
 NUMBERS_ONLY = ("linear_model", "neighbors")  # of River's modules: features are scaled for them
@@ -31,7 +33,7 @@ class Part(NamedTuple):
     w: Vec  # (B,)
 
 
-class Opponent(Protocol):
+class OtherModel(Protocol):
     """A model that is compared."""
 
     name: str
@@ -40,8 +42,8 @@ class Opponent(Protocol):
         """Return losses and errors (B,) of events, each predicted before it was learned."""
 
 
-def make_opponents(names: Sequence[str], task: str) -> list[Opponent]:
-    """Return the opponents of some names.
+def make_other_models(names: Sequence[str], task: str) -> list[OtherModel]:
+    """Return the models of some names.
 
     Raises
     ------
@@ -51,14 +53,12 @@ def make_opponents(names: Sequence[str], task: str) -> list[Opponent]:
     return [_make(name, task) for name in names]
 
 
-def _make(name: str, task: str) -> Opponent:
+def _make(name: str, task: str) -> OtherModel:
     if name == LIGHTGBM:
         try:
             import lightgbm
         except ImportError as err:
-            raise ConfigError(
-                f"--against {name}: needs {err.name}; run pip install 'kaboost[lightgbm]'"
-            ) from err
+            raise missing_extra(f"--against {name}:", "lightgbm", err) from err
         return LightGBM(task, lightgbm.train, lightgbm.Dataset)
     if name.startswith(RIVER):
         try:
@@ -171,7 +171,7 @@ class LightGBM:
             return 0.5 * off * off, abs(off)
         places = y.astype(np.int64)
         of_label = predicted[np.arange(len(y)), places]
-        return -np.log(np.clip(of_label, SMALLEST, 1.0)), (
+        return -np.log(np.clip(of_label, SMALLEST_PROBABILITY, 1.0)), (
             predicted.argmax(axis=1) != places
         ).astype(np.float64)
 
@@ -184,9 +184,10 @@ class LightGBM:
             return np.stack([1.0 - predicted, predicted], axis=1)
         if self._task == "regression":
             return predicted[:, None]
-        padded = np.full((len(y), C), 0.0)
+        # Classes that came after its training have the share of one that was never seen.
+        padded = np.full((len(y), C), 1.0 / (self._rows + C))
         padded[:, : self._classes] = predicted
-        return padded
+        return np.asarray(padded / padded.sum(axis=1, keepdims=True))
 
     def _prior(self, y: Vec, w: Vec, C: int) -> Mat:
         """Return the shares of classes (B, C) or the mean (B, 1) before each event."""
