@@ -19,7 +19,7 @@ from tests.browser import DESK, PHONE, browser, opened
 from tests.kafka.broker import Broker
 from tests.kafka.client import create_topic, encode, produce
 from tests.service.learning import until
-from tests.service.serving import PATIENCE, Program, publish, running, settings, taught
+from tests.service.serving import PATIENCE, SCHEMA, Program, publish, running, settings, taught
 
 Start = Callable[..., tuple[Settings, Program]]
 KEY = "a-key-of-more-than-sixteen-characters"
@@ -129,6 +129,21 @@ def test_a_form_of_the_schema_is_answered(live: Program, chromium: Browser) -> N
             expect(page.locator("#try-code")).to_contain_text(f"{url_of(live)}/predict")
         page.get_by_label("age", exact=True).fill("")
         expect(page.locator("#try-answer")).to_contain_text("missing, of 4 features: age")
+
+
+def test_a_prediction_is_explained_in_bars(serve: Start, chromium: Browser) -> None:
+    """The default model, which has trees: the largest part fills half of its track."""
+    wanted, program = serve(model={})
+    publish(wanted, taught(wanted, events=600))
+    program.ready()
+    with opened(chromium, url_of(program)) as page:
+        bars = page.locator("#try-explanation .fill")
+        expect(bars).to_have_count(1 + len(SCHEMA))
+        widths = bars.evaluate_all("bars => bars.map((bar) => parseFloat(bar.style.width))")
+
+        assert 50.0 == max(widths)
+        assert all(0.0 <= width for width in widths)
+        assert "NaN" not in page.locator("#try-explanation").inner_text()
 
 
 def test_the_page_steers_with_the_key_only(live: Program, chromium: Browser) -> None:
