@@ -1,6 +1,5 @@
 """The live page in a real browser, against a live service; its endpoints; its history."""
 
-import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Route, expect
 
 from kaboost.service.config.settings import Settings
-from kaboost.service.http import pages, stream
+from kaboost.service.http import pages
 from kaboost.service.storage.live import FIGURES, RECORDS, LiveFiles
 from kaboost.service.storage.snapshots import Condition, FolderSnapshotStore
 from tests.browser import DESK, PHONE, browser, opened
@@ -266,49 +265,6 @@ def test_the_stream_gives_one_status_a_second(live: Program) -> None:
 
     assert set(status(live)) == set(seen[0])
     assert 0.8 < (seen[2]["time"] - seen[0]["time"]) / 2 < 5.0
-
-
-@pytest.mark.parametrize("sends_again", [True, False])
-def test_readers_that_do_not_read_are_dropped(
-    monkeypatch: pytest.MonkeyPatch, *, sends_again: bool
-) -> None:
-    """Also those that go on reading soon; they cost no other reader a message."""
-    monkeypatch.setattr(stream, "EVERY_SECONDS", 0.01)
-    monkeypatch.setattr(stream, "SLOW_SECONDS", PATIENCE if sends_again else 0.1)
-    monkeypatch.setattr(stream, "MAX_READERS", 2)
-
-    async def read() -> list[Any]:
-        broadcast, goes_on = stream.Broadcast(lambda: "{}", lambda: False), asyncio.Event()
-        slow, fast = asyncio.Queue[Any](), asyncio.Queue[Any]()
-
-        async def send_slowly(message: Any) -> None:
-            slow.put_nowait(message)
-            if message["type"] == "http.response.body":
-                await goes_on.wait()
-
-        async def never() -> Any:
-            await asyncio.Event().wait()
-
-        scope = {"type": "http"}
-        reading = asyncio.create_task(broadcast.subscribe()(scope, never, fast.put))
-        dropped = asyncio.create_task(broadcast.subscribe()(scope, never, send_slowly))
-        while broadcast.readers != 2:
-            await asyncio.sleep(0)
-        while broadcast.readers != 1:
-            await fast.get()
-        if sends_again:
-            goes_on.set()
-        await asyncio.wait_for(dropped, PATIENCE)
-        while not fast.empty():
-            fast.get_nowait()
-        await asyncio.wait_for(fast.get(), PATIENCE)
-        reading.cancel()
-        return [slow.get_nowait() for _ in range(slow.qsize())]
-
-    sent = asyncio.run(read())
-
-    end = {"type": "http.response.body", "body": b""}
-    assert sends_again is (end == sent[-1])
 
 
 def test_a_silent_stream_is_opened_again(api: Program, chromium: Browser) -> None:
