@@ -4,7 +4,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -51,14 +51,34 @@ def register(app: typer.Typer) -> None:
         elif not watch:
             Console(highlight=False).print(render(found, points, []))
         else:
-            rates: list[float] = []
             with Live(auto_refresh=False) as live:
-                while True:
-                    rates = [*rates, found["events_per_second"]][-POINTS:]
-                    live.update(render(found, points, rates), refresh=True)
-                    time.sleep(EVERY_SECONDS)
-                    found, points = ask(address)
+                watch_status(
+                    address, (found, points), lambda shown: live.update(shown, refresh=True)
+                )
         raise typer.Exit(Exit.NOT_HELD if found["level"] == "bad" else Exit.DONE)
+
+
+def watch_status(
+    address: str,
+    first: tuple[dict[str, Any], list[float]],
+    show: Callable[["RenderableType"], None],
+) -> None:
+    """Show a service again and again; one that does not answer may come back."""
+    from rich.console import Group
+    from rich.text import Text
+
+    (found, points), missed = first, ""
+    rates: list[float] = []
+    while True:
+        if not missed:
+            rates = [*rates, found["events_per_second"]][-POINTS:]
+        shown = render(found, points, rates)
+        show(Group(Text(missed, STYLES["bad"]), shown) if missed else shown)
+        time.sleep(EVERY_SECONDS)
+        try:
+            (found, points), missed = ask(address), ""
+        except NoAnswer as err:
+            missed = f"{err} (still trying; below is the last answer)"
 
 
 def address_of(settings: "Settings") -> str:
@@ -119,7 +139,8 @@ def render(
     table.add_row("lag, records", _number(status["lag_records"]), "")
     table.add_row("events learned", _number(status["events_learned"]), _versions(status))
     rejected = status["rejections"]
-    why = f"mostly {rejected[0]['code']}: {rejected[0]['reason']}" if rejected else ""
+    why = ": ".join(filter(None, (rejected[0]["code"], rejected[0]["reason"]))) if rejected else ""
+    why = f"mostly {why}" if why else ""
     table.add_row("rejected", f"{100 * status['rejected_ratio']:.1f} %", why[:WIDTH])
     return Group(*lines, table)
 
@@ -132,7 +153,8 @@ def _model(status: dict[str, Any]) -> float | None:
 def _versions(status: dict[str, Any]) -> str:
     if status["version"] is None:
         return "no snapshot yet"
-    return f"snapshot {status['version']:,}, {status['snapshot_age_seconds']:,.0f} s old"
+    age = status["snapshot_age_seconds"]
+    return f"snapshot {status['version']:,}" + ("" if age is None else f", {age:,.0f} s old")
 
 
 def _number(value: float | None) -> str:

@@ -232,7 +232,8 @@ class Api(Section):
     show_records: bool | None = Field(
         default=None,
         description="Whether the page shows the last events and dead letters, without values "
-        "of `privacy.fields`. Not set: only where `api.host` is an address of this machine alone.",
+        "of `privacy.fields`. Not set: only where `api.host` is an address of this machine alone, "
+        "and the request names such an address or localhost.",
     )
 
     @property

@@ -6,6 +6,7 @@ import re
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, partial
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,6 +14,8 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.errors import EventError
 from kaboost.service.events.decoder import Faults
 from kaboost.service.events.diagnosis import HugeNumber, parse
+from kaboost.service.events.flat import feature_path
+from kaboost.service.events.mapping import Path, dotted, parse_path, paths_of
 from kaboost.service.events.metadata import RepairCounts, Repairs
 
 HIDDEN = "[hidden]"
@@ -25,8 +28,24 @@ UNREADABLE = (
     "`kaboost dlq show --reveal`, and correct the producer, or the section events"
 )
 ROLES = ("id", "label", "timestamp", "weight")
+ENVELOPES: dict[str, Path] = {
+    "none": (),
+    "debezium": ("payload", "after"),
+    "cloudevents": (),  # its paths begin with data
+}
+
 
 Read = Callable[[int], object]  # the record at an index, as plain values
+
+
+class Places(NamedTuple):
+    """Where fields are in a record, from its root on."""
+
+    feature: Callable[[str], Path]
+    roles: Mapping[str, Collection[Path]]  # those of events and of later labels
+
+
+NOWHERE = Places(lambda name: (name,), {})
 
 
 class Privacy:
@@ -38,27 +57,51 @@ class Privacy:
         Names or dotted paths, at any depth.
     key
         Of the hashes that stand for values; None for `[hidden]`.
+    places
+        Where fields are in a record.
     """
 
-    def __init__(self, fields: Collection[str] = (), key: bytes | None = None) -> None:
+    def __init__(
+        self,
+        fields: Collection[str] = (),
+        key: bytes | None = None,
+        places: Places = NOWHERE,
+    ) -> None:
         self._fields = frozenset(map(_dotted, fields))
         self._key = key
+        self._places = places
 
     @property
     def active(self) -> bool:
         """Whether anything is hidden."""
         return bool(self._fields)
 
+    def hides(self, field: str) -> bool:
+        """Return whether a role, such as `id`, or else a feature is private."""
+        if field not in self._places.roles:
+            return self.hides_feature(field)
+        return any(map(self._covers, [(field,), *self._places.roles[field]]))
+
+    def hides_feature(self, name: str) -> bool:
+        """Return whether a feature is private, by its name or by a path to it."""
+        return self._covers((name,)) or self._covers(self._places.feature(name))
+
     def shown(self, field: str, value: object) -> object:
-        """Return a value of a field as it may be shown."""
-        return self._mask(value) if self._covers((field,)) else value
+        """Return the value of a role, or else of a feature, as it may be shown."""
+        return self._mask(value) if self.hides(field) else value
+
+    def shown_feature(self, name: str, value: object) -> object:
+        """Return the value of a feature as it may be shown."""
+        return self._mask(value) if self.hides_feature(name) else value
 
     def repairs(self, repairs: RepairCounts) -> RepairCounts:
         """Hide the examples of what was repaired."""
         if not self._fields:
             return repairs
         return {
-            (field, action): Repairs(found.events, str(self.shown(field, found.example)))
+            (field, action): Repairs(
+                found.events, str(self.shown_feature(field, self.shown(field, found.example)))
+            )
             for (field, action), found in repairs.items()
         }
 
@@ -115,21 +158,35 @@ class Privacy:
 
 
 def make_privacy(settings: Settings) -> Privacy:
-    """Make the privacy of the settings: a feature's name stands for its path, too."""
+    """Make the privacy of the settings: a name stands for its path, and a path for its name."""
     section = settings.privacy
     fields = set(section.fields)
     events, labels = settings.events, settings.labels
+    places = _places_of(settings)
     if isinstance(events.features, dict):
-        fields |= {path for name, path in events.features.items() if name in section.fields}
-    for role in ROLES:
-        paths = {getattr(events, role), getattr(labels, role)} - {None}
-        if role in fields or {_dotted(path) for path in paths} & set(map(_dotted, fields)):
-            fields |= {role, *paths}
+        paths = paths_of(events, labelled=True)
+        fields |= {dotted(feature_path(paths, _dotted(field))) for field in section.fields}
+    for role in filter(Privacy(fields, places=places).hides, ROLES):
+        fields |= {role, getattr(events, role), getattr(labels, role)} - {None}
     if section.mode == "drop":
-        return Privacy(fields)
+        return Privacy(fields, places=places)
     if section.key is None:
-        return Privacy(fields, _process_key())
-    return Privacy(fields, hashlib.sha256(section.key.get_secret_value().encode()).digest())
+        return Privacy(fields, _process_key(), places)
+    key = hashlib.sha256(section.key.get_secret_value().encode()).digest()
+    return Privacy(fields, key, places)
+
+
+def _places_of(settings: Settings) -> Places:
+    """Return where the settings find features and roles, below the envelope."""
+    events, labels = settings.events, settings.labels
+    paths, above = paths_of(events, labelled=True), ENVELOPES[events.envelope]
+    roles = {}
+    for role in ROLES:
+        here, later = getattr(paths, role), getattr(labels, role)
+        roles[role] = [] if here is None else [(*above, *here)]
+        if later is not None:
+            roles[role].append((*ENVELOPES[labels.envelope or events.envelope], *parse_path(later)))
+    return Places(lambda name: (*above, *feature_path(paths, name)), roles)
 
 
 def read_plainly(value: bytes | None, read: Callable[[], object]) -> object:
@@ -150,7 +207,7 @@ def _process_key() -> bytes:
 
 def _dotted(path: str) -> str:
     """Return a JSON pointer as names with dots."""
-    return path.lstrip("/").replace("/", ".") if path.startswith("/") else path
+    return dotted(parse_path(path))
 
 
 def _forms(value: object) -> set[str]:

@@ -391,7 +391,7 @@ class TypedDecoder(ABC):
             names = self._names
             on_trial = names is not None and names.on_trial(again=again)
             kinds = infer_new_features(
-                items, self._rules.schema, on_trial=on_trial, shown=self.privacy.shown
+                items, self._rules.schema, on_trial=on_trial, shown=self.privacy.shown_feature
             )
             if kinds and event.weight != 0.0:
                 if not on_trial:

@@ -2,13 +2,17 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from fastapi import FastAPI, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from kaboost.models.evaluation.baselines import PREDICTORS
+from kaboost.service.config.admin import is_loopback
 from kaboost.service.config.settings import Settings
 from kaboost.service.http import openapi
 from kaboost.service.http.follower import Follower
@@ -26,6 +30,10 @@ from kaboost.service.http.verdict import Level, Situation, judge, quality
 from kaboost.service.storage.live import FIGURES, RECORDS, LiveFiles
 
 MAX_POINTS = 20_480  # as many as a history has
+OTHER_NAME = (
+    "records are shown to requests to 127.0.0.1 or localhost only: open the page by that address, "
+    "or set api.show_records: true"
+)
 TREND_POINTS = 40  # of which the last ones show where the loss is going
 
 
@@ -34,8 +42,12 @@ class Rejection(BaseModel):
 
     code: str = Field(description="Of the dead letters.")
     records: int = Field(description="How many of the last records.")
-    of: int = Field(description="How many the last records are, at most 1,000.")
-    reason: str = Field(description="Of the last one, without private values.")
+    recent_records: int = Field(description="How many the last records are, at most 1,000.")
+    reason: str = Field(
+        default="",
+        description="Of the last one, without private values; empty where records are not shown, "
+        "and in the stream.",
+    )
 
 
 class StatusReport(BaseModel):
@@ -108,8 +120,8 @@ class Live:
         self._follower = follower
         self._files = LiveFiles(settings.snapshots.directory)
 
-    def status(self) -> StatusReport:
-        """Describe the service now."""
+    def status(self, *, with_reasons: bool = False) -> StatusReport:
+        """Describe the service now; reasons of rejections quote what records hold."""
         follower, learner = self._follower, self._follower.learner
         figures, points = self._files.read(FIGURES), self._files.read_history()
         served, report = follower.current(), report_learner(learner)
@@ -148,7 +160,7 @@ class Live:
             stale=situation.stale,
             fallback=situation.fallback,
             progressive={name: Losses(**of) for name, of in progressive.items()},
-            rejections=[Rejection(**each) for each in figures.get("rejections", ())],
+            rejections=_rejections(figures, with_reasons=with_reasons),
             rejected_ratio=report.rejected_ratio,
             late_labels=report_late_labels(learner.condition.late_labels),
             learner=report,
@@ -174,23 +186,37 @@ class Live:
 
     def records(self) -> dict[str, Any]:
         """Return the last events and dead letters, and what was seen of the features."""
+        found = self._files.read(RECORDS)
+        shown = self.shows_records  # the learner's settings may be others
         empty: dict[str, Any] = {
-            "shown": self._settings.api.shows_records,
+            "shown": shown,
             "events": [],
-            "letters": [],
+            "dead_letters": [],
             "missing": {},
             "seen": {},
         }
-        return empty | self._files.read(RECORDS)
+        return empty | (found if shown else {"missing": found.get("missing", {})})
+
+    @property
+    def shows_records(self) -> bool:
+        """Whether the settings of this API show records."""
+        return self._settings.api.shows_records
+
+    def refuses(self, request: Request) -> bool:
+        """Return whether a request may come from a page whose name was made to lead here."""
+        return self._settings.api.show_records is None and not is_loopback(
+            request.url.hostname or ""
+        )
 
 
 def add_live_routes(app: FastAPI, live: Live, broadcast: Broadcast) -> None:
     """Add the routes that the page reads."""
 
     @app.get("/status")
-    async def status() -> StatusReport:
+    async def status(request: Request) -> StatusReport:
         """Describe the state of the service in words and figures."""
-        return await asyncio.to_thread(live.status)
+        with_reasons = live.shows_records and not live.refuses(request)
+        return await asyncio.to_thread(live.status, with_reasons=with_reasons)
 
     @app.get("/model/history")
     async def history(
@@ -200,14 +226,21 @@ def add_live_routes(app: FastAPI, live: Live, broadcast: Broadcast) -> None:
         return await asyncio.to_thread(live.history, points)
 
     @app.get("/model/records")
-    async def records() -> dict[str, Any]:
+    async def records(request: Request) -> dict[str, Any]:
         """List the last events and dead letters, without private values."""
+        if live.shows_records and live.refuses(request):
+            raise HTTPException(403, OTHER_NAME)
         return await asyncio.to_thread(live.records)
 
     @app.get("/stream", response_class=Response, responses=openapi.STREAM)
     async def stream() -> Response:
         """Send the status once a second as server-sent events."""
         return broadcast.subscribe()
+
+
+def _rejections(figures: Mapping[str, Any], *, with_reasons: bool) -> list[Rejection]:
+    found = [Rejection(**each) for each in figures.get("rejections", ())]
+    return found if with_reasons else [each.model_copy(update={"reason": ""}) for each in found]
 
 
 def _named(columns: list[list[float]]) -> dict[str, list[float | None]]:

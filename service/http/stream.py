@@ -82,13 +82,13 @@ class Broadcast:
             return b": no status\n\n"
 
     def _give(self, queue: Queue, message: bytes | None) -> None:
+        if queue.full():  # a slow reader: its stream ends, at the latest after SLOW_SECONDS
+            self._readers.discard(queue)
+            message = None
         if message is None:
             while not queue.empty():
                 queue.get_nowait()
-        try:
-            queue.put_nowait(message)
-        except asyncio.QueueFull:
-            self._readers.discard(queue)  # its next send ends it: see SLOW_SECONDS
+        queue.put_nowait(message)
 
 
 class _Stream(Response):

@@ -12,7 +12,6 @@ from confluent_kafka import Message
 from kaboost.models.evaluation.baselines import PREDICTORS
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import EventError
-from kaboost.service.events.privacy import HIDDEN
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.harmless import harmless
 from kaboost.service.learner.progress import Progress
@@ -121,37 +120,31 @@ class LiveReport:
         return {
             "shown": self._shows_records,
             "events": events,
-            "letters": list(reversed(self._letters)),
+            "dead_letters": list(reversed(self._letters)),
             "missing": self._missing,
             "seen": self._seen,
         }
 
     def _events(self, trainer: Trainer) -> Any:
-        hides = self._hides
+        privacy = trainer.privacy
         for number, event in enumerate(trainer.recent.reports()):
             if number == EVENTS:
                 return
             features = event["features"]
             if features is not None:
                 event["features"] = {
-                    name: HIDDEN if value is not None and hides(trainer, name) else value
+                    name: None if value is None else privacy.shown_feature(name, value)
                     for name, value in features.items()
                 }
-            if hides(trainer, "id"):
-                event["id"] = HIDDEN
-            if hides(trainer, "label"):  # with its prediction, the error tells the label
-                event |= {"label": HIDDEN, "loss": None, "error": None}
+            event["id"] = privacy.shown("id", event["id"])
+            if privacy.hides("label"):  # with its prediction, the error tells the label
+                label = privacy.shown("label", event["label"])
+                event |= {"label": label, "loss": None, "error": None}
             yield event
-
-    def _hides(self, trainer: Trainer, name: str) -> bool:
-        """Return whether a feature's values are private, by its name or by its path."""
-        paths = self._settings.events.features
-        path = paths.get(name, name) if isinstance(paths, dict) else name
-        return any(trainer.privacy.shown(each, None) is not None for each in {name, str(path)})
 
     def _seen_values(self, trainer: Trainer, sample: Sequence[Row]) -> dict[str, Any]:
         """Return, for the first features, values to fill a form with."""
-        names = [name for name in trainer.recent.kinds if not self._hides(trainer, name)]
+        names = [name for name in trainer.recent.kinds if not trainer.privacy.hides_feature(name)]
         return {
             name: seen_values([row.get(name) for row in sample]) for name in names[:MAX_FEATURES]
         }

@@ -87,7 +87,7 @@ class RecentRecords:
         errors = [error for error in self._errors if error is not None] if self._rejected else []
         last = {error.code: error.message for error in errors}
         return [
-            {"code": code, "records": count, "of": self.records, "reason": last[code]}
+            {"code": code, "records": count, "recent_records": self.records, "reason": last[code]}
             for code, count in Counter(error.code for error in errors).most_common()
         ]
 

@@ -26,9 +26,12 @@ log = logging.getLogger(__name__)
 class RoleFactory:
     """Make the roles to supervise, and record what becomes of them."""
 
-    def __init__(self, settings: Settings, descriptor: int, versions: int, metrics: Path) -> None:
+    def __init__(
+        self, settings: Settings, learner: int, serving: int, versions: int, metrics: Path
+    ) -> None:
         self._settings = settings
-        self._descriptor = descriptor
+        self._learner = learner  # descriptors of the settings, those of the API with the admin key
+        self._serving = serving
         self._versions = versions
         self._metrics = metrics
 
@@ -37,9 +40,9 @@ class RoleFactory:
         cold = ["--cold-start"] if cold_start else []  # ignored after its first start
 
         def command(restarts: int) -> list[str]:
-            return self._command("learner", "--restarts", str(restarts), *cold)
+            return self._command("learner", self._learner, "--restarts", str(restarts), *cold)
 
-        descriptors = (self._descriptor,)
+        descriptors = (self._learner,)
         sign = snapshot_store(self._settings.snapshots).signs_of_life
         return Role("learner", command, child_environment(), descriptors, FINAL_EXIT_CODES, sign)
 
@@ -49,9 +52,9 @@ class RoleFactory:
         common = [*self._shared(listener), "--slot", "0", *cold]
 
         def command(restarts: int) -> list[str]:
-            return self._command("live", "--restarts", str(restarts), *common)
+            return self._command("live", self._serving, "--restarts", str(restarts), *common)
 
-        descriptors = (self._descriptor, listener.fileno(), self._versions)
+        descriptors = (self._serving, listener.fileno(), self._versions)
         sign = self._heartbeats(0)
         return Role("learner", command, child_environment(), descriptors, FINAL_EXIT_CODES, sign)
 
@@ -60,10 +63,10 @@ class RoleFactory:
         merged = [] if learner_metrics is None else ["--learner-metrics", learner_metrics]
         common = [*self._shared(listener), *merged]
         env = child_environment() | {METRICS_FOLDER: str(self._metrics)}
-        descriptors = (self._descriptor, listener.fileno(), self._versions)
+        descriptors = (self._serving, listener.fileno(), self._versions)
 
         def worker(number: int) -> Role:
-            command = self._command("api", "--slot", str(number), *common)
+            command = self._command("api", self._serving, "--slot", str(number), *common)
             sign = self._heartbeats(number)
             return Role(f"api-{number}", lambda _: command, env, descriptors, sign=sign)
 
@@ -99,21 +102,22 @@ class RoleFactory:
         worker = WorkerVersions(self._versions, slot)
         return lambda: worker.heartbeats
 
-    def _command(self, role: str, *arguments: str) -> list[str]:
+    def _command(self, role: str, settings: int, *arguments: str) -> list[str]:
         # -P: a folder named kaboost in the working directory is not the package.
         python = [sys.executable, "-P", "-m", "kaboost.service.processes.child"]
-        return [*python, role, "--settings", str(self._descriptor), *arguments]
+        return [*python, role, "--settings", str(settings), *arguments]
 
 
 @contextmanager
 def shared_resources(settings: Settings) -> Iterator[RoleFactory]:
     """Make what all children share: settings, versions, and the folder of their metrics."""
     with (
-        send_settings(settings) as descriptor,
+        send_settings(settings) as learner,
+        send_settings(settings, serves_page=True) as serving,
         version_slots(settings.api.workers) as versions,
         tempfile.TemporaryDirectory(prefix="kaboost-metrics-") as folder,
     ):
-        yield RoleFactory(settings, descriptor, versions, Path(folder))
+        yield RoleFactory(settings, learner, serving, versions, Path(folder))
 
 
 def child_environment() -> dict[str, str]:

@@ -11,10 +11,13 @@ from kaboost.service.config.settings import Settings
 
 
 @contextmanager
-def send_settings(settings: Settings) -> Iterator[int]:
-    """Yield a file descriptor to inherit; no other process can open it, no crash leaves a file."""
+def send_settings(settings: Settings, *, serves_page: bool = False) -> Iterator[int]:
+    """Yield a file descriptor to inherit; no other process can open it, no crash leaves a file.
+
+    The admin key is in it only for a process that serves the page, and takes commands from it.
+    """
     with tempfile.TemporaryFile() as file:
-        file.write(json.dumps(to_plain(settings)).encode())
+        file.write(json.dumps(to_plain(settings, serves_page=serves_page)).encode())
         file.flush()
         yield file.fileno()
 
@@ -25,15 +28,15 @@ def receive_settings(descriptor: int) -> Settings:
     return Settings(**json.loads(os.pread(descriptor, size, 0)))
 
 
-def to_plain(settings: Settings) -> dict[str, object]:
+def to_plain(settings: Settings, *, serves_page: bool = False) -> dict[str, object]:
     """Convert the settings to the plain values of a configuration file, secrets revealed."""
     tree = settings.model_dump(mode="json", by_alias=True)
     tree["kafka"]["extra"] = settings.kafka.client()
     del tree["kafka"]["extra"]["bootstrap.servers"]
-    if settings.admin.page and settings.admin.key:
+    if serves_page and settings.admin.page and settings.admin.key:
         tree["admin"]["key"] = settings.admin.key.get_secret_value()
     else:
-        del tree["admin"]  # the supervisor itself serves it: no child needs its key
+        del tree["admin"]  # the supervisor itself serves the port: no child needs it
     # Only what is set: paths that are set, if only to their defaults, map the records, settings of
     # late labels need their topic, and limits of new names that are set hold for requests as well.
     for name in ("events", "labels", "features"):

@@ -20,6 +20,7 @@ from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import Exit
 from kaboost.service.processes import settings_pipe
+from kaboost.service.processes.children import shared_resources
 from kaboost.service.storage import files
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
 from kaboost.service.storage.lock import FolderLock
@@ -401,6 +402,30 @@ def test_children_know_whether_records_are_mapped(tmp_path: Path, events: dict[s
 
     assert ("label" in events) is wanted.events.is_mapped is got.events.is_mapped
     assert wanted.events == got.events
+
+
+@pytest.mark.parametrize("page", [False, True])
+def test_only_processes_with_the_page_get_the_admin_key(tmp_path: Path, *, page: bool) -> None:
+    """The learner never does."""
+    key = "a-key-of-more-than-sixteen-characters"
+    wanted = settings(tmp_path, admin={"key": key, "page": page})
+    keys = {}
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        shared_resources(wanted) as factory,
+    ):
+        roles = [factory.learner(False), factory.live(False, listener), *factory.workers(listener)]
+        for role in roles:
+            command = list(role.command(0))
+            descriptor = int(command[command.index("--settings") + 1])
+            others = {listener.fileno(), descriptor}
+            texts = [os.pread(each, 100_000, 0) for each in {*role.pass_fds, *others} - others]
+            assert descriptor in role.pass_fds
+            assert not any(key.encode() in text for text in texts)
+            admin = settings_pipe.receive_settings(descriptor).admin
+            keys[command[4]] = bool(admin.key and key == admin.key.get_secret_value())
+
+    assert {"learner": False, "live": page, "api": page} == keys
 
 
 def test_child_ends_with_its_parent(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,16 +9,17 @@ from typing import Any
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from kaboost.service.config.settings import Settings
 from kaboost.service.http import pages
+from kaboost.service.storage.live import FIGURES, RECORDS, LiveFiles
 from kaboost.service.storage.snapshots import Condition, FolderSnapshotStore
 from tests.browser import DESK, PHONE, browser, opened
 from tests.kafka.broker import Broker
 from tests.kafka.client import create_topic, encode, produce
 from tests.service.learning import until
-from tests.service.serving import PATIENCE, Program, publish, running, settings, taught
+from tests.service.serving import PATIENCE, SCHEMA, Program, publish, running, settings, taught
 
 Start = Callable[..., tuple[Settings, Program]]
 KEY = "a-key-of-more-than-sixteen-characters"
@@ -54,7 +54,7 @@ def live(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     produce(broker.bootstrap, topic, [*good, encode({"age": "old"}, 1)])
     with running("serve", wanted) as program:
         until(lambda: program.probe(200) and status(program)["events_learned"] == EVENTS, PATIENCE)
-        until(lambda: program.client.get("/model/records").json()["letters"])
+        until(lambda: program.client.get("/model/records").json()["dead_letters"])
         yield program
 
 
@@ -129,6 +129,21 @@ def test_a_form_of_the_schema_is_answered(live: Program, chromium: Browser) -> N
             expect(page.locator("#try-code")).to_contain_text(f"{url_of(live)}/predict")
         page.get_by_label("age", exact=True).fill("")
         expect(page.locator("#try-answer")).to_contain_text("missing, of 4 features: age")
+
+
+def test_a_prediction_is_explained_in_bars(serve: Start, chromium: Browser) -> None:
+    """The default model, which has trees: the largest part fills half of its track."""
+    wanted, program = serve(model={})
+    publish(wanted, taught(wanted, events=600))
+    program.ready()
+    with opened(chromium, url_of(program)) as page:
+        bars = page.locator("#try-explanation .fill")
+        expect(bars).to_have_count(1 + len(SCHEMA))
+        widths = bars.evaluate_all("bars => bars.map((bar) => parseFloat(bar.style.width))")
+
+        assert 50.0 == max(widths)
+        assert all(0.0 <= width for width in widths)
+        assert "NaN" not in page.locator("#try-explanation").inner_text()
 
 
 def test_the_page_steers_with_the_key_only(live: Program, chromium: Browser) -> None:
@@ -252,17 +267,17 @@ def test_the_stream_gives_one_status_a_second(live: Program) -> None:
     assert 0.8 < (seen[2]["time"] - seen[0]["time"]) / 2 < 5.0
 
 
-def test_readers_that_do_not_read_are_dropped(live: Program) -> None:
-    """They cost no other reader a message."""
-    host, port = "127.0.0.1", live.port
-    slow = socket.create_connection((host, port))
-    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
-    slow.sendall(b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
-    with live.client.stream("GET", "/stream") as answer:
-        messages = (line for line in answer.iter_lines() if line.startswith("data: "))
-        assert next(messages)
-        assert next(messages)
-    slow.close()
+def test_a_silent_stream_is_opened_again(api: Program, chromium: Browser) -> None:
+    """One that never sends anything and never ends, such as over a connection that broke."""
+    silent: list[Route] = []
+    with opened(chromium, url_of(api)) as page:
+        page.route(
+            "**/stream",
+            lambda route: route.continue_() if silent else silent.append(route),
+        )
+        page.reload()
+        expect(page.locator("#word")).to_have_text("No response")
+        expect(page.locator("#word")).not_to_have_text("No response")
 
 
 def test_the_history_survives_a_restart(broker: Broker, topic: str, tmp_path: Path) -> None:
@@ -311,6 +326,50 @@ def test_records_are_shown_only_where_it_is_safe(tmp_path: Path) -> None:
     assert {("127.0.0.1", None), ("127.0.0.1", True), ("0.0.0.0", True)} == {
         key for key, value in shown.items() if value
     }
+
+
+HELD = {
+    "shown": True,
+    "events": [{"id": SECRET}],
+    "dead_letters": [{"value": SECRET}],
+    "missing": {"age": 0.25},
+    "seen": {"country": {"last": SECRET}},
+}
+REJECTIONS = [{"code": "label", "records": 1, "recent_records": 9, "reason": f"label: {SECRET}"}]
+HOSTS = ("127.0.0.1:80", "localhost", "[::1]:80", "page.example.com")
+
+
+@pytest.mark.parametrize(("wished", "shown_to"), [(None, HOSTS[:3]), (True, HOSTS), (False, ())])
+def test_records_are_read_only_where_they_are_shown(
+    serve: Start, wished: bool | None, shown_to: tuple[str, ...]
+) -> None:
+    """By the settings of the API, whatever the learner wrote; by default under no other name."""
+    wanted, program = serve(api={} if wished is None else {"show_records": wished})
+    publish(wanted, taught(wanted))
+    files = LiveFiles(wanted.snapshots.directory)
+    files.write(RECORDS, HELD)
+    files.write(FIGURES, {"rejections": REJECTIONS})
+    program.ready()
+    for host in HOSTS:
+        records = program.client.get("/model/records", headers={"host": host})
+        answer = program.client.get("/status", headers={"host": host})
+        (rejection,) = answer.json()["rejections"]
+        if host in shown_to:
+            assert HELD == records.json(), host
+            assert REJECTIONS == [rejection]
+            continue
+        assert SECRET not in records.text + answer.text, host
+        assert REJECTIONS == [rejection | {"reason": f"label: {SECRET}"}]
+        if wished is None:
+            assert 403 == records.status_code
+            assert "set api.show_records: true" in records.json()["detail"]
+        else:
+            nothing = {"shown": False, "events": [], "dead_letters": [], "seen": {}}
+            assert {**nothing, "missing": HELD["missing"]} == records.json()
+    with program.client.stream("GET", "/stream") as answer:
+        line = next(line for line in answer.iter_lines() if line.startswith("data: "))
+        assert SECRET not in line
+        assert "label" == json.loads(line.removeprefix("data: "))["rejections"][0]["code"]
 
 
 def test_the_page_is_small_and_from_here(api: Program) -> None:

@@ -1,6 +1,7 @@
 """Values of private fields stand nowhere but in the records: planted ones are looked for."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from kaboost.service.config.settings import Settings, values
 from kaboost.service.errors import EventError
 from kaboost.service.events import privacy
 from kaboost.service.events.privacy import Privacy, make_privacy
-from kaboost.service.storage.live import FIGURES, RECORDS
+from kaboost.service.storage.live import FIGURES, RECORDS, LiveFiles
 from tests.kafka.broker import Reachable
 from tests.kafka.client import read
-from tests.service.learning import until
+from tests.service.learning import learning, until
 from tests.service.serving import running, settings
 
 SECRETS = ["jane.doe@example.com", "4929-1234", "987654321.125", "555000111", "Lisbon-17"]
@@ -71,14 +72,14 @@ def test_planted_values_are_found_nowhere(
         until(lambda: program.metric("kaboost_dlq_records_total") == count)
         pages = ["/", "/model", "/metrics", "/healthz/ready", "/healthz/live"]
         pages += ["/status", "/model/history", "/model/records"]
-        until(lambda: program.client.get("/model/records").json()["letters"])
+        until(lambda: program.client.get("/model/records").json()["dead_letters"])
         shown = {path: program.client.get(path).text for path in pages}
         shown["log"] = (tmp_path / "serve.log").read_text()
         for path in [*tmp_path.rglob("*.json"), *tmp_path.rglob("*.lock")]:
             shown[str(path)] = path.read_text()
         for name in (FIGURES, RECORDS):
             text = (wanted.snapshots.directory / name).read_text(errors="replace")
-            assert '"time"' in text or '"letters"' in text
+            assert '"time"' in text or '"dead_letters"' in text
             shown[name] = text
     letters = read(broker.bootstrap, f"{topic}.dlq", count)
     for letter in letters:
@@ -158,3 +159,68 @@ def test_names_stand_for_their_paths(make_settings: Callable[..., Settings]) -> 
     assert "[hash" in str(private.shown("id", 7))
     assert 7 == private.shown("label", 7)
     assert "hush" not in str(values(wanted))
+
+
+MAPPED: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
+    "default envelope": ({}, "features.email", {"features": {"email": MAIL, "x": 1.0}, "label": 1}),
+    "path of an object": (
+        {"features": "payload", "label": "label"},
+        "payload.email",
+        {"payload": {"email": MAIL, "x": 1.0}, "label": 1},
+    ),
+    "path of each": (
+        {"features": {"email": "/customer/mail", "x": "x"}, "label": "label"},
+        "customer.mail",
+        {"customer": {"mail": MAIL}, "x": 1.0, "label": 1},
+    ),
+    "all below a path": (
+        {"features": {"email": "/customer/mail", "x": "x"}, "label": "label"},
+        "customer",
+        {"customer": {"mail": MAIL}, "x": 1.0, "label": 1},
+    ),
+    "envelope of Debezium": (
+        {"envelope": "debezium", "label": "label"},
+        "payload.after.email",
+        {"schema": {}, "payload": {"op": "c", "after": {"email": MAIL, "x": 1.0, "label": 1}}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("events", "field", "record"), MAPPED.values(), ids=MAPPED)
+def test_whole_paths_hide_what_the_page_shows(
+    make_settings: Callable[..., Settings],
+    topic: str,
+    send: Callable[..., None],
+    events: dict[str, Any],
+    field: str,
+    record: dict[str, Any],
+) -> None:
+    """Neither an event nor the form's values hold a value whose path is private."""
+    mode = "hash" if field == "customer" else "drop"
+    wanted = make_settings(
+        topic, events=events, privacy={"fields": [field], "mode": mode},
+        features={"schema": {"email": "category", "x": "number"}},
+    )  # fmt: skip
+    send(topic, [json.dumps(record).encode()] * 9)
+    files = LiveFiles(wanted.snapshots.directory)
+    with learning(wanted):
+        found = until(lambda: records if (records := files.read(RECORDS)).get("events") else None)
+
+    features = found["events"][0]["features"]
+    assert re.fullmatch(r"\[hash \w{12}\]" if mode == "hash" else r"\[hidden\]", features["email"])
+    assert 1.0 == features["x"]
+    assert 1 == found["events"][0]["label"]
+    assert {"x"} == set(found["seen"])
+    assert MAIL not in json.dumps(found)
+
+
+def test_paths_of_roles_are_whole(make_settings: Callable[..., Settings]) -> None:
+    """A path above the id hides it; private features do not hide the label."""
+    events = {"features": "payload", "id": "order.number", "label": "label"}
+    above = make_privacy(make_settings("t", events=events, privacy={"fields": ["order"]}))
+    features = make_privacy(make_settings("t", privacy={"fields": ["features"]}))
+
+    assert "[hidden]" == above.shown("id", 7)
+    assert [True, False, False] == [
+        features.hides_feature("label"), features.hides("label"), features.hides("id")
+    ]  # fmt: skip

@@ -1,14 +1,20 @@
 """`kaboost status`: what it prints of a service, and its exit codes."""
 
 import json
+import re
+from typing import Any
+from unittest.mock import Mock
 
+import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+from kaboost.service import status_command
 from kaboost.service.cli import app
 from kaboost.service.config.settings import Api
 from kaboost.service.errors import NoAnswer
 from kaboost.service.http.verdict import TREND_POINTS, quality, trend
-from kaboost.service.status_command import address_of, sparkline
+from kaboost.service.status_command import address_of, ask, render, sparkline, watch_status
 from tests.ports import free_port
 from tests.service.serving import Program
 
@@ -44,6 +50,46 @@ def test_nothing_answers() -> None:
     assert 1 == error.exit_code
     assert "no service answers at http://127.0.0.1:" in text
     assert "start it with kaboost serve, or set --url" in text
+
+
+def test_watching_goes_on_after_a_missed_answer(
+    api: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was known stays, with a line above that nothing answers now."""
+    url = str(api.client.base_url)
+    answer = ask(url)
+    answers: list[Any] = [NoAnswer("no service answers"), answer, KeyboardInterrupt()]
+    monkeypatch.setattr(status_command, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(status_command, "ask", Mock(side_effect=answers))
+    shown: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        watch_status(url, answer, lambda what: shown.append(printed(what)))
+
+    first, missed, again = shown
+    assert "events learned" in missed
+    assert "no service answers" in missed
+    assert "no service answers" not in first + again
+
+
+def test_what_is_not_known_is_left_out(api: Program) -> None:
+    """The age of a snapshot with a damaged time; a reason that is not shown."""
+    found, points = ask(str(api.client.base_url))
+    rejection = {"code": "label", "records": 1, "recent_records": 2, "reason": ""}
+    text = printed(
+        render(found | {"snapshot_age_seconds": None, "rejections": [rejection]}, points, [])
+    )
+
+    assert f"snapshot {found['version']}" in text
+    assert "s old" not in text
+    assert "mostly label\n" in re.sub(" +\n", "\n", text)
+
+
+def printed(shown: Any) -> str:
+    """What a terminal shows of it."""
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(shown)
+    return capture.get()
 
 
 def test_addresses_are_reachable(api: Program) -> None:

@@ -132,7 +132,7 @@ const kaboostCharts = (() => {
     const resize = () => plot?.setSize({ width: container.clientWidth, height: height() });
     new ResizeObserver(resize).observe(container.parentElement);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => update(null, { marks: choose.marks }));
-    return { update, choose };
+    return { update };
   }
 
   // Lines over numbers: `lines` is a list of { x, y, label }; `guide` draws the diagonal.

@@ -3,7 +3,7 @@
 (() => {
   const { h, number, percent, duration } = kaboostCharts;
   const at = (id) => document.getElementById(id);
-  const HISTORY_POINTS = 2000, SILENT_MS = 4000;
+  const HISTORY_POINTS = 2000, SILENT_MS = 4000, REOPEN_MS = 10000;
   const asked = {}; // when each part was asked for last, and what for
   let status = null, model = null, heard = 0;
 
@@ -88,7 +88,7 @@
     if (!report) return;
     model = report;
     showCalibration();
-    const prefixes = rows(model.prefix_losses).map((of) => of.map((value) => value));
+    const prefixes = rows(model.prefix_losses);
     const names = prefixes.map((_, k) => (prefixes.length > 1 ? `Structure ${k + 1}` : "Weak learners"));
     kaboostCharts.lineChart(at("prefix-chart"), prefixes.map((of, k) => ({ x: of.map((_, n) => n), y: of, label: names[k] })), {
       label: `Loss by prefix: ${prefixes.map((of, k) => `${names[k]} from ${number(of[0])} to ${number(of.findLast((value) => value !== null))}`).join("; ")}`,
@@ -147,8 +147,8 @@
   let missing = {};
   at("features-search").addEventListener("input", () => showFeatures(missing));
 
-  function showRecords(records) {
-    if (!records) return;
+  function showRecords(records, error) {
+    if (error) return kaboostRecords.refuse(error.message);
     missing = records.missing;
     showFeatures(missing);
     kaboostTry.seen(records.seen);
@@ -171,19 +171,19 @@
     refresh("model/records", status.time, 1500, showRecords);
   }
 
+  // A connection that broke without a word stays open for ever: after a silence it is made again.
   function listen() {
-    let stream = null;
-    const open = () => { stream?.close(); stream = new EventSource("stream"); stream.addEventListener("status", hear); };
+    let stream = null, opened = 0;
+    const open = () => { stream?.close(); opened = performance.now(); stream = new EventSource("stream"); stream.addEventListener("status", hear); };
     open();
     setInterval(() => {
       if (performance.now() - heard < SILENT_MS) return;
       showState("no response", "bad", "", `This page hears nothing from the service${heard ? ` for ${duration((performance.now() - heard) / 1000)}` : ""}. It goes on trying.`);
-      if (stream.readyState === EventSource.CLOSED) open();
+      if (stream.readyState === EventSource.CLOSED || performance.now() - opened >= REOPEN_MS) open();
     }, 1000);
   }
 
   kaboostTry.start(get);
   kaboostRecords.start();
-  kaboostSteering.start();
   listen();
 })();

@@ -50,14 +50,18 @@ const kaboostRecords = (() => {
       h("td", { class: "text" }, row.value === null ? "none" : h("details", { "data-key": row.at }, h("summary", {}, `${number(row.bytes)} bytes`), h("pre", {}, row.value))))));
   }
 
+  function refuse(reason) {
+    at("events-note").textContent = `Not shown: ${reason}`;
+  }
+
   function show(records) {
     at("events-note").textContent = records.shown ? (records.events.length ? "The newest first, a few of each batch. Predicted before it was learned." : "No event was learned yet.")
       : "Not shown: the service is reachable from other machines. Set api.show_records: true to show them.";
-    at("letters-note").textContent = records.shown ? (records.letters.length ? "Since the learner started. kaboost dlq lists all, and replays them after a repair." : "No record was rejected since the learner started.") : "";
+    at("letters-note").textContent = records.shown ? (records.dead_letters.length ? "Since the learner started. kaboost dlq lists all, and replays them after a repair." : "No record was rejected since the learner started.") : "";
     for (const id of ["events", "letters"]) {
       if (parts[id].stopped) continue;
-      parts[id].rows = records[id];
-      if (records[id].length) redraw(id);
+      parts[id].rows = records[id === "letters" ? "dead_letters" : id];
+      if (parts[id].rows.length) redraw(id);
       else at(id).replaceChildren();
     }
   }
@@ -67,5 +71,5 @@ const kaboostRecords = (() => {
     controls("letters", drawLetters);
   }
 
-  return { start, show };
+  return { start, show, refuse };
 })();

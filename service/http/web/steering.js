@@ -61,5 +61,5 @@ const kaboostSteering = (() => {
       h("code", {}, "kaboost pause"), ", ", h("code", {}, "kaboost resume"), ", ", h("code", {}, "kaboost checkpoint"), ", ", h("code", {}, "kaboost rollback NUMBER"), ".")]));
   }
 
-  return { start: () => {}, update };
+  return { update };
 })();

@@ -78,7 +78,7 @@ const kaboostTry = (() => {
     at("try-answer").replaceChildren(text, h("small", {}, [more, `model version ${number(found.model.version)}`, ...(found.warnings ?? [])].filter(Boolean).join("; ")));
     const why = found.explanation;
     if (!why) return at("try-explanation").replaceChildren();
-    const rest = Object.values(why.label_lags).reduce((sum, one) => sum + one, 0) + why.mixing;
+    const rest = Object.values(why.label_lags).reduce((sum, one) => sum + one, 0);
     const rows = Object.entries(why.contributions).sort(([, a], [, b]) => Math.abs(b) - Math.abs(a)).slice(0, 8).concat([["recent labels", rest]]);
     const bars = h("div");
     kaboostCharts.barChart(bars, rows, { signed: true, format: (one) => `${one > 0 ? "+" : ""}${number(one, 3)}` });
