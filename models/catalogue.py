@@ -27,8 +27,8 @@ model:
 
 This is the default for two classes; for numbers the loss is squared, and for several classes
 `multiclass: one_vs_rest` is added, which makes one binary model per class. With
-`multiclass: shared_trees` classes share their trees, which have a value per class at every leaf: less
-time, and better where classes are many (bench/README.md). With another rule,
+`multiclass: shared_trees` classes share their trees, which have a value per class at every leaf:
+less time, and better where classes are many (bench/README.md). With another rule,
 parameters of sgb, `l2` or a loss that reboosted trees do not lower, the default bank is
 `{kind: linear, n: 20, step: nag}`.
 

@@ -5,8 +5,8 @@ score that `predict_rows` kept, and the usual served one, is an expert at each o
 temperatures, which draw it towards the log-odds of the late labels so far. An expert's weight is
 the exponential of minus its decayed log-loss times a low rate, measured on predictions as they were
 made, so what is served is as sure as it was right. At first the usual served score counts as much
-as all others. Rows captured before anything was learned count
-for the log-odds only: at every temperature they say the same.
+as all others. Rows captured before anything was learned count for the log-odds only: at every
+temperature they say the same.
 
 Exponential weights: Vovk, Aggregating Strategies, 1990; a low rate with delays: Joulani, György,
 Szepesvári, Online Learning under Delayed Feedback, 2013. Temperatures: Guo, Pleiss, Sun,
