@@ -59,13 +59,10 @@ class History(NamedTuple):
         history.counts[:] = arrays[f"{PREFIX}.counts"]
         return history
 
-    def table(self, most: int = CAPACITY) -> Mat:
-        """Return at most so many points, evenly spaced and with the last one, (n, 8): event, time,
-        and the losses.
-        """
-        step = max(1, -(-self.size // max(1, most)))
-        chosen = np.arange(self.size - 1, -1, -step)[::-1]
-        return np.column_stack([self.when[chosen], self.losses[chosen].astype(np.float64)])
+    def table(self) -> Mat:
+        """Return all points (n, 8): event, time, and the losses."""
+        when, losses = self.when[: self.size], self.losses[: self.size]
+        return np.column_stack([when, losses.astype(np.float64)])
 
 
 def new_history() -> History:

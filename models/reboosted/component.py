@@ -144,7 +144,7 @@ def _reject_reason(context: Mapping[str, Any]) -> str | None:
         return f"{kind} rebuilds its trees in the order of sgb; take rule sgb, not {rule}"
     if context["m"] > 1:
         return (
-            f"{kind} has one output; write multiclass: one_vs_rest or shared_trees beside it, or "
+            f"{kind} has one output; write multiclass: one_vs_rest or shared_trees with it, or "
             "bank: linear"
         )
     if not context["traits"].newton:

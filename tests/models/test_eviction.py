@@ -61,8 +61,8 @@ def test_new_features_take_their_places(model: Model) -> None:
     kinds = model.encoder.kinds
     assert ("number", "category", "boolean") == (kinds["new"], kinds["town"], kinds["flag"])
     assert not {"junk0", "junk1", "city"} & kinds.keys()
-    told = [{"new": float(k % 2), "town": "Faro"} for k in range(2_000)]
-    model.learn_many(told, [k % 2 for k in range(2_000)])
+    rows = [{"new": float(k % 2), "town": "Faro"} for k in range(2_000)]
+    model.learn_many(rows, [k % 2 for k in range(2_000)])
     answers = np.asarray(model.predict_many([{"new": 0.0}, {"new": 1.0}]))
     assert len({*map(str, answers.tolist())}) == 2
 
