@@ -26,7 +26,7 @@ test: java tools setup
 
 # Soaks, kills by the dozen, every published system in the live service.
 test-long: java tools setup
-	@sh .ci/long --always
+	@sh .ci/long --all
 
 # Faults of processes, brokers, networks, disks and clocks; ARGS=--long for hours, ARGS=--list.
 chaos: java chaos-tools setup

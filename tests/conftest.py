@@ -13,6 +13,7 @@ from kaboost.service.config.settings import Settings
 from tests.kafka.broker import Broker, BrokerUnavailable, Given, Reachable
 from tests.kafka.client import Letter, create_topic, produce, read_letters
 from tests.kafka.registry import SchemaRegistry
+from tests.long_tests import LISTED, read
 from tests.service.learning import settings_for
 
 # The product of all models runs apart and without the JIT: tests/contracts/test_contracts.py does.
@@ -23,15 +24,11 @@ hypothesis.settings.register_profile("kaboost", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("kaboost")
 
 
-LONG = [
-    line.rsplit(maxsplit=1)[0]
-    for line in Path(__file__).with_name("long.txt").read_text().splitlines()
-    if not line.startswith("#")
-]
+LONG = [test.pattern for test in read(Path(os.environ.get("LONG_TESTS", LISTED)))]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of long.txt, which has what each costs."""
+    """Mark the tests of long.txt, or of those chosen from it."""
     for item in items:
         if any(fnmatchcase(item.nodeid, pattern) for pattern in LONG):
             item.add_marker(pytest.mark.long)
