@@ -34,6 +34,7 @@ class LateState(NamedTuple):
     topic: str | None = None  # of the labels, and its id
     topic_id: str | None = None
     last_records: Mapping[int, Sequence[int]] = {}  # partition → mark of the last record read
+    expired_ratio: float = 0.0  # expired features for each joined label; 0 before the first
 
     def describe(self) -> dict[str, Any]:
         """Return the state as JSON values."""
@@ -44,7 +45,7 @@ class LateState(NamedTuple):
         whole = {name: getattr(self, name) for name in names}
         marks = {str(partition): mark for partition, mark in self.last_records.items()}
         more = {**times, "counts": counts, "fit": self.fit._asdict(), "last_records": marks}
-        return {"offsets": offsets, **whole, **more}
+        return {"offsets": offsets, **whole, **more, "expired_ratio": self.expired_ratio}
 
     @classmethod
     def from_description(cls, values: Mapping[str, Any]) -> "LateState":
@@ -52,6 +53,7 @@ class LateState(NamedTuple):
         offsets = {int(partition): offset for partition, offset in values["offsets"].items()}
         more = {name: values[name] for name in ("generation", "topic", "topic_id")}
         more |= {name: -math.inf if values[name] is None else values[name] for name in TIMES}
+        more["expired_ratio"] = float(values.get("expired_ratio", 0.0))
         more["fit"] = LabelFit(**values.get("fit", {}))
         counts = LateCounts(**values["counts"])
         marks = {int(p): mark for p, mark in values.get("last_records", {}).items()}
