@@ -1,4 +1,4 @@
-"""The commands that steer a running learner: pause, resume, checkpoint, rollback, audit."""
+"""The commands that steer a running learner, such as pause and rollback, and the audit log."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -76,6 +76,17 @@ def register(app: typer.Typer, load: Load, show: Print) -> None:
         """Go on with the model of a kept checkpoint; the state of now is kept as well."""
         arguments = {"version": version, "positions": positions}
         Given(load, file, set_).send("rollback", reason, later, as_json, **arguments)
+
+    @app.command(epilog='Example: kaboost promote deeper --reason "its loss is lower by 3 %"')
+    def promote(
+        candidate: Annotated[
+            str, typer.Argument(help="Name of a candidate; `model` is that of the section model.")
+        ],
+        file: File = None, set_: Set = None, reason: Reason = "", later: Later = False,
+        as_json: Json = False,
+    ) -> None:  # fmt: skip
+        """Serve a candidate from now on; the model of before learns on as a candidate."""
+        Given(load, file, set_).send("promote", reason, later, as_json, candidate=candidate)
 
     @app.command(epilog="Example: kaboost audit --json")
     def audit(file: File = None, set_: Set = None, as_json: Json = False) -> None:

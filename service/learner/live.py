@@ -107,6 +107,7 @@ class LiveReport:
             "progressive": progressive(trainer.state),
             "rejections": progress.rejections,
             "annotations": trainer.annotations.state(),
+            **trainer.candidates.header(),
         }
 
     def _records(self, trainer: Trainer, now: float) -> dict[str, Any]:

@@ -162,6 +162,7 @@
     showState(status.state, status.level, status.quality, status.reason);
     if (document.hidden) return;
     showFigures(); showLosses(); showLate();
+    kaboostCandidates.show(status);
     kaboostSteering.update(status);
     refresh(`model/history?points=${HISTORY_POINTS}`, `${status.history_events} ${status.learner.pid}`, 2000, showHistory);
     if (status.version !== null) {
