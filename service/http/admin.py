@@ -55,7 +55,10 @@ class AskedPromotion(Asked, forbid_unknown_fields=True, kw_only=True):
     candidate: str
 
 
-BODIES: dict[str, type[Asked]] = {commands.ROLLBACK: AskedRollback, commands.PROMOTE: AskedPromotion}
+BODIES: dict[str, type[Asked]] = {
+    commands.ROLLBACK: AskedRollback,
+    commands.PROMOTE: AskedPromotion,
+}
 Check = Callable[[Request, Settings], None]
 
 
