@@ -21,7 +21,7 @@ import numpy as np
 from kaboost.models.types import Ints, Mat, Vec
 
 LOOKS = (1, 2, 4, 8)  # a round is judged after so many times its first number of events
-FEWEST_BLOCKS, MOST_BLOCKS = 16, 256  # up to the first look
+FEWEST_BLOCKS, MOST_BLOCKS = 16, 64  # up to the first look
 FEWEST_SHOWN = 8  # blocks, below which no estimate is shown
 FIRST, SECOND = range(2)  # columns of `sums`
 AFTER, EVENTS, BETTER = range(3)  # places of `counts`
@@ -75,8 +75,8 @@ def parts(pair: PairedLosses, w: Vec, skipped: int) -> Iterator[tuple[slice, int
     Examples
     --------
     >>> pair = paired_losses(100)
-    >>> [(span.start, span.stop, n) for span, n in parts(pair, np.ones(9), 3)]
-    [(0, 3, 0), (3, 8, 5), (8, 9, 1)]
+    >>> [(span.start, span.stop, n) for span, n in parts(pair, np.ones(11), 3)]
+    [(0, 3, 0), (3, 10, 7), (10, 11, 1)]
     """
     _, length = _layout(int(pair.counts[AFTER]))
     counted = np.cumsum(w > 0.0)
@@ -164,8 +164,8 @@ def _complete(pair: PairedLosses) -> Mat:
 
 
 def _layout(after: int) -> tuple[int, int]:
-    """Return the blocks of so many events, and the length of one: blocks grow more slowly than
-    their number, so that both many and long ones come together.
+    """Return the blocks of so many events, and the length of one: long blocks depend little on one
+    another, however their events do.
     """
-    blocks = min(max(round(after ** (2.0 / 3.0)), FEWEST_BLOCKS), MOST_BLOCKS)
+    blocks = min(max(round(math.sqrt(after)), FEWEST_BLOCKS), MOST_BLOCKS)
     return blocks, -(-after // blocks)

@@ -145,7 +145,9 @@ def test_one_that_raises_learns_no_more(
     assert 900 == report["adagrad"]["events_learned"]
     assert 1.0 == one.figure("kaboost_candidate_failures_total", "wide")
     assert one.figure("kaboost_candidate_loss_window", "wide") is None
-    assert one.figure("kaboost_candidate_loss_window", "adagrad") == report["adagrad"]["recent_loss"]
+    assert (
+        one.figure("kaboost_candidate_loss_window", "adagrad") == report["adagrad"]["recent_loss"]
+    )
     assert ["a candidate has failed, it learns no more"] == [r.message for r in caplog.records]
     with pytest.raises(Refused, match="wide has failed: ZeroDivisionError"):
         trainer.candidates.require("wide")
