@@ -90,12 +90,11 @@ def test_schemas_that_grow_are_followed(tmp_path: Path, task: str) -> None:
         "candidates": {"small": {"bank": {"max_memory": 64}}},
         "promotion": {"after": 100},
     }
-    stream = [
-        encode({"x": k % 7, f"f{k // 40}": k % 3, "c": f"v{k % 5}"}, (k % 7 > 3) + (k > 80) * (k % 2))
-        if kind == "multiclass"
-        else encode({"x": k % 7, f"f{k // 40}": k % 3, "c": f"v{k % 5}"}, int(k % 7 > 3))
-        for k in range(200)
-    ]  # fmt: skip
+    stream = []
+    for k in range(200):
+        more = (k > 80) * (k % 2) if task == "open classes" else 0
+        features = {"x": k % 7, f"f{k // 40}": k % 3, "c": f"v{k % 5}"}
+        stream.append(encode(features, int(k % 7 > 3) + more))
     alone = Service(tmp_path / "alone", **{**sections, "candidates": {}}).start()
     both = Service(tmp_path / "both", **sections)
     trainer = both.start(candidates={})
