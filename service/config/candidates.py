@@ -9,11 +9,13 @@ from pydantic import Field
 from kaboost.models.adapters import river_spec
 from kaboost.models.losses import LOSSES
 from kaboost.service.config.section import Section
+from kaboost.service.config.specification import specify
 
 MODEL = "model"  # the name among the candidates of what the section `model` describes
 MOST = 8  # candidates
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 PARTS = ("rule", "bank", "loss")
+MULTICLASS = "multiclass"
 
 Candidates = dict[str, dict[str, Any]]
 
@@ -50,23 +52,31 @@ class Promotion(Section):
     )
 
 
-def merge(model: Mapping[str, Any] | None, changes: Mapping[str, Any]) -> dict[str, Any]:
+def merge(model: Mapping[str, Any] | None, changes: Mapping[str, Any], task: str) -> dict[str, Any]:
     """Return the specification of a candidate: that of `model`, with the changes over it.
 
     A part of another kind replaces that of the model, parameters of the same kind go over it.
+    Parameters without a kind are of the model's kind, also where that is a default.
 
     Examples
     --------
-    >>> merge({"rule": "sgb", "bank": {"kind": "linear", "n": 20}}, {"bank": {"n": 40}})
+    >>> merge({"rule": "sgb", "bank": {"kind": "linear", "n": 20}}, {"bank": {"n": 40}}, "binary")
     {'rule': 'sgb', 'bank': {'kind': 'linear', 'n': 40}}
-    >>> merge({"bank": {"kind": "linear", "n": 20}}, {"bank": "stumps"})
+    >>> merge({"bank": {"kind": "linear", "n": 20}}, {"bank": "stumps"}, "binary")
     {'bank': 'stumps'}
+    >>> merge(None, {"bank": {"effort": 2.0}}, "binary")
+    {'bank': {'kind': 'reboosted_trees', 'effort': 2.0}}
     """
     whole = dict(model or {})
     for key, value in changes.items():
         before = whole.get(key)
         before = {"kind": before} if key in PARTS and isinstance(before, str) else before
         whole[key] = value
+        if key in PARTS and before is None and isinstance(value, Mapping) and "kind" not in value:
+            full = specify(model, task)
+            whole[key] = {"kind": full[key]["kind"], **value}
+            if MULTICLASS in full:
+                whole.setdefault(MULTICLASS, full[MULTICLASS])
         if isinstance(value, Mapping) and isinstance(before, Mapping):
             kind = before.get("kind")
             whole[key] = {**before, **value} if value.get("kind", kind) == kind else value
@@ -113,10 +123,10 @@ def check_comparable(model: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
 
 
 def specifications(
-    model: Mapping[str, Any] | None, candidates: Candidates
+    model: Mapping[str, Any] | None, candidates: Candidates, task: str
 ) -> dict[str, dict[str, Any] | None]:
     """Return the specifications of all models by name, that of the section `model` first."""
     return {
         MODEL: dict(model) if model is not None else None,
-        **{name: merge(model, changes) for name, changes in candidates.items()},
+        **{name: merge(model, changes, task) for name, changes in candidates.items()},
     }

@@ -16,7 +16,7 @@ def describe_models(settings: Settings) -> dict[str, dict[str, Any]]:
         For a model that cannot be built.
     """
     task, columns = settings.task, settings.features.columns
-    specs = specifications(settings.model, settings.candidates)
+    specs = specifications(settings.model, settings.candidates, task.kind)
     return {
         name: Model.describe_new(task.kind, spec, columns, task.labels, task.max_classes)
         for name, spec in specs.items()
@@ -26,5 +26,5 @@ def describe_models(settings: Settings) -> dict[str, dict[str, Any]]:
 def make_model(settings: Settings, name: str = MODEL) -> Model:
     """Return a new model by its name, or raise ModelError."""
     task, columns = settings.task, settings.features.columns
-    spec = specifications(settings.model, settings.candidates)[name]
+    spec = specifications(settings.model, settings.candidates, task.kind)[name]
     return Model(task.kind, spec, columns, task.labels, task.max_classes)

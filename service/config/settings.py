@@ -357,7 +357,7 @@ class Settings(BaseSettings):
         check_surroundings(model, info.data.get("labels"))
         for name, changes in value.items():
             try:
-                spec = merge(model, changes)
+                spec = merge(model, changes, task.kind)
                 check_spec(spec, task, info.data.get("features"))
                 check_comparable(*(specify(each, task.kind) for each in (model, spec)))
             except ValueError as err:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kaboost.service.config.models import describe_models
 from kaboost.service.config.settings import load
 from kaboost.service.errors import ConfigError, Incompatible
 from tests.service.candidates import CANDIDATES, QUICK, Service, learn
@@ -96,6 +97,20 @@ def test_the_settings_of_a_champion_move_to_the_model(tmp_path: Path) -> None:
 
     assert {"model": 200} == found
     assert "candidates.model is removed" in words
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_parameters_go_over_the_default_model(tmp_path: Path, task: str) -> None:
+    """Also of a part that the section model does not name."""
+    labels = {"labels": ["a", "b", "c"]} if task == "multiclass" else {}
+    candidates = {"thorough": {"bank": {"effort": 2.0}}}
+    sections: dict[str, Any] = {"task": {"kind": task, **labels}, "model": {}}
+    settings = settings_for("127.0.0.1:9", tmp_path, "t", candidates=candidates, **sections)
+    model, thorough = describe_models(settings).values()
+
+    assert {**model["spec"]["bank"], "effort": 2.0} == thorough["spec"]["bank"]
+    del model["spec"]["bank"], thorough["spec"]["bank"]
+    assert model == thorough
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_each_learns_as_if_it_were_alone(tmp_path: Path) -> None:
     assert ["wide", "adagrad"] == [candidate.name for candidate in state.candidates]
     expect_model(state.model, LINEAR, 900)
     for candidate in state.candidates:
-        expect_model(candidate.model, merge(LINEAR, CANDIDATES[candidate.name]), 900)
+        expect_model(candidate.model, merge(LINEAR, CANDIDATES[candidate.name], "binary"), 900)
         assert state.validation.loss_sum[0] == candidate.champion.loss_sum[0]
         assert state.history is not None
         np.testing.assert_array_equal(state.history.when, candidate.history.when)
@@ -104,8 +104,9 @@ def test_schemas_that_grow_are_followed(tmp_path: Path, task: str) -> None:
     trainer = both.start()
     for each in (alone, trainer):
         learn(each, stream[60:], 30)
-    later = Service(tmp_path / "later", **{**sections, "candidates": {},
-        "model": merge(sections["model"], sections["candidates"]["small"])}).start()  # fmt: skip
+    small_spec = merge(sections["model"], sections["candidates"]["small"], kind)
+    alone_later = {**sections, "candidates": {}, "model": small_spec}
+    later = Service(tmp_path / "later", **alone_later).start()
     learn(later, stream[60:], 30)
 
     state = trainer.candidates.stored(trainer.state)
@@ -188,7 +189,7 @@ def test_a_promotion_swaps_two_models(tmp_path: Path) -> None:
     state = restored.candidates.stored(restored.state)
     assert "wide" == state.champion
     assert ["model", "adagrad"] == [candidate.name for candidate in state.candidates]
-    expect_model(state.model, merge(LINEAR, CANDIDATES["wide"]), 900)
+    expect_model(state.model, merge(LINEAR, CANDIDATES["wide"], "binary"), 900)
     expect_model(state.candidates[0].model, LINEAR, 900)
     snapshot = one.startup._parts.stores.snapshots.newest()
     assert snapshot is not None
@@ -226,7 +227,7 @@ def test_a_promoted_later_one_takes_the_marks_to_its_events(tmp_path: Path) -> N
     after = one.promote("wide", later)
 
     assert 300 == after.events_learned
-    expect_model(after.state.model, merge(LINEAR, CANDIDATES["wide"]), 300, 200)
+    expect_model(after.state.model, merge(LINEAR, CANDIDATES["wide"], "binary"), 300, 200)
     marks = [(kind, event) for kind, event, *_ in after.annotations.state()]
     assert [("drift", 250)] == marks
     assert {0: 500} == after.state.offsets

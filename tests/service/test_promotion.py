@@ -126,7 +126,7 @@ def test_a_promotion_is_served_audited_and_undone(
         assert 0 == running.stop()
 
     state = state_of(settings)
-    expect_model(state.model, merge(LINEAR, CANDIDATES["wide"]), stream)
+    expect_model(state.model, merge(LINEAR, CANDIDATES["wide"], "binary"), stream)
     expect_model(state.candidates[0].model, LINEAR, stream)
     entry = audited(settings)[0]
     assert ("promote", {"candidate": "wide"}, "it is wider", "done") == tuple(
@@ -144,7 +144,7 @@ def test_a_promotion_is_served_audited_and_undone(
     state = state_of(settings)
     assert ("model", ["wide", "adagrad"]) == (state.champion, [c.name for c in state.candidates])
     expect_model(state.model, LINEAR, stream)
-    expect_model(state.candidates[0].model, merge(LINEAR, CANDIDATES["wide"]), stream)
+    expect_model(state.candidates[0].model, merge(LINEAR, CANDIDATES["wide"], "binary"), stream)
 
 
 def test_a_better_candidate_is_promoted_by_itself(
@@ -174,7 +174,7 @@ def test_a_better_candidate_is_promoted_by_itself(
 
     state = state_of(settings)
     assert ("better", ["model"]) == (state.champion, [each.name for each in state.candidates])
-    expect_model(state.model, merge(WEAK, BETTER["better"]), stream)
+    expect_model(state.model, merge(WEAK, BETTER["better"], "binary"), stream)
     expect_model(state.candidates[0].model, WEAK, stream)
     (entry,) = [each for each in audited(settings) if each["command"] == "promote"]
     assert "promotion.automatic" == entry["by"]
