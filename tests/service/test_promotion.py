@@ -33,6 +33,7 @@ from tests.specs import LINEAR
 
 Make = Callable[..., Settings]
 Send = Callable[..., None]
+POISON = 77.5
 RARELY = {"every_seconds": 3600, "every_events": 1_000_000, "keep": 10}
 WEAK: dict[str, Any] = {
     "rule": "sgb",
@@ -93,6 +94,39 @@ def test_a_killed_learner_comes_back_with_all_of_them(
     theirs = state_of(settings).to_arrays()
     expect_same(*map(without_times, (theirs, arrays_of(whole))))
     assert 3 == sum(name.endswith("validation.loss_sum") for name in theirs)
+
+
+def test_an_event_that_the_champion_fails_at_is_learned_by_none(
+    topic: str, make_settings: Make, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is set aside; the checkpoint that is restored meanwhile has the candidates, too."""
+    learn_one = Model.learn
+
+    def broken(model: Model, table: Any, y: Any, w: Any) -> Any:
+        outcome = learn_one(model, table, y, w)
+        if (table.numbers[:, 0] > POISON - 1).any():
+            raise ZeroDivisionError
+        return outcome
+
+    monkeypatch.setattr(Model, "learn", broken)
+    settings = make_settings(
+        topic,
+        kafka={"extra": {"fetch.wait.max.ms": 10}},
+        candidates={"wide": CANDIDATES["wide"]},
+        promotion=QUICK,
+    )
+    stream = rows(300)
+    poisoned = [({**x, "x": POISON}, y) if k == 137 else (x, y) for k, (x, y) in enumerate(stream)]
+    send(topic, events(poisoned))
+    with learning(settings) as running:
+        until(lambda: learned(settings) == 299)
+        assert 0 == running.stop()
+    monkeypatch.undo()
+    good = stream[:137] + stream[138:]
+
+    state = state_of(settings)
+    expect_model(state.model, LINEAR, good)
+    expect_model(state.candidates[0].model, merge(LINEAR, CANDIDATES["wide"], "binary"), good)
 
 
 def test_a_promotion_is_served_audited_and_undone(
