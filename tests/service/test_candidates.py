@@ -75,6 +75,8 @@ def test_a_restart_goes_on_with_all_of_them(tmp_path: Path) -> None:
     learn(second, EVENTS[333:])
 
     expect_same(arrays_of(second), arrays_of(whole))
+    assert second.candidates.report() == whole.candidates.report()
+    assert 500 < whole.candidates.report()[0]["compared_events"]
 
 
 @pytest.mark.parametrize("task", ["auto", "open classes"])
@@ -115,6 +117,17 @@ def test_schemas_that_grow_are_followed(tmp_path: Path, task: str) -> None:
     assert 140 == small.events_learned
     expect_same(small.model.to_arrays(), later.state.model.to_arrays())
     assert small.model.kinds.keys() == later.state.model.kinds.keys() != state.model.kinds.keys()
+
+    after = both.promote("small", trainer)
+    assert later.new_names == after.new_names != trainer.new_names
+    (demoted,) = after.candidates.stored(after.state).candidates
+    assert trainer.new_names == demoted.new_names
+    more = [encode({"x": k % 7, "g": k % 3}, int(k % 7 > 3)) for k in range(30)]
+    for each in (after, later, alone):
+        learn(each, more, 30)
+    (demoted,) = after.candidates.stored(after.state).candidates
+    expect_same(after.state.model.to_arrays(), later.state.model.to_arrays())
+    expect_same(demoted.model.to_arrays(), alone.state.model.to_arrays())
 
 
 def test_one_that_raises_learns_no_more(
