@@ -2,6 +2,7 @@
 promotion the champion of before.
 """
 
+from kaboost.models.evaluation.baselines import ProgressiveValidation, copied
 from kaboost.models.evaluation.history import new_history
 from kaboost.models.evaluation.paired import paired_losses
 from kaboost.service.config.candidates import MODEL
@@ -61,11 +62,16 @@ def promoted(settings: Settings, state: State, name: str) -> tuple[State, Candid
         state.champion,
         state.model,
         state.validation,
-        winner.champion,
+        _with_losses(state.validation, winner.validation),
         paired_losses(after),
         state.history or new_history(),
     )
-    fresh = [one._replace(comparison=paired_losses(after)) for one in others]
+    fresh = [
+        one._replace(
+            champion=_with_losses(one.champion, winner.validation), comparison=paired_losses(after)
+        )
+        for one in others
+    ]
     whole = state._replace(
         model=winner.model,
         validation=winner.validation,
@@ -74,3 +80,13 @@ def promoted(settings: Settings, state: State, name: str) -> tuple[State, Candid
         champion=name,
     )
     return whole, winner
+
+
+def _with_losses(
+    seen: ProgressiveValidation, champion: ProgressiveValidation
+) -> ProgressiveValidation:
+    """Return a copy that has seen the same labels, with the losses of the new champion."""
+    sums = (
+        "loss_sum", "error_sum", "weight_sum", "loss_recent", "error_recent", "recent_weight",
+    )  # fmt: skip
+    return copied(seen)._replace(**{name: getattr(champion, name).copy() for name in sums})

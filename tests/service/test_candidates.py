@@ -193,6 +193,9 @@ def test_a_promotion_swaps_two_models(tmp_path: Path) -> None:
     before.publish()
     after = one.promote("wide", before)
     assert after.publish() == 2
+    recent = after.state.validation.window_loss[0]
+    assert [recent] * 2 == [each["champion_recent_loss"] for each in after.candidates.report()]
+    assert recent != before.state.validation.window_loss[0]
     learn(after, EVENTS[300:600])
     after.write_checkpoint()
     restored = one.start()

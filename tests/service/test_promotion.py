@@ -143,7 +143,8 @@ def test_a_promotion_is_served_audited_and_undone(
         version = newest(settings).version
         result = command(settings, "promote", "it is wider", candidate="wide")
         assert "done" == result.state, result.message
-        assert "wide is served now; kaboost promote model undoes it" == result.message
+        assert "wide is served now; kaboost promote model undoes it, " in result.message
+        assert f"kaboost rollback {result.details['before']} goes back" in result.message
         served = newest(settings)
         assert (version + 1, "wide", 40) == (
             served.version, served.header["champion"], served.model.spec["bank"]["n"],
