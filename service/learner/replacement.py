@@ -86,8 +86,8 @@ class Replacement:
         make = partial(self._learner.startup.promote, name)
         kept, missing = self._learner.replace(make, PROMOTION, text)
         message = (
-            f"{name} is served now; kaboost promote {before} undoes it, kaboost rollback {kept} goes "
-            "back to the state before"
+            f"{name} is served now; kaboost promote {before} undoes it, kaboost rollback {kept} "
+            "goes back to the state before"
         )
         more: Mapping[str, Any] = {"champion": name, "champion_before": before, "before": kept}
         return {"message": message + missing, **more, **describe(self._learner.trainer)}
