@@ -49,16 +49,25 @@ def test_each_learns_as_if_it_were_alone(tmp_path: Path) -> None:
     expect_same(ours, arrays_of(alone))
 
 
-def test_batches_change_nothing(tmp_path: Path) -> None:
+def outliers() -> list[bytes]:
+    """Make events of a regression, some of whose labels are far away."""
+    drawn = enumerate(rows(700))
+    return [encode(x, 3.0 * x["x"] + y + 1e6 * (k % 100 == 50)) for k, (x, y) in drawn]
+
+
+@pytest.mark.parametrize("task", ["binary", "regression"])
+def test_batches_change_nothing(tmp_path: Path, task: str) -> None:
     """Models, losses, points of the history and verdicts depend on the events alone."""
     found = []
+    stream = EVENTS if task == "binary" else outliers()
     for step in (7, 300):
-        trainer = service(tmp_path / str(step)).start()
-        learn(trainer, EVENTS, step)
+        trainer = service(tmp_path / str(step), task={"kind": task}).start()
+        learn(trainer, stream, step)
         found.append(trainer)
 
     expect_same(*map(arrays_of, found))
     assert found[0].candidates.report() == found[1].candidates.report()
+    assert all(each["improvement"] is not None for each in found[0].candidates.report())
 
 
 def test_a_restart_goes_on_with_all_of_them(tmp_path: Path) -> None:
@@ -215,6 +224,18 @@ def test_a_promotion_swaps_two_models(tmp_path: Path) -> None:
     back = one.promote("model", restored)
     assert "model" == back.candidates.champion
     expect_model(back.state.model, LINEAR, 900)
+
+
+def test_the_metrics_name_one_model_after_a_promotion(tmp_path: Path) -> None:
+    """Of another bank; a model that has learned nothing can be promoted, too."""
+    one = service(tmp_path, candidates={"stumps": {"bank": "stumps"}})
+    after = one.promote("stumps", one.start())
+    after.publish(cold=True)
+
+    infos = [family for family in one.registry.collect() if family.name == "kaboost_model_info"]
+    assert ["stumps"] == [sample.labels["bank"] for sample in infos[0].samples]
+    assert one.figure("kaboost_candidate_loss_window", "stumps") is None
+    assert one.figure("kaboost_candidate_loss_window", "model") is not None
 
 
 def test_what_cannot_be_promoted_is_refused(tmp_path: Path) -> None:
