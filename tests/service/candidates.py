@@ -10,7 +10,6 @@ from prometheus_client import CollectorRegistry
 
 from kaboost.models.state.format import Arrays
 from kaboost.service.config.settings import Settings
-from kaboost.service.kafka.identity import Identity
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.parts import make_parts
 from kaboost.service.learner.startup import RestoreFromCheckpoint
@@ -85,6 +84,3 @@ def expect_same(ours: Arrays, theirs: Arrays) -> None:
     assert ours.keys() == theirs.keys()
     for name in theirs:
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
-
-
-__all__ = ["CANDIDATES", "QUICK", "Identity", "Service", "arrays_of", "expect_same", "learn"]
