@@ -39,6 +39,7 @@ class CandidateTrainer(Trainer):
         names = Lineage(new_names=candidate.new_names)
         super().__init__(own, whole, restored=True, lineage=names)
         self.name = candidate.name
+        self.log_fields = {"candidate": candidate.name}
         self._promotion = promotion
         self._champion = candidate.champion
         self._comparison = candidate.comparison

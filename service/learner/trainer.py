@@ -59,6 +59,7 @@ class Trainer:
     is_isolating = False  # whether an event that learning failed at is looked for
     is_expiring = False  # whether learning has failed at one of them
     _names_logged = -1  # hour
+    log_fields: Mapping[str, Any] = {}  # in the lines about the model, where there are several
     _ignored = 0  # values of unknown features in the batch that is being read
 
     def __init__(
@@ -425,6 +426,7 @@ class Trainer:
                 "label": self.privacy.shown("label", label),
                 "event_number": number,
                 "classes": count,
+                **self.log_fields,
             }
             log.info("a new class is learned", extra=fields)
             self._recorder.memory(self.state)
@@ -435,6 +437,7 @@ class Trainer:
             "classes": count - 1,
             "max_memory": model.spec["bank"]["max_memory"],
             "remedy": "begin a new model with more model.bank.max_memory, and --cold-start",
+            **self.log_fields,
         }
         log.warning("no memory for more classes, their events are rejected", extra=fields)
 

@@ -89,7 +89,9 @@ def test_a_restart_goes_on_with_all_of_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", ["auto", "open classes"])
-def test_schemas_that_grow_are_followed(tmp_path: Path, task: str) -> None:
+def test_schemas_that_grow_are_followed(
+    tmp_path: Path, task: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """New features and classes come to a candidate that began later in its own order."""
     kind = "multiclass" if task == "open classes" else "binary"
     labels: dict[str, Any] = {"labels": "auto"} if task == "open classes" else {}
@@ -113,8 +115,15 @@ def test_schemas_that_grow_are_followed(tmp_path: Path, task: str) -> None:
         learn(each, stream[:60], 30)
     trainer.write_checkpoint()
     trainer = both.start()
-    for each in (alone, trainer):
-        learn(each, stream[60:], 30)
+    learn(alone, stream[60:], 30)
+    with caplog.at_level(logging.INFO):
+        learn(trainer, stream[60:], 30)
+    lines = [
+        r for r in caplog.records if r.message in ("features inferred", "a new class is learned")
+    ]
+    assert any(line.message == "features inferred" for line in lines)
+    of_candidates = [getattr(r, "candidate", "") for r in lines if "class" in r.message]
+    assert (["small"] * 3 + [""]) * (task == "open classes") == sorted(of_candidates, reverse=True)
     small_spec = merge(sections["model"], sections["candidates"]["small"], kind)
     alone_later = {**sections, "candidates": {}, "model": small_spec}
     later = Service(tmp_path / "later", **alone_later).start()
