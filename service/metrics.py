@@ -48,6 +48,10 @@ class LearnerMetrics(NamedTuple):
     serving_fallback: Gauge
     drifts: Counter  # {kind}
     rollbacks: Counter
+    promotions: Counter
+    candidate_loss: Gauge  # {candidate}
+    candidate_improvement: Gauge  # {candidate}
+    candidate_failures: Counter  # {candidate}
     gaps_accepted: Counter  # {kind}
     records_lost: Counter
     batch_events: Histogram
@@ -211,6 +215,27 @@ _LEARNER = {
         ("kind",),
     ),
     "rollbacks": _Spec(Counter, "kaboost_rollbacks", "Rollbacks to an earlier checkpoint."),
+    "promotions": _Spec(
+        Counter, "kaboost_promotions", "Candidates that became the model that is served."
+    ),
+    "candidate_loss": _Spec(
+        Gauge,
+        "kaboost_candidate_loss_window",
+        "Progressive loss of a candidate over about the last thousand events.",
+        ("candidate",),
+    ),
+    "candidate_improvement": _Spec(
+        Gauge,
+        "kaboost_candidate_improvement_ratio",
+        "How much lower a candidate's loss is in its round, as a part of the champion's.",
+        ("candidate",),
+    ),
+    "candidate_failures": _Spec(
+        Counter,
+        "kaboost_candidate_failures",
+        "Candidates that learn no more since an exception.",
+        ("candidate",),
+    ),
     "gaps_accepted": _Spec(
         Counter,
         "kaboost_gaps_accepted",

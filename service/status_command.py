@@ -142,7 +142,23 @@ def render(
     why = ": ".join(filter(None, (rejected[0]["code"], rejected[0]["reason"]))) if rejected else ""
     why = f"mostly {why}" if why else ""
     table.add_row("rejected", f"{100 * status['rejected_ratio']:.1f} %", why[:WIDTH])
+    for candidate in status["candidates"]:
+        table.add_row(f"candidate {candidate['name']}", *_candidate(candidate))
+    if status["champion"] != "model":
+        lines.append(Text(f"champion: {status['champion']}"))
     return Group(*lines, table)
+
+
+def _candidate(candidate: dict[str, Any]) -> tuple[str, str]:
+    """Return the recent loss of a candidate, and how it compares with the champion."""
+    found, words = candidate["improvement"], candidate["state"]
+    if candidate["reason"]:
+        words += f": {candidate['reason']}"
+    elif found is not None:
+        low, high = (100 * candidate[f"improvement_{end}"] for end in ("low", "high"))
+        words += f": loss {'lower' if found >= 0 else 'higher'} by {abs(100 * found):.2f} %"
+        words += f" ({low:.2f} to {high:.2f} %) over {candidate['compared_events']:,} events"
+    return _number(candidate["recent_loss"]), words[:WIDTH]
 
 
 def _model(status: dict[str, Any]) -> float | None:

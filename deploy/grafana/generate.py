@@ -27,6 +27,7 @@ MARKS = (
     ("Drifts", "red", f"increase({of_instance('kaboost_drift_total')}[{RATE}]) > 0"),
     ("Restarts", "orange", f"changes({of_instance('kaboost_learner_restarts_total')}[{RATE}]) > 0"),
     ("Rollbacks", "green", f"increase({of_instance('kaboost_rollbacks_total')}[{RATE}]) > 0"),
+    ("Promotions", "blue", f"increase({of_instance('kaboost_promotions_total')}[{RATE}]) > 0"),
     ("Fallbacks", "purple", f"changes({of_instance('kaboost_serving_fallback')}[{RATE}]) > 0"),
 )
 FOLDER = Path(__file__).parent / "dashboards"

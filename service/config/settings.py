@@ -18,12 +18,16 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from kaboost.models.adapters import river_spec
 from kaboost.models.adapters.from_river import RiverModel
-from kaboost.models.build import check, check_open
-from kaboost.models.features.columns import reserved_width
 from kaboost.models.features.schema import AUTO
-from kaboost.models.spec import normalise_spec
-from kaboost.models.table_model import encoder_of
 from kaboost.service.config.admin import Admin, is_loopback
+from kaboost.service.config.candidates import (
+    Candidates,
+    Promotion,
+    check_comparable,
+    check_names,
+    check_surroundings,
+    merge,
+)
 from kaboost.service.config.features import Features
 from kaboost.service.config.guard import Guard
 from kaboost.service.config.messages import describe_errors
@@ -38,6 +42,7 @@ from kaboost.service.config.records import (
 )
 from kaboost.service.config.section import Seconds, Section, TopicName, is_secret, to_text
 from kaboost.service.config.sources import PREFIX, Leaf, flatten, read
+from kaboost.service.config.specification import check_spec, specify
 from kaboost.service.config.stores import Checkpoints, Snapshots
 from kaboost.service.config.task import Task
 from kaboost.service.errors import ConfigError
@@ -272,6 +277,13 @@ class Settings(BaseSettings):
         "lists kinds and parameters. Or `river` and `params`: a model of the library River, which "
         "has no checkpoints (docs/river.md).",
     )
+    candidates: Candidates = Field(
+        default_factory=dict,
+        validate_default=True,
+        description="Models that learn the same events next to the one that is served, by name: "
+        "what differs from `model` (docs/challengers.md). At most 8; `kaboost promote` serves one.",
+    )
+    promotion: Promotion = Field(default_factory=Promotion)
     snapshots: Snapshots = Field(default_factory=Snapshots)
     checkpoints: Checkpoints = Field(default_factory=Checkpoints)
     guard: Guard = Field(default_factory=Guard)
@@ -331,13 +343,25 @@ class Settings(BaseSettings):
         if river_spec.is_river(value) and features is not None:
             RiverModel(task.kind, value, features.columns, task.labels).rehearse()
         else:
-            specify(value, task.kind)
-            if features is not None:  # refuse here what the learner would refuse later
-                width = encoder_of(normalise_spec(value, task.kind))(features.columns).width
-                width, known = width or reserved_width(0), task.known_labels
-                check(value, width, known.m, task=task.kind)
-                if known.is_open:
-                    check_open(normalise_spec(value, task.kind))
+            check_spec(value, task, features)
+        return value
+
+    @field_validator("candidates")
+    @classmethod
+    def _check_candidates(cls, value: Candidates, info: ValidationInfo) -> Candidates:
+        """Refuse what could not learn next to the model."""
+        if not value or "task" not in info.data or "model" not in info.data:
+            return value
+        check_names(value)
+        task, model = info.data["task"], info.data["model"]
+        check_surroundings(model, info.data.get("labels"))
+        for name, changes in value.items():
+            try:
+                spec = merge(model, changes, task.kind)
+                check_spec(spec, task, info.data.get("features"))
+                check_comparable(*(specify(each, task.kind) for each in (model, spec)))
+            except ValueError as err:
+                raise ValueError(f"{name}: {err}") from err
         return value
 
     @field_validator("guard")
@@ -407,13 +431,6 @@ def load(path: Path | None, overrides: Mapping[str, object] | None = None) -> Se
         raise ConfigError(describe_errors(err, Settings, merged, is_hidden)) from err
     settings._origins.update(merged.origins)
     return settings
-
-
-def specify(model: Mapping[str, Any] | None, task: str) -> dict[str, Any]:
-    """Normalise a model specification, of Kaboost or of River."""
-    if river_spec.is_river(model):
-        return river_spec.normalise_spec(model or {}, task)
-    return normalise_spec(model, task)
 
 
 def is_hidden(path: Leaf) -> bool:

@@ -49,6 +49,16 @@ class AskedRollback(Asked, forbid_unknown_fields=True, kw_only=True):
     positions: Literal["stay", "back"] = "stay"
 
 
+class AskedPromotion(Asked, forbid_unknown_fields=True, kw_only=True):
+    """The body of a promotion."""
+
+    candidate: str
+
+
+BODIES: dict[str, type[Asked]] = {
+    commands.ROLLBACK: AskedRollback,
+    commands.PROMOTE: AskedPromotion,
+}
 Check = Callable[[Request, Settings], None]
 
 
@@ -70,7 +80,7 @@ def steering_routes(settings: Settings, check: Check) -> list[Route]:
     audit = AuditLog(settings.checkpoints.folder)
 
     def route(name: str) -> Route:
-        kind = AskedRollback if name == commands.ROLLBACK else Asked
+        kind = BODIES.get(name, Asked)
 
         async def endpoint(request: Request) -> Response:
             check(request, settings)
@@ -153,9 +163,11 @@ def read(body: bytes, kind: type[Asked]) -> Asked:
 def to_command(request: Request, name: str, asked: Asked) -> Command:
     """Return the command that a request asks for."""
     client = request.client.host if request.client else "unknown"
-    arguments = {}
+    arguments: dict[str, Any] = {}
     if isinstance(asked, AskedRollback):
         arguments = {"version": asked.version, "positions": asked.positions}
+    elif isinstance(asked, AskedPromotion):
+        arguments = {"candidate": asked.candidate}
     by = asked.by[:MAX_TEXT] or f"HTTP client {client}"
     return Command(name, by, f"HTTP from {client}", asked.reason[:MAX_TEXT], arguments)
 

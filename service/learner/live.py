@@ -51,7 +51,7 @@ class LiveReport:
         self._letters: deque[dict[str, Any]] = deque(maxlen=LETTERS)
         self._rates: deque[tuple[float, int]] = deque()
         self._written_at = self._seen_at = -math.inf
-        self._points = -1
+        self._points: tuple[str, int] | None = None  # of the history that was written last
         self._seen: dict[str, Any] = {}
         self._missing: dict[str, float] = {}
 
@@ -90,9 +90,11 @@ class LiveReport:
         self._files.write(FIGURES, self._figures(trainer, progress, now))
         self._files.write(RECORDS, self._records(trainer, now))
         history = trainer.state.history
-        if history is not None and history.size != self._points:
-            self._files.write_history(history)
-            self._points = history.size
+        if history is not None:
+            points = trainer.candidates.champion, history.size
+            if points != self._points:
+                self._files.write_history(history)
+                self._points = points
 
     @property
     def _shows_records(self) -> bool:
@@ -107,6 +109,7 @@ class LiveReport:
             "progressive": progressive(trainer.state),
             "rejections": progress.rejections,
             "annotations": trainer.annotations.state(),
+            **trainer.candidates.header(),
         }
 
     def _records(self, trainer: Trainer, now: float) -> dict[str, Any]:

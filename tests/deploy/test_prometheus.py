@@ -50,6 +50,7 @@ STEADY = {
     r"labels_(expired|unmatched)": "a label that never comes, or that nobody waits for",
     r"rejected_ratio": "the same as long as the same share is rejected",
     r"paused|stalled|ignored|fallback|restarts|failures|drift|rollbacks": "it does not happen here",
+    r"promotions": "there are no candidates here",
 }
 pytestmark = pytest.mark.timeout(400)  # a fault in the rules shows by long waits
 MOVING = r"events_|progressive_|prefix_loss|edge|learn_batch|snapshot_version"

@@ -39,6 +39,10 @@ kaboost_learner_stalled_seconds
 kaboost_serving_fallback
 kaboost_drift_total{kind}
 kaboost_rollbacks_total
+kaboost_promotions_total
+kaboost_candidate_loss_window{candidate}
+kaboost_candidate_improvement_ratio{candidate}
+kaboost_candidate_failures_total{candidate}
 kaboost_influence_limited_total
 kaboost_gaps_accepted_total{kind}
 kaboost_records_lost_total

@@ -162,8 +162,9 @@
     showState(status.state, status.level, status.quality, status.reason);
     if (document.hidden) return;
     showFigures(); showLosses(); showLate();
+    kaboostCandidates.show(status);
     kaboostSteering.update(status);
-    refresh(`model/history?points=${HISTORY_POINTS}`, `${status.history_events} ${status.learner.pid}`, 2000, showHistory);
+    refresh(`model/history?points=${HISTORY_POINTS}`, `${status.history_events} ${status.learner.pid} ${status.champion}`, 2000, showHistory);
     if (status.version !== null) {
       refresh("model", status.version, 3000, showModel);
       refresh("model/importance", status.version, 10000, showImportance);
