@@ -141,7 +141,7 @@ def leads(page: Path, link: str) -> bool:
 def anchors(page: Path) -> set[str]:
     """Spell a page's headings as addresses."""
     found = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in found}
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
