@@ -15,14 +15,14 @@ import typer
 import yaml
 
 from kaboost.service import cli
-from kaboost.service.config.settings import Settings
+from kaboost.service.config.settings import Settings, load
 from kaboost.service.config.yaml12 import Loader
 from kaboost.service.lab.space import read_space
 from tests.test_docs import DOCS, PAGES, ROOT
 
 SECTIONS = set(Settings.model_fields)
-# Run by tests of their own: test_docs, test_scikit_default, test_river.
-RUN_ELSEWHERE = {"README.md", "docs/library.md"}
+# Run by tests of their own: test_docs, test_scikit_default, e2e/test_tutorial.
+RUN_ELSEWHERE = {"README.md", "docs/library.md", "docs/tutorial.md"}
 KNOWN = {"", "json", "mermaid", "python", "sh", "text", "yaml"}
 
 
@@ -135,6 +135,18 @@ def understood(words: list[str]) -> None:
         command, words = command.commands[words[0]], words[1:]
     with suppress(click.exceptions.Exit, typer.Exit):  # --version, --help
         command.make_context("kaboost", list(words))
+
+
+VARIABLE = re.compile(r"export (KABOOST_\w+__\w+)=('.*?'|\S+)")
+
+
+@of(lambda block: bool(VARIABLE.search(block.text)))
+def test_variables_are_settings(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is exported is understood; what else is needed is the least there is."""
+    for name, value in VARIABLE.findall(block.text):
+        monkeypatch.setenv(name, shlex.split(value)[0])
+
+    load(None, {"kafka.topic": "payments.v1", "task.kind": "binary"})
 
 
 @of(lambda block: block.language == "json")
