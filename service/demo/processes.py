@@ -34,6 +34,7 @@ class DemoProcesses:
         for name in [key for key in os.environ if key.startswith(PREFIX)]:
             del os.environ[name]  # the user's own settings do not apply to the demo
         self.folder = Path(tempfile.mkdtemp(prefix="kaboost-demo-"))
+        self._path = self.folder / "kaboost.yaml"
         self.port = free_port(8000)
         self._metrics_port = free_port(9464)
         self._exit_stack = ExitStack()
@@ -43,12 +44,15 @@ class DemoProcesses:
 
     def open(self) -> None:
         """Start the broker, then learner and API."""
+        self.open_broker()
+        self._launch("serve", "kaboost.service.cli", "serve", "--config", str(self._path))
+
+    def open_broker(self) -> None:
+        """Start the broker, and write the configuration with its address."""
         broker = self._exit_stack.enter_context(mock_broker.running(child_environment()))
-        path = self.folder / "kaboost.yaml"
-        path.write_text(json.dumps(self._configuration(broker), indent=2))
-        self.settings = load(path)
+        self._path.write_text(json.dumps(self._configuration(broker), indent=2))
+        self.settings = load(self._path)
         Producer({"bootstrap.servers": broker}).list_topics(TOPIC, timeout=10)  # creates the topic
-        self._launch("serve", "kaboost.service.cli", "serve", "--config", str(path))
 
     def start_producer(self, rate: float) -> None:
         """Stream Elec2 at `rate` events a second."""

@@ -17,7 +17,7 @@ from tests.service.learning import until
 from tests.test_docs_blocks import Block, blocks
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
-STAYS = ("python -m kaboost.service.demo.mock_broker", "kaboost serve")
+START_SECONDS = 240  # with what is not compiled yet
 # Not every machine has curl: the same request by Python.
 CURL = f"""#!{sys.executable}
 import sys, urllib.request
@@ -104,7 +104,7 @@ def test_every_step_does_what_it_says(tmp_path: Path) -> None:
         shell.run(next(steps))  # the shop
         assert "ok" == shell.run(next(steps)).split()[-1]  # init
         shell.start(next(steps))
-        until(lambda: shell.late().get("waiting", 0) > 3800)
+        until(lambda: shell.late().get("waiting", 0) > 3800, START_SECONDS)
         until(lambda: shell.status().get("lag_records") == 0)
         shown = shell.run(next(steps))
         risky, harmless = map(json.loads, shell.run(next(steps)).splitlines())

@@ -16,7 +16,7 @@ def test_features_wait_and_a_late_label_is_learned() -> None:
     """It shows how many wait, how many labels came, and that the last one was learned."""
     output = StringIO()
     with closing(DemoProcesses()) as processes:
-        processes.open()
+        processes.open_broker()
         console = Console(file=output, width=200)
         joined = show_late_label(console, processes, list(islice(producer.rows(), EVENTS)))
         logs = processes.last_log_lines()
