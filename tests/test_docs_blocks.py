@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import pytest
 import typer
 import yaml
+from typer.exceptions import TyperException
 
 from kaboost.service import cli
 from kaboost.service.config.settings import Settings, load
@@ -23,6 +23,7 @@ from tests.test_docs import DOCS, PAGES, ROOT
 SECTIONS = set(Settings.model_fields)
 # Run by tests of their own: test_docs, test_scikit_default, e2e/test_tutorial.
 RUN_ELSEWHERE = {"README.md", "docs/library.md", "docs/tutorial.md"}
+LEFT_OUT = {"MissingParameter", "NoArgsIsHelpError"}  # of a command that a sentence only names
 KNOWN = {"", "json", "mermaid", "python", "sh", "text", "yaml"}
 
 
@@ -127,13 +128,31 @@ def test_commands_are_understood(block: Block) -> None:
         understood(words)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_sentences_are_understood(page: Path) -> None:
+    """A command that a sentence names exists, with its options; arguments may be left out."""
+    bare = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    wrong = [fault(line) for line in re.findall(r"`(kaboost [a-z][^`\n]*)`", bare)]
+
+    assert [] == [each for each in wrong if each]
+
+
+def fault(line: str) -> str:
+    """Say what is wrong with a command, arguments that a sentence leaves out apart."""
+    try:
+        understood(shlex.split(line)[1:])
+    except TyperException as err:
+        return "" if type(err).__name__ in LEFT_OUT else f"{line}: {err}"
+    return ""
+
+
 def understood(words: list[str]) -> None:
     """Parse a command line without running it."""
     command: Any = typer.main.get_command(cli.app)
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
         assert words[0] in command.commands, f"{words[0]} is no command"
         command, words = command.commands[words[0]], words[1:]
-    with suppress(click.exceptions.Exit, typer.Exit):  # --version, --help
+    with suppress(typer.Exit):  # --version, --help
         command.make_context("kaboost", list(words))
 
 

@@ -26,6 +26,8 @@ FROM_ELSEWHERE = {
     "data.md": "data/README.md",
 }
 LINK = re.compile(r"(!?)\[([^\[\]]*)\]\(([^)\s]+)\)")
+MERMAID = re.compile(r"```mermaid\n.*?```", re.S)
+STYLE = ".md-grid { max-width: 72rem; }\n"  # 140 characters of code fit between the two menus
 OPTIONS = """# Options of all commands
 
 As `kaboost COMMAND --help` prints them; [commands](commands.md) explains what they do.
@@ -37,6 +39,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are not in docs/."""
     for page, path in FROM_ELSEWHERE.items():
         files.append(File.generated(config, page, abs_src_path=os.path.abspath(path)))
+    files.append(File.generated(config, "site.css", content=STYLE))
     files.append(File.generated(config, "options.md", content=OPTIONS + options()))
     return files
 
@@ -64,7 +67,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         relative = posixpath.relpath(target, posixpath.dirname(here) or ".")
         return f"{image}[{text}]({relative}{hash_}{anchor})"
 
-    return LINK.sub(rewritten, markdown)
+    return MERMAID.sub(picture(), LINK.sub(rewritten, markdown))
+
+
+def picture() -> str:
+    """Return README's picture in characters, for the diagram that only a script could draw."""
+    with open("README.md", encoding="utf-8") as file:
+        return file.read().split("\n## How it works\n\n")[1].split("\n\n- ")[0]
 
 
 def site_page(path: str) -> str | None:
