@@ -88,11 +88,8 @@ def test_a_restart_goes_on_with_all_of_them(tmp_path: Path) -> None:
     assert 500 < whole.candidates.report()[0]["compared_events"]
 
 
-@pytest.mark.parametrize("task", ["auto", "open classes"])
-def test_schemas_that_grow_are_followed(
-    tmp_path: Path, task: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """New features and classes come to a candidate that began later in its own order."""
+def growing(task: str) -> tuple[dict[str, Any], list[bytes]]:
+    """Return settings with an open schema, and events whose features or classes become more."""
     kind = "multiclass" if task == "open classes" else "binary"
     labels: dict[str, Any] = {"labels": "auto"} if task == "open classes" else {}
     shape = {"multiclass": "one_vs_rest"} if task == "open classes" else {}
@@ -108,6 +105,16 @@ def test_schemas_that_grow_are_followed(
         more = (k > 80) * (k % 2) if task == "open classes" else 0
         features = {"x": k % 7, f"f{k // 40}": k % 3, "c": f"v{k % 5}"}
         stream.append(encode(features, int(k % 7 > 3) + more))
+    return sections, stream
+
+
+@pytest.mark.parametrize("task", ["auto", "open classes"])
+def test_schemas_that_grow_are_followed(
+    tmp_path: Path, task: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """New features and classes come to a candidate that began later in its own order."""
+    sections, stream = growing(task)
+    kind = sections["task"]["kind"]
     alone = Service(tmp_path / "alone", **{**sections, "candidates": {}}).start()
     both = Service(tmp_path / "both", **sections)
     trainer = both.start(candidates={})
