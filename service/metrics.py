@@ -79,6 +79,7 @@ class ApiMetrics(NamedTuple):
     features_ignored: Counter
     predictions_logged: Counter  # {result}
     accepted: Counter  # {topic}
+    refused: Counter  # {reason}
     request_duration: Histogram  # {method, route, status}
 
 
@@ -318,6 +319,12 @@ _API = {
         "kaboost_records_accepted",
         "Records of POST /events and POST /labels that the broker confirmed.",
         ("topic",),
+    ),
+    "refused": _Spec(
+        Counter,
+        "kaboost_requests_refused",
+        "Requests without a key, with another one, without the role, or too many.",
+        ("reason",),
     ),
     "request_duration": _Spec(
         Histogram,

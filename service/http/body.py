@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
-from kaboost.service.config.settings import Api
+from kaboost.service.config.api import Api
 
 
 async def read_body(scope: Scope, receive: Receive, limits: Api) -> bytearray:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kaboost.service.config.admin import Admin
-from kaboost.service.config.settings import Api, Settings
+from kaboost.service.config.api import Api
+from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError
 
 BACKLOG = 2048

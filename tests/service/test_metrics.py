@@ -92,6 +92,7 @@ kaboost_predict_duration_seconds
 kaboost_predictions_total
 kaboost_predict_errors_total{status}
 kaboost_predict_features_ignored_total
+kaboost_requests_refused_total{reason}
 http_server_request_duration_seconds{http_request_method,http_route,http_response_status_code}
 """
 
