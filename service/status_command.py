@@ -87,7 +87,8 @@ def address_of(settings: "Settings") -> str:
     """Return where the service of these settings is reached from this machine."""
     host = settings.api.host
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.api.port}"
+    scheme = "http" if settings.api.tls.cert is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.api.port}"
 
 
 def ask(address: str) -> tuple[dict[str, Any], list[float]]:

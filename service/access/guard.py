@@ -8,6 +8,7 @@ from kaboost.service.access.callers import Caller, Denied
 from kaboost.service.access.keys import Entry, KeyRing, Keys, digest_of
 from kaboost.service.access.rate import RateLimit
 from kaboost.service.access.roles import ADMIN
+from kaboost.service.access.tls import context_factory
 from kaboost.service.access.tokens import Tokens
 from kaboost.service.config.access import is_loopback
 from kaboost.service.config.settings import Settings
@@ -35,8 +36,9 @@ def refuse_open(settings: Settings) -> None:
 
 
 def check_access(settings: Settings) -> None:
-    """Refuse what could not serve: an open port, an unreadable file of keys."""
+    """Refuse what could not serve: an open port, an unreadable file of keys or certificates."""
     refuse_open(settings)
+    context_factory(settings.api.tls)
     if settings.api.auth.is_on:
         Guard(settings)
 

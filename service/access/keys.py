@@ -115,7 +115,7 @@ class KeyRing:
 
     def __init__(self, path: Path | None, fixed: Keys | None = None) -> None:
         self._fixed = fixed or {}
-        self._file = None if path is None else WatchedFile(path, lambda: read_keys(path))
+        self._file = None if path is None else WatchedFile([path], lambda: read_keys(path))
         if self._file and not self._file.value:
             raise ConfigError(f"api.auth.keys = {path}: it has no key; {REMEDY}")
 

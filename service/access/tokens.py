@@ -90,7 +90,7 @@ class Tokens:
         where = settings.jwks or ""
         self._url = where if "://" in where else None
         if self._url is None:
-            self._file = WatchedFile(Path(where), lambda: read_jwks_file(Path(where)))
+            self._file = WatchedFile([Path(where)], lambda: read_jwks_file(Path(where)))
         else:
             self._fetched = fetch_jwks(self._url)
         self._asked = time.monotonic()

@@ -1,9 +1,9 @@
-"""A file that is read again when it changes; while it is damaged, what was read before counts."""
+"""Files that are read again when they change; while damaged, what was read before counts."""
 
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -14,11 +14,16 @@ SETTLED_SECONDS = 1.0  # after which nobody is still writing a file in place
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Signature = tuple[int, int, int]
+Signature = list[tuple[int, int, int]]
 
 
-def signature(path: Path) -> Signature:
-    """Return what changes when a file does; zeros if it is missing."""
+def signature(paths: Sequence[Path]) -> Signature:
+    """Return what changes when one of the files does."""
+    return [_stat(path) for path in paths]
+
+
+def _stat(path: Path) -> tuple[int, int, int]:
+    """Return time, size and number of a file; zeros if it is missing."""
     try:
         found = os.stat(path)
     except OSError:
@@ -27,20 +32,20 @@ def signature(path: Path) -> Signature:
 
 
 class WatchedFile(Generic[T]):
-    """What was read of a file.
+    """What was read of one file, or of several that belong together.
 
     Parameters
     ----------
-    path
-        The file.
+    paths
+        The files.
     read
-        Reads it, or raises ConfigError; at the first time that error is raised on.
+        Reads them, or raises ConfigError; at the first time that error is raised on.
     """
 
-    def __init__(self, path: Path, read: Callable[[], T]) -> None:
-        self._path = path
+    def __init__(self, paths: Sequence[Path], read: Callable[[], T]) -> None:
+        self._paths = paths
         self._read = read
-        self._seen = signature(path)
+        self._seen = signature(paths)
         self._next_look = time.monotonic() + LOOK_SECONDS
         self.value = read()
 
@@ -51,14 +56,14 @@ class WatchedFile(Generic[T]):
         return self.value
 
     def look(self) -> None:
-        """Read the file if it has changed and nobody is writing it.
+        """Read the files if one has changed and nobody is writing it.
 
         A file that was renamed into its place is whole, and read when it is seen; one whose time is
         of this second may be half written.
         """
         self._next_look = time.monotonic() + LOOK_SECONDS
-        seen = signature(self._path)
-        age = time.time() - seen[0] / 1e9
+        seen = signature(self._paths)
+        age = time.time() - max(seen)[0] / 1e9
         if seen == self._seen or 0.0 <= age < SETTLED_SECONDS:
             return
         self._seen = seen
@@ -67,4 +72,4 @@ class WatchedFile(Generic[T]):
         except ConfigError as err:
             log.error("file not read, the earlier content counts", extra={"reason": str(err)})
         else:
-            log.info("file read again", extra={"path": str(self._path)})
+            log.info("file read again", extra={"path": str(self._paths[0])})
