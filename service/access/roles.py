@@ -16,6 +16,9 @@ ROUTES = {
     "/health": OPEN,
     "/healthz/live": OPEN,
     "/healthz/ready": OPEN,
+    "/v2": OPEN,
+    "/v2/health/live": OPEN,
+    "/v2/health/ready": OPEN,
     "/predict": PREDICT,
     "/events": LEARN,
     "/labels": LEARN,
@@ -31,6 +34,7 @@ ROUTES = {
 PREFIXES = {
     "/web/": OPEN,  # the files of the pages
     "/admin/": ADMIN,
+    "/v2/models/": PREDICT,  # also what describes the inputs: clients ask for it first
 }
 
 

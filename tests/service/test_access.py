@@ -49,7 +49,10 @@ EXPECTED = {
         *("/model", "/model/importance", "/model/history", "/model/records"),
         *("/status", "/stream", "/metrics", "/openapi.json"),
     },
-    OPEN: {"/", "/docs", "/health", "/healthz", "/healthz/live", "/healthz/ready"},
+    OPEN: {
+        *("/", "/docs", "/health", "/healthz", "/healthz/live", "/healthz/ready"),
+        *("/v2", "/v2/health/live", "/v2/health/ready"),
+    },
 }
 
 
@@ -59,6 +62,8 @@ def role_expected(path: str) -> str:
         return ADMIN
     if path.startswith("/web/"):
         return OPEN
+    if path.startswith("/v2/models/"):
+        return PREDICT
     (found,) = (role for role, paths in EXPECTED.items() if path in paths)
     return found
 
