@@ -38,6 +38,10 @@ kaboost_consumer_lag_seconds{topic,partition}
 kaboost_learner_stalled_seconds
 kaboost_serving_fallback
 kaboost_drift_total{kind}
+kaboost_feature_missing_ratio{feature}
+kaboost_feature_shift{feature}
+kaboost_feature_unseen_ratio{feature}
+kaboost_slice_loss{feature,value}
 kaboost_rollbacks_total
 kaboost_influence_limited_total
 kaboost_gaps_accepted_total{kind}
