@@ -1,9 +1,13 @@
 """The section `api` of the settings: the HTTP API, its limits, and who may use it."""
 
+import re
+
 from pydantic import Field, field_validator
 
 from kaboost.service.config.access import Auth, Tls, is_loopback
 from kaboost.service.config.section import Seconds, Section
+
+ORIGIN = re.compile(r"https?://[^\s/?#@]+")
 
 
 class Api(Section):
@@ -57,6 +61,11 @@ class Api(Section):
         "and the request names such an address or localhost.",
     )
 
+    cors_origins: tuple[str, ...] = Field(
+        default=(),
+        description="Origins of web pages of others that may send requests, such as "
+        "[https://shop.example.com]; `*` for all.",
+    )
     auth: Auth = Field(default_factory=Auth)
     tls: Tls = Field(default_factory=Tls)
 
@@ -64,6 +73,17 @@ class Api(Section):
     @classmethod
     def _expand_none(cls, value: object) -> object:
         return {"required": False} if value == "none" else value
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _check_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in value:
+            if origin != "*" and not ORIGIN.fullmatch(origin):
+                raise ValueError(
+                    f"{origin!r} is no origin: write scheme and host without a path, such as "
+                    "https://shop.example.com"
+                )
+        return value
 
     @property
     def shows_records(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -70,6 +71,21 @@ def add_access(app: FastAPI, settings: Settings, metrics: ApiMetrics) -> None:
         guard = Guard(settings)
         count = _counter(metrics)
         app.add_middleware(AccessControl, guard=guard, lines=lines, count=count)
+
+
+def add_cors(app: FastAPI, settings: Settings) -> None:
+    """Admit requests of the web pages of some origins, if the settings name any.
+
+    Around the check of keys: a browser asks first, without one. Commands are refused all the same.
+    """
+    if settings.api.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.api.cors_origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("authorization", "content-type", "x-request-id", "traceparent"),
+            expose_headers=("retry-after", "x-request-id"),
+        )
 
 
 def _plain(routes: Iterable[BaseRoute]) -> list[Route]:

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import NotReady, RequestError
 from kaboost.service.http import openapi, problems
-from kaboost.service.http.access import add_access
+from kaboost.service.http.access import add_access, add_cors
 from kaboost.service.http.admin import add_steering
 from kaboost.service.http.body import read_body
 from kaboost.service.http.follower import Follower, Served
@@ -155,6 +155,7 @@ def build(parts: Parts) -> FastAPI:
     paths = frozenset(str(getattr(route, "path", "")) for route in app.routes)
     app.add_middleware(PredictShortcut, predict=predict)
     add_access(app, parts.settings, parts.metrics)
+    add_cors(app, parts.settings)
     app.add_middleware(
         MetricsMiddleware, metrics=parts.metrics, paths=paths, is_draining=parts.is_draining
     )
