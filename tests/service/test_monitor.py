@@ -1,4 +1,4 @@
-"""Features and slices as metrics: five causes of a worse model, told apart by `/metrics` alone."""
+"""Features and slices as metrics: five causes of a worse model, distinguished by `/metrics` alone."""
 
 import json
 import math
@@ -115,7 +115,7 @@ def at_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("cause", CAUSES)
-def test_causes_are_told_apart(
+def test_causes_are_distinguished(
     make_topic: Callable[..., str], make_settings: Make, send: Send, cause: str
 ) -> None:
     """Each of five is found, with its feature; before it nothing is."""
