@@ -1,4 +1,4 @@
-"""The Open Inference protocol v2 next to `/predict`: what Triton, KServe and MLServer speak."""
+"""The Open Inference Protocol v2: what clients of Triton, KServe and MLServer speak."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Features and slices as metrics: five causes of a worse model, distinguished by `/metrics` alone."""
+"""Features and slices as metrics: `/metrics` alone shows which of five causes it was."""
 
 import json
 import math
