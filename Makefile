@@ -8,8 +8,8 @@ READY := $(VENV)/.ready
 OPPONENTS := $(VENV)/opponents
 LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
-# What the image reads, beside JSON and MessagePack.
-FORMATS := --extra avro --extra json-schema --extra protobuf
+# What the image has: all formats, and tokens of identity providers.
+FORMATS := --extra auth --extra avro --extra json-schema --extra protobuf
 
 .PHONY: setup demo test test-long chaos check lint types image bench site dashboards java tools chaos-tools lock
 

@@ -75,7 +75,7 @@ def endpoints(settings: Settings) -> Iterator[str]:
         if route.path.startswith("/web/"):
             continue  # a file of the page
         for method in (route.methods or set()) - {"HEAD"}:
-            yield f"{method} {route.path}"
+            yield f"{method} {re.sub('{.*?}', '', route.path)}"
 
 
 def commands(group: Any, path: str = "kaboost") -> Iterator[str]:

@@ -25,7 +25,7 @@ EXTRA = ("kafka", "extra")
 UNTYPED = ("model", "candidates")  # sections without declared types: values are parsed as YAML
 KEYS_WITH_UNDERSCORE = ("log_level",)  # of librdkafka; its others can only be set from C
 # Variables that are no settings, and those of Kubernetes and Docker for a service named kaboost.
-_OTHER = re.compile(r"KABOOST_(CONFIG|SECRETS_DIR|TEST_\w+)=")
+_OTHER = re.compile(r"KABOOST_(CONFIG|SECRETS_DIR|KEY|TEST_\w+)=")
 _LINKS = re.compile(
     r"_SERVICE_(HOST|PORT\w*)=|_PORT_\d+_(TCP|UDP|SCTP)\w*=|_PORT=(tcp|udp|sctp)://"
 )

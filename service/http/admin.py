@@ -20,6 +20,7 @@ from kaboost.service.admin.sending import MAX_TEXT, send
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import Damaged, Incompatible, KaboostError, NotTaken, RequestError
 from kaboost.service.http import problems
+from kaboost.service.http.access import add_admin_access, caller_of
 from kaboost.service.http.body import read_body
 from kaboost.service.storage import commands, files
 from kaboost.service.storage.audit import AuditLog
@@ -65,7 +66,9 @@ Check = Callable[[Request, Settings], None]
 def create_admin(settings: Settings) -> Starlette:
     """Build the application."""
     handlers = dict.fromkeys((HTTPException, KaboostError, Exception), problem)
-    return Starlette(routes=steering_routes(settings, check), exception_handlers=handlers)
+    app = Starlette(routes=steering_routes(settings, check), exception_handlers=handlers)
+    add_admin_access(app, settings)
+    return app
 
 
 def add_steering(app: FastAPI, settings: Settings) -> None:
@@ -131,7 +134,7 @@ def check(request: Request, settings: Settings) -> None:
     """Refuse a request of a web page, and one without the key."""
     if "origin" in request.headers:
         raise HTTPException(403, FROM_A_PAGE)
-    if settings.admin.key is None:
+    if settings.admin.key is None and caller_of(request.scope) is None:
         if request.url.hostname not in LOCAL_NAMES:  # a page's own name may resolve to this address
             raise HTTPException(403, OTHER_NAME)
         return
@@ -139,7 +142,12 @@ def check(request: Request, settings: Settings) -> None:
 
 
 def check_key(request: Request, settings: Settings) -> None:
-    """Refuse a request without the key; without any key in the settings, every request."""
+    """Refuse a request without the key; without any key in the settings, every request.
+
+    Where all requests need keys, who comes here has the role admin (`AccessControl`).
+    """
+    if caller_of(request.scope) is not None:
+        return
     client = request.client.host if request.client else "unknown"
     if settings.admin.key is None:
         raise HTTPException(401, NO_KEY)
@@ -168,7 +176,9 @@ def to_command(request: Request, name: str, asked: Asked) -> Command:
         arguments = {"version": asked.version, "positions": asked.positions}
     elif isinstance(asked, AskedPromotion):
         arguments = {"candidate": asked.candidate}
-    by = asked.by[:MAX_TEXT] or f"HTTP client {client}"
+    caller = caller_of(request.scope)
+    known = f"HTTP client {client}" if caller is None else caller.name
+    by = asked.by[:MAX_TEXT] or known
     return Command(name, by, f"HTTP from {client}", asked.reason[:MAX_TEXT], arguments)
 
 

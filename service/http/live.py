@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from kaboost.models.evaluation.baselines import PREDICTORS
-from kaboost.service.config.admin import is_loopback
+from kaboost.service.config.access import is_loopback
 from kaboost.service.config.settings import Settings
 from kaboost.service.http import openapi
 from kaboost.service.http.follower import Follower

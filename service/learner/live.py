@@ -14,6 +14,7 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.errors import EventError
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.harmless import harmless
+from kaboost.service.learner.monitor import Monitor
 from kaboost.service.learner.progress import Progress
 from kaboost.service.learner.recent import MAX_FEATURES, Row
 from kaboost.service.learner.records import place_of
@@ -47,6 +48,7 @@ class LiveReport:
         self._settings = settings
         self._metrics = metrics
         self._clock = clock
+        self._monitor = Monitor(settings, metrics, clock)
         self._files = LiveFiles(settings.snapshots.directory)
         self._letters: deque[dict[str, Any]] = deque(maxlen=LETTERS)
         self._rates: deque[tuple[float, int]] = deque()
@@ -113,7 +115,7 @@ class LiveReport:
         }
 
     def _records(self, trainer: Trainer, now: float) -> dict[str, Any]:
-        trainer.recent.take_sample()
+        self._monitor.follow(trainer.recent)
         if now - self._seen_at >= SEEN_SECONDS:
             self._seen_at = now
             sample = list(trainer.recent.sample)

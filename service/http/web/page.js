@@ -8,7 +8,7 @@
   let status = null, model = null, heard = 0;
 
   async function get(path) {
-    const response = await fetch(path);
+    const response = await kaboostKey.fetch(path);
     const body = await response.json();
     if (!response.ok) throw Object.assign(new Error(body.detail ?? response.statusText), { status: response.status });
     return body;
@@ -175,12 +175,12 @@
   // A connection that broke without a word stays open for ever: after a silence it is made again.
   function listen() {
     let stream = null, opened = 0;
-    const open = () => { stream?.close(); opened = performance.now(); stream = new EventSource("stream"); stream.addEventListener("status", hear); };
+    const open = () => { stream?.close(); opened = performance.now(); stream = kaboostKey.stream("stream", hear); };
     open();
     setInterval(() => {
       if (performance.now() - heard < SILENT_MS) return;
       showState("no response", "bad", "", `This page hears nothing from the service${heard ? ` for ${duration((performance.now() - heard) / 1000)}` : ""}. It goes on trying.`);
-      if (stream.readyState === EventSource.CLOSED || performance.now() - opened >= REOPEN_MS) open();
+      if (stream.closed || performance.now() - opened >= REOPEN_MS) open();
     }, 1000);
   }
 
