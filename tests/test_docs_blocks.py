@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import trustme
 import typer
 import yaml
 from typer.exceptions import TyperException
@@ -18,6 +19,10 @@ from kaboost.service import cli
 from kaboost.service.config.settings import Settings, load
 from kaboost.service.config.yaml12 import Loader
 from kaboost.service.lab.space import read_space
+from tests.service.keyfiles import write_keys
+from tests.service.test_tls import section
+from tests.service.test_tls import write as write_certificate
+from tests.service.test_tokens import KEYS, jwks
 from tests.test_docs import DOCS, PAGES, ROOT
 
 SECTIONS = set(Settings.model_fields)
@@ -100,6 +105,7 @@ def test_configurations_hold(block: Block, tmp_path: Path, monkeypatch: pytest.M
             (tmp_path / "space.yaml").write_text(block.text)
             assert len(read_space(tmp_path / "space.yaml")) == len(shown)
             continue
+        write_files(shown.get("api", {}), tmp_path)
         (tmp_path / "kaboost.yaml").write_text(json.dumps(completed(shown)))
         cli.config_check(tmp_path / "kaboost.yaml")
 
@@ -118,6 +124,21 @@ def completed(shown: dict[str, Any]) -> dict[str, Any]:
         if key.endswith(".location"):  # a file that is not on this machine
             del whole["kafka"]["extra"][key]
     return whole
+
+
+def write_files(api: dict[str, Any], folder: Path) -> None:
+    """Write keys and certificates, and name these instead of files that are not on this machine."""
+    auth, files = api.get("auth", {}), api.get("tls", {})
+    if "keys" in auth:
+        auth["keys"] = str(folder / "keys")
+        write_keys(folder / "keys", ("shop", "predict"))
+    if "jwt" in auth:
+        auth["jwt"]["jwks"] = str(folder / "jwks.json")
+        (folder / "jwks.json").write_text(jwks(**KEYS))
+    if files:
+        ca = trustme.CA()
+        write_certificate(folder, ca.issue_cert("kaboost.test"), ca)
+        api["tls"] = section(folder, clients="client_ca" in files)
 
 
 @of(lambda block: bool(commands(block)))
