@@ -50,7 +50,9 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     """Return the command line."""
-    parser = argparse.ArgumentParser(prog="bench.papers", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="bench.papers", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("name", choices=(*NAMES, "all"), metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--data", type=Path, default=os.environ.get("KABOOST_DATA"))
     parser.add_argument("--results", type=Path, default=DOCS / "results", help="folder of cells")
@@ -87,7 +89,9 @@ def show(name: str, module: ModuleType, given: argparse.Namespace, results: Path
         run = run_missing(module.__name__, cells, given.data, file, given.processes)
     page = module.page(run, scale)
     print(f"\n{page.text}\n\n{pages.claim_lines(page.claims)}\n")
-    print(f"{time.perf_counter() - start:.0f} s; {pages.duration(run.seconds)} in cells", flush=True)
+    print(
+        f"{time.perf_counter() - start:.0f} s; {pages.duration(run.seconds)} in cells", flush=True
+    )
     if scale.name != "quick":
         given.docs.mkdir(parents=True, exist_ok=True)
         print(pages.write(given.docs, name, module.TITLE, module.ABOUT, page, scale, run))

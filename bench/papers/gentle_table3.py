@@ -139,6 +139,7 @@ def accuracy(run: Run, data: str, library: str, system: str) -> float | None:
 
 def page(run: Run, scale: Scale) -> Page:
     """Return the table of River's systems, and that of ours."""
+
     def row(library: str, system: str, paper: str) -> list[str]:
         cells = [
             both(PAPER.get(paper, (None,) * 4)[k], accuracy(run, data, library, system), 5)

@@ -91,7 +91,7 @@ def table(folder: Path, name: str, target: str, drop: tuple[str, ...] = ()) -> D
     frame = frame.drop(columns=list(drop))
     texts = [n for n in frame if not pd.api.types.is_numeric_dtype(frame[n])]
     X = pd.get_dummies(frame, columns=texts).to_numpy(np.float64)
-    return Data(X, y.to_numpy(), frame.astype({n: str for n in texts}))
+    return Data(X, y.to_numpy(), frame.astype(dict.fromkeys(texts, str)))
 
 
 def abalone(folder: Path) -> Data:
@@ -257,9 +257,7 @@ def first(folder: Path, name: str, rows: int | None = None) -> Data:
     return data.rows(np.arange(len(data.y))[:rows])
 
 
-def split(
-    folder: Path, name: str, rows: int | None = None, seed: int = 0
-) -> tuple[Data, Data]:
+def split(folder: Path, name: str, rows: int | None = None, seed: int = 0) -> tuple[Data, Data]:
     """Return the training part and the test part: the official ones, or a random tenth for tests.
 
     Training rows are in random order; `rows` limits both parts.

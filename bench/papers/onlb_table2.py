@@ -34,7 +34,9 @@ def page(run: Run, scale: Scale) -> Page:
     for data in SETS:
         ours = [mean_error(run, data, system) for system in SYSTEMS]
         default = mean_error(run, data, "default")
-        figures |= {f"{data}, {s}": e for s, e in zip((*SYSTEMS, "default"), [*ours, default], strict=True)}
+        figures |= {
+            f"{data}, {s}": e for s, e in zip((*SYSTEMS, "default"), [*ours, default], strict=True)
+        }
         cells = [both(p, o) for p, o in zip(PAPER[data][0], ours, strict=True)]
         rows.append([data, *cells, number(default)])
         wins["base"] += ours[1] < ours[0]
@@ -42,9 +44,24 @@ def page(run: Run, scale: Scale) -> Page:
         wins["all"] += default <= min(ours)
     quick = scale.name == "quick"
     claims = [
-        Claim("ONLB beats its base learner on 10 of 10 sets", wins["base"] == 10, f"{wins['base']} of 10", False),
-        Claim("the default model is the best on 10 of 10 sets, or as good", wins["all"] == 10, f"{wins['all']} of 10", False),
-        Claim("ONLB is the best of the published systems on most sets (the paper: 6 of 10)", wins["best"] > 5, f"{wins['best']} of 10", False),
+        Claim(
+            "ONLB beats its base learner on 10 of 10 sets",
+            wins["base"] == 10,
+            f"{wins['base']} of 10",
+            False,
+        ),
+        Claim(
+            "the default model is the best on 10 of 10 sets, or as good",
+            wins["all"] == 10,
+            f"{wins['all']} of 10",
+            False,
+        ),
+        Claim(
+            "ONLB is the best of the published systems on most sets (the paper: 6 of 10)",
+            wins["best"] > 5,
+            f"{wins['best']} of 10",
+            False,
+        ),
     ]
     if quick:
         held = wins["base"] >= QUICK_WINS
@@ -65,7 +82,9 @@ def curves(run: Run) -> Any:
         for data, axes in zip(onlb.CURVES, figure.subplots(1, 2), strict=True):
             for system in SYSTEMS:
                 for _, result in onlb.tests(run).where(data=data, system=system, fold=0):
-                    axes.plot(result["events"], result["curve"], label=system, color=COLOURS[system])
+                    axes.plot(
+                        result["events"], result["curve"], label=system, color=COLOURS[system]
+                    )
             axes.set_title(data)
             axes.set_xlabel("events")
             axes.set_xscale("log")

@@ -24,7 +24,13 @@ def page(run: Run, scale: Scale) -> Page:
     ours = np.array([[mean_learners(run, data, system) for system in CHOSEN] for data in SETS])
     paper = np.array([PAPER[data][1] for data in SETS], float)
     for k, data in enumerate(SETS):
-        rows.append([data, *(both(p, o, 0) for p, o in zip(paper[k], ours[k], strict=True)), "none to choose"])
+        rows.append(
+            [
+                data,
+                *(both(p, o, 0) for p, o in zip(paper[k], ours[k], strict=True)),
+                "none to choose",
+            ]
+        )
     means = ours.mean(axis=0)
     pairs = zip(paper.mean(axis=0), means, strict=True)
     rows.append(["average", *(both(p, o, 0) for p, o in pairs), "none to choose"])

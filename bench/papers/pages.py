@@ -92,7 +92,9 @@ def extent(scale: Scale) -> str:
     return ", ".join(words)
 
 
-def write(folder: Path, name: str, title: str, about: str, page: Page, scale: Scale, run: Run) -> Path:
+def write(
+    folder: Path, name: str, title: str, about: str, page: Page, scale: Scale, run: Run
+) -> Path:
     """Write a page and its plots; the section about differences is kept from the page before."""
     target = folder / f"{name}.md"
     before = target.read_text() if target.exists() else ""
@@ -141,12 +143,16 @@ def outside(name: str, page: Page) -> list[str]:
     form that does not hold.
     """
     bands = json.loads(BANDS.read_text()).get(name, {}) if BANDS.exists() else {}
-    lines = [f"{each} has a band and was not measured" for each in bands if each not in page.figures]
+    lines = [
+        f"{each} has a band and was not measured" for each in bands if each not in page.figures
+    ]
     for each, value in page.figures.items():
         low, high = bands.get(each, (math.nan, math.nan))
         if not low <= value <= high:
             lines.append(f"{each} is {value:.5g}, outside {low:.5g} to {high:.5g}")
-    return lines + [f"does not hold: {c.text} ({c.measured})" for c in page.claims if c.quick and not c.holds]
+    return lines + [
+        f"does not hold: {c.text} ({c.measured})" for c in page.claims if c.quick and not c.holds
+    ]
 
 
 def write_bands(name: str, page: Page) -> None:
