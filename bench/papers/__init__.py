@@ -1,4 +1,4 @@
-"""Published tables and figures, run again with Kaboost: `python -m bench.papers NAME --data FOLDER`.
+"""Published tables, run again with Kaboost: `python -m bench.papers NAME --data FOLDER`.
 
 Every module of a table has `TITLE`, `SCALES`, `plan` (its cells), `measure` (one cell) and `page`
 (what is printed, and written to docs/experiments). Nothing here is part of the product.

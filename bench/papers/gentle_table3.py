@@ -16,8 +16,8 @@ from kaboost.models.adapters.from_river import RiverModel
 
 TITLE = "Online GentleBoost, Table 3"
 ABOUT = """Siu, Online GentleAdaBoost, technical report. Progressive accuracy in the order of the
-files; ten models, Hoeffding trees with River's defaults. Every cell: the report / ours. The report's
-alpha is not known: .5 here."""
+files; ten models, Hoeffding trees with River's defaults. Every cell: the report / ours. The
+report's alpha is not known: .5 here."""
 SCALES = {
     "quick": Scale("quick", 1000, 1, 1),
     "short": Scale("short", None, 1, 1),

@@ -185,8 +185,7 @@ def plain(folder: Path, name: str) -> Data:
 
 def text_rows(path: Path, skip: int) -> np.ndarray:
     """Return the numbers of a file of values between commas, packed or not."""
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-    with opened as lines:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
         return np.loadtxt(lines, delimiter=",", skiprows=skip, ndmin=2)
 
 

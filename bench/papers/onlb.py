@@ -20,7 +20,7 @@ from bench.papers.systems import Spec, drawn, grid, learn, mistakes
 
 SCALES = {
     "quick": Scale("quick", 1500, 1, 1, 4, 1000),
-    "short": Scale("short", 20_000, 3, 1, 24, 6_000),
+    "short": Scale("short", None, 3, 1, 24, 6_000),
     "full": Scale("full", None, 3, 1),
 }
 FOLDS = 3
@@ -102,8 +102,8 @@ def search_plan(scale: Scale, folder: Path) -> list[Cell]:
         for fold in range(scale.folds):
             for k, system in enumerate(SYSTEMS):
                 points = drawn(GRIDS[system], scale.draws, 100 * fold + k)
-                one = {"data": data, "system": system, "fold": fold, "rows": scale.rows}
-                one |= {"search_rows": scale.search_rows, "draws": scale.draws}
+                one = {"data": data, "system": system, "fold": fold, "draws": scale.draws}
+                one["search_rows"] = scale.search_rows
                 sizes = sorted({p["n"] for p in points}) if scale.draws is None else [None]
                 cells += [{**one, "n": n} for n in sizes]
     return cells
@@ -128,14 +128,18 @@ def test_plan(run: Run, scale: Scale) -> list[Cell]:
 
 def measure(cell: Cell, folder: Path) -> Result:
     """Return the best candidate's progressive error, or the error on the test fold."""
-    train, test = folds(folder, cell["data"], cell["rows"], cell["fold"])
+    searches = cell.get("search_rows")
+    rows = (
+        2 * searches if searches else cell.get("rows")
+    )  # the first two thirds of these are learned
+    train, test = folds(folder, cell["data"], rows, cell["fold"])
     if cell["system"] == "default":
         answers = systems.default_frozen("binary", train, test)
         return {"error": float(np.mean(answers != test.y))}
     X, other = standardise(train.X, test.X) if train.dense else (train.X, test.X)
     if "candidate" in cell:
         return tested(cell, X, train.y, other, test.y)
-    part = slice(0, cell["search_rows"])
+    part = slice(0, searches)
     points = drawn(
         GRIDS[cell["system"]], cell["draws"], 100 * cell["fold"] + SYSTEMS.index(cell["system"])
     )

@@ -15,11 +15,11 @@ from bench.papers.pages import Claim, Page, Plot, number, table
 from kaboost.models.rules.latent import correlations, importances
 
 TITLE = "ONLB, latent spaces (Figures 3 to 6)"
-ABOUT = """Frery, Habrard, Sebban, Caelen, He-Guelton, IDA 2018. One training fold of MNIST (5 to 9
-against 0 to 4), P = 100 spaces, nets of 2 against nets of 500 units: correlations C of the spaces'
-weights over the learners after training, and importance Omega on the other fold, frozen. The paper has
-pictures, and in words: about uncorrelated with 2 units; with 500 the used spaces correlate at about .75
-and the uncorrelated ones are unused."""
+ABOUT = """Frery, Habrard, Sebban, Caelen, He-Guelton, IDA 2018. One training fold of MNIST (5 to
+9 against 0 to 4), P = 100 spaces, nets of 2 against nets of 500 units: correlations C of the
+spaces' weights over the learners after training, and importance Omega on the other fold, frozen.
+The paper has pictures, and in words: about uncorrelated with 2 units; with 500 the used spaces
+correlate at about .75 and the uncorrelated ones are unused."""
 SCALES = {
     "quick": Scale("quick", 900, 1, 1),
     "short": Scale("short", 6000, 1, 1),
@@ -115,7 +115,10 @@ def page(run: Run, scale: Scale) -> Page:
     return Page(text, figures, claims, [Plot("onlb_latent", CAPTION, pictures(nets), (8.0, 6.0))])
 
 
-CAPTION = "Left: correlations of the 40 most important spaces, in order of importance (blue -1, red 1). Right: importance of a space against its mean correlation with the others."
+CAPTION = (
+    "Left: correlations of the 40 most important spaces, in order of importance (blue -1, "
+    "red 1). Right: importance of a space against its mean correlation with the others."
+)
 
 
 def rows_below(figures: dict[str, float]) -> bool:

@@ -13,9 +13,9 @@ from bench.papers.onlb import SETS
 from bench.papers.pages import Page, number, table
 
 TITLE = "ONLB, Table 1"
-ABOUT = """Frery, Habrard, Sebban, Caelen, He-Guelton, IDA 2018. Every cell: the paper / ours. The last
-column is the progressive error of the default model, untouched, in random order on the rows that were
-run; Table 2 has its error on test folds."""
+ABOUT = """Frery, Habrard, Sebban, Caelen, He-Guelton, IDA 2018. Every cell: the paper / ours.
+The last column is the progressive error of the default model, untouched, in random order on the
+rows that were run; Table 2 has its error on test folds."""
 SCALES = {
     "quick": Scale("quick", 1000, 1, 1),
     "short": Scale("short", 50_000, 1, 1),

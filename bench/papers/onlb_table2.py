@@ -12,8 +12,8 @@ from bench.papers.pages import Claim, Page, Plot, both, number, table
 
 TITLE = "ONLB, Table 2"
 ABOUT = """Frery, Habrard, Sebban, Caelen, He-Guelton, Online Non-Linear Gradient Boosting in
-Multi-Latent Spaces, IDA 2018. Errors on test folds, frozen, mean over folds; every base learner is a
-net of two sigmoid units trained by SGD. Every cell: the paper / ours."""
+Multi-Latent Spaces, IDA 2018. Errors on test folds, frozen, mean over folds; every base learner
+is a net of two sigmoid units trained by SGD. Every cell: the paper / ours."""
 SCALES, RESULTS = onlb.SCALES, "onlb"
 COLOURS = {name: f"C{k}" for k, name in enumerate((*SYSTEMS, "default"))}
 
@@ -72,7 +72,10 @@ def page(run: Run, scale: Scale) -> Page:
 
 
 QUICK_WINS = 5
-CAPTION = "Figure 2 of the paper: progressive error of the selected candidates on the first training folds."
+CAPTION = (
+    "Figure 2 of the paper: progressive error of the selected candidates on the first "
+    "training folds."
+)
 
 
 def curves(run: Run) -> Any:

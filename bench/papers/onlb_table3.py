@@ -11,9 +11,9 @@ from bench.papers.onlb_table2 import follow, plan
 from bench.papers.pages import Claim, Page, both, table
 
 TITLE = "ONLB, Table 3"
-ABOUT = """Frery, Habrard, Sebban, Caelen, He-Guelton, IDA 2018. The number of weak learners N of the
-candidate with the lowest progressive error, mean over folds. Every cell: the paper / ours. Our N is
-one of 2, 4, 8, 16, 32, 64, 128, 256, 500; the paper's grid is not known."""
+ABOUT = """Frery, Habrard, Sebban, Caelen, He-Guelton, IDA 2018. The number of weak learners N of
+the candidate with the lowest progressive error, mean over folds. Every cell: the paper / ours.
+Our N is one of 2, 4, 8, 16, 32, 64, 128, 256, 500; the paper's grid is not known."""
 SCALES, RESULTS = onlb.SCALES, "onlb"
 CHOSEN = SYSTEMS[1:]
 

@@ -55,7 +55,7 @@ def number(value: float | None, digits: int = 4) -> str:
     """Return a number without the zero before its point; a dash where there is none."""
     if value is None or math.isnan(value):
         return "–"
-    text = f"{value:.{digits}f}"
+    text = f"{value:.{digits}f}" if abs(value) < 1e5 else f"{value:.3g}"
     return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 

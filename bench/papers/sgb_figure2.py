@@ -13,10 +13,11 @@ from bench.papers.pages import Claim, Page, Plot, number, table
 from bench.papers.sgb_nets import GROUP, PLAN, SETS, SEVERAL, curves, final, measure, plan
 
 TITLE = "SGB, Figure 2"
-ABOUT = f"""Hu, Sun, Venkatraman, Hebert, Bagnell, AISTATS 2017. Test loss against computation in weak
-predictions (an update counts two), for SGB, gradient boosting whose nets are trained in sequence to
-convergence, and the hybrid that adds {GROUP} nets at a time. The paper has curves and no numbers, so the
-table has ours alone; seeds are averaged in the table, the curves are of seed 0."""
+ABOUT = f"""Hu, Sun, Venkatraman, Hebert, Bagnell, AISTATS 2017. Test loss against computation in
+weak predictions (an update counts two), for SGB, gradient boosting whose nets are trained in
+sequence to convergence, and the hybrid that adds {GROUP} nets at a time. The paper has curves and
+no numbers, so the table has ours alone; seeds are averaged in the table, the curves are of seed
+0."""
 SCALES, RESULTS = sgb_nets.SCALES, "sgb_nets"
 SYSTEMS = ("base", "GB", "hybrid", "SGB")
 BUDGETS = (1e4, 1e5, 1e6, 1e7)
@@ -64,7 +65,10 @@ def page(run: Run, scale: Scale) -> Page:
     return Page(text, figures, claims(run), plots)
 
 
-CAPTION = "Test loss against weak predictions, both axes logarithmic; the last panel has SGB of several N on ABALONE."
+CAPTION = (
+    "Test loss against weak predictions, both axes logarithmic; the last panel has SGB of "
+    "several N on ABALONE."
+)
 
 
 def best(result: dict[str, Any], budget: float) -> float:

@@ -12,11 +12,11 @@ from bench.papers.pages import Claim, Page, both, number, table
 from bench.papers.sgb_nets import PLAN, SETS, cost_to, curves, final, measure, plan
 
 TITLE = "SGB, Table 1"
-ABOUT = """Hu, Sun, Venkatraman, Hebert, Bagnell, Gradient Boosting on Stochastic Data Streams, AISTATS
-2017. Test losses, mean over seeds: half the mean squared error for regressions (the paper's numbers are
-on that scale), else the share of errors. Nets and their sizes are the paper's, all trained by Adam with
-.001; targets raw, y0 = 0. N is 20, 8 for A9A and MNIST. eta is the one of two with the lower training
-loss. Every cell: the paper / ours."""
+ABOUT = """Hu, Sun, Venkatraman, Hebert, Bagnell, Gradient Boosting on Stochastic Data Streams,
+AISTATS 2017. Test losses, mean over seeds: half the mean squared error for regressions (the
+paper's numbers are on that scale), else the share of errors. Nets and their sizes are the
+paper's, all trained by Adam with .001; targets raw, y0 = 0. N is 20, 8 for A9A and MNIST. eta is
+the one of two with the lower training loss. Every cell: the paper / ours."""
 SCALES, RESULTS = sgb_nets.SCALES, "sgb_nets"
 SYSTEMS = ("base", "GB", "SGB")
 PAPER = {
@@ -58,10 +58,10 @@ def page(run: Run, scale: Scale) -> Page:
         "SGB to GB's loss",
         "eta of GB, SGB",
     ]
-    sized = "Cost in weak predictions, an update counts two; all of training, and until the test loss of"
-    text = (
-        f"{table(head, rows)}\n\n{sized}\nSGB is within 2 % of GB's last:\n\n{table(units, costs)}"
+    sized = (
+        "Cost in weak predictions, an update counts two; all of training, and until the test loss"
     )
+    text = f"{table(head, rows)}\n\n{sized}\nof SGB is within 2 % of GB's last:\n\n{table(units, costs)}"
     full = [
         [d, number(2 * final(run, d, "GB")), number(2 * final(run, d, "SGB"))] for d in ("ABALONE",)
     ]
