@@ -31,7 +31,7 @@ RIVER: dict[str, dict[str, Any]] = {
     "ALMA": {"river": "linear_model.ALMAClassifier", "scale": True},
     "AdaBoost (Oza)": {"river": "ensemble.AdaBoostClassifier", "params": {"model": TREE}},
     "Adaptive Random Forest": {"river": "forest.ARFClassifier"},
-    "Aggregated Mondrian Forest": {"river": "forest.AMFClassifier"},
+    "Aggregated Mondrian Forest": {"river": "forest.AMFClassifier", "scale": True},
     "Bagging": {"river": "ensemble.BaggingClassifier", "params": {"model": TREE}},
     "Hoeffding Tree": TREE,
     "Logistic regression": {"river": "linear_model.LogisticRegression", "scale": True},

@@ -165,7 +165,7 @@ def page(run: Run, scale: Scale) -> Page:
         ]
         for d in sets
     ]
-    names = ["set", *(f"{NAMES[b]}: span, hull" for b in BANKS), "default model against nets"]
+    names = ["set", *(f"{b}: span, hull" for b in BANKS), "default model against nets"]
     text = f"{table(head, rows)}\n\nSet by set, percent:\n\n{table(names, detail)}"
     return Page(text, figures, claims, [Plot("ogb_table", CAPTION, bars(run, sets), (9.0, 4.0))])
 

@@ -61,7 +61,8 @@ def page(run: Run, scale: Scale) -> Page:
     sized = (
         "Cost in weak predictions, an update counts two; all of training, and until the test loss"
     )
-    text = f"{table(head, rows)}\n\n{sized}\nof SGB is within 2 % of GB's last:\n\n{table(units, costs)}"
+    sized += "\nof SGB is within 2 % of GB's last:"
+    text = f"{table(head, rows)}\n\n{sized}\n\n{table(units, costs)}"
     full = [
         [d, number(2 * final(run, d, "GB")), number(2 * final(run, d, "SGB"))] for d in ("ABALONE",)
     ]

@@ -172,7 +172,9 @@ def test_gradients_are_difference_quotients() -> None:
     one = small_task({"kind": "logistic", "l2": 0.01})._replace(y=(y > 0).astype(float))
     P, Q = r.normal(size=(24, 3)), r.normal(size=(24, 1))
 
-    assert many.gradients(P)[0, 1] == pytest.approx(slope(lambda s: softmax(s, y), P, 1), abs=1e-6)
+    for c in range(3):
+        quotient = slope(lambda s: softmax(s, y), P, c)
+        assert many.gradients(P)[0, c] == pytest.approx(quotient, abs=1e-6)
     value = sgb_figure1.value
     assert one.gradients(Q)[0, 0] == pytest.approx(
         slope(lambda s: 24 * value("logistic", s[:, 0], one.y, 0.01), Q, 0), abs=1e-5
