@@ -25,6 +25,7 @@ SCALES = {
 }
 FOLDS = 3
 HIDDEN = 2
+SLOW = 0.01  # a learning rate at which the base learner is as good as the paper's
 CURVES = ("MNIST", "Abalone")  # of Figure 2
 POINTS = 40
 SETS = ("Covtype", "Poker", "MNIST", "Abalone", "Pima", "Adult", "HIV", "Shuttle", "w8a", "wine")
@@ -65,6 +66,7 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
 }
 RULES = {
     "base": "ogb_hull",
+    "slow base": "ogb_hull",
     "ONLB": "latent",
     "BBM": "bbm",
     "OL": "adaboost_ol",
@@ -78,7 +80,7 @@ def spec_of(system: str, candidate: dict[str, Any], seed: int) -> Spec:
     """Return the specification of a system; the base learner is a hull of one without a bound."""
     rule = {"kind": RULES[system]}
     rule |= {name: value for name, value in candidate.items() if name not in NET}
-    if system == "base":
+    if system in ("base", "slow base"):
         rule["bound"] = 1e6
     if system == "OGB":
         rule["eta"] = step(str(rule["eta"]), candidate["n"])
@@ -120,10 +122,13 @@ def test_plan(run: Run, scale: Scale) -> list[Cell]:
         {"data": d, "system": s, "fold": f, "rows": scale.rows, "candidate": candidate}
         for (d, s, f), (_, candidate) in best.items()
     ]
-    default = [{"data": d, "fold": f} for d in SETS for f in range(scale.folds)]
-    return cells + [
-        {**c, "system": "default", "rows": scale.rows, "candidate": {}} for c in default
-    ]
+    for one in [{"data": d, "fold": f} for d in SETS for f in range(scale.folds)]:
+        fixed = {"slow base": {"n": 1, "lr": SLOW}, "default": {}}
+        cells += [
+            {**one, "system": system, "rows": scale.rows, "candidate": candidate}
+            for system, candidate in fixed.items()
+        ]
+    return cells
 
 
 def measure(cell: Cell, folder: Path) -> Result:

@@ -218,7 +218,7 @@ def test_the_best_candidate_is_tested_on_every_fold() -> None:
     tested = onlb.test_plan(cells.Run(pairs, 0.0), scale)
 
     assert {"n": 4} == tested[0]["candidate"]
-    assert 1 + 3 * len(onlb.SETS) == len(tested)
+    assert 1 + 2 * 3 * len(onlb.SETS) == len(tested)
 
 
 @pytest.mark.parametrize("name", NAMES)
