@@ -30,7 +30,7 @@ its classes as -1 and 1 under the hinge loss, of its mean under the absolute los
 both sides."""
 SCALES = {
     "quick": Scale("quick", 400, 1, 1),
-    "short": Scale("short", 1500, 1, 1),
+    "short": Scale("short", 1000, 1, 1),
     "full": Scale("full", 10_000, 1, 3),
 }
 N = 20
