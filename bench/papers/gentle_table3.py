@@ -194,7 +194,7 @@ def bars(run: Run) -> Any:
             part.bar(range(len(shown)), errors, color=[f"C{k}" for k in range(len(shown))])
             part.set_title(data)
             part.set_xticks([])
-        labels = [f"{system} ({library})" for library, system in shown]
+        labels = [f"{system} ({library})" for library, system in shown[:-1]] + ["default model"]
         handles = [axes[0].patches[k] for k in range(len(shown))]
         figure.legend(handles, labels, loc="outside lower center", ncols=2)
 

@@ -134,8 +134,13 @@ def draw(plot: Plot, file: Path) -> None:
         figure = Figure(figsize=plot.size, layout="constrained")
         plot.draw(figure)
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    text = re.sub(r"(\d+\.\d{2})\d+", r"\1", file.read_text())  # a hundredth of a point is enough
+    text = re.sub(r' d="[^"]*"', _rounded, file.read_text())
     file.write_text(re.sub(r" +$", "", text, flags=re.M))
+
+
+def _rounded(path: re.Match[str]) -> str:
+    """Return a path with hundredths of a point, which are enough."""
+    return re.sub(r"(\d+\.\d{2})\d+", r"\1", path[0])
 
 
 def outside(name: str, page: Page) -> list[str]:
