@@ -24,7 +24,7 @@ the smallest and the largest; classes are -1 and 1. Streams keep their order, ot
 shuffled. Boosters fit greedily (A.1). Every cell: the paper / ours."""
 SCALES = {
     "quick": Scale("quick", 1000, 1, 1, 30),
-    "short": Scale("short", 10_000, 1, 1, 25),
+    "short": Scale("short", 10_000, 1, 1),
     "full": Scale("full", None, 1, 1),
 }
 STREAMS = ("Trump approval", "Chick weights", "Bikes", "Elec2")

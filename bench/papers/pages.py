@@ -133,6 +133,8 @@ def draw(plot: Plot, file: Path) -> None:
     with mpl.rc_context({"svg.hashsalt": plot.name, "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=plot.size, layout="constrained")
         plot.draw(figure)
+        for axes in figure.axes:
+            axes.minorticks_off()  # on logarithmic axes they take most of the file
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     text = re.sub(r' d="[^"]*"', _rounded, file.read_text())
     file.write_text(re.sub(r" +$", "", text, flags=re.M))
