@@ -129,12 +129,16 @@ def draw(plot: Plot, file: Path) -> None:
     """Draw a plot as SVG, the same bytes each time."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
     with mpl.rc_context({"svg.hashsalt": plot.name, "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=plot.size, layout="constrained")
         plot.draw(figure)
         for axes in figure.axes:
             axes.minorticks_off()  # on logarithmic axes they take most of the file
+            if axes.get_yscale() == "log":  # powers of ten are too few for less than a decade
+                axes.yaxis.set_major_locator(MaxNLocator(5))
+                axes.yaxis.set_major_formatter(ScalarFormatter())
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     text = re.sub(r' d="[^"]*"', _rounded, file.read_text())
     file.write_text(re.sub(r" +$", "", text, flags=re.M))
