@@ -156,7 +156,7 @@ def page(run: Run, scale: Scale) -> Page:
     text = "the default model has the lowest loss on every set"
     claims.append(Claim(text, wins == len(sets), f"{wins} of {len(sets)}", False))
     head = ["base learner, percent", "mean, Alg. 1 (span)", "mean, Alg. 2 (hull)", "median, Alg. 1"]
-    head += ["median, Alg. 2", "default model, untouched: mean and median"]
+    head += ["median, Alg. 2", "default, untouched: mean, median"]
     detail = [
         [
             d,

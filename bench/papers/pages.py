@@ -115,7 +115,7 @@ def write(
         parts += ["## What must show", claim_lines(page.claims)]
     for plot in page.plots:
         draw(plot, folder / f"{plot.name}.svg")
-        parts.append(f"![{plot.caption}]({plot.name}.svg)\n\n{wrapped(plot.caption)}")
+        parts.append(f"![{title}]({plot.name}.svg)\n\n{wrapped(plot.caption)}")
     target.write_text("\n\n".join([*parts, kept.rstrip()]) + "\n")
     return target
 
