@@ -83,7 +83,7 @@ def claims(run: Run) -> list[Claim]:
         np.mean([result["test"][-1] for result in curves(run, "ABALONE", "SGB", n)])
         for n in (3, 20)
     )
-    early = [np.mean([best(r, 5e4) for r in curves(run, "ABALONE", "SGB", n)]) for n in (20, 50)]
+    early = [np.mean([best(r, 1e6) for r in curves(run, "ABALONE", "SGB", n)]) for n in (20, 50)]
     return [
         Claim(
             "N = 3 ends worse than N = 20 on ABALONE",
@@ -91,9 +91,9 @@ def claims(run: Run) -> list[Claim]:
             f"{few:.3f} against {many:.3f}",
         ),
         Claim(
-            "N = 50 is slower than N = 20 at first",
-            not early[1] < early[0],
-            f"{early[1]:.3f} against {early[0]:.3f} at 5e4 units",
+            "N = 50 is slower than N = 20",
+            bool(early[1] > early[0]),
+            f"{early[1]:.3f} against {early[0]:.3f} at 1e6 units",
             False,
         ),
     ]
