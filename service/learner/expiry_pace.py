@@ -7,7 +7,9 @@ from kaboost.service.storage.waiting import Entry, WaitingStore
 
 SHARE = 0.7  # of the usual ratio of expired to joined pairs, while nothing is overdue
 HASTE = 20.0  # of that ratio more for each `labels.wait` by which the oldest is overdue
-FEW = 4  # features that may always expire in a batch, also in one without labels
+FEW = 16  # overdue features that always expire: so few are no block
+LATE = 0.025  # of `labels.wait`: for how long features are overdue until they expire without labels
+LATE_FEATURES = 4.0  # as many expire in a batch then; with the square of the time
 REMEMBERED = 5000.0  # joined pairs over which the ratio is taken
 MAX_ROUNDS = 5  # of a batch's length each, so that heartbeats come between
 
@@ -19,7 +21,8 @@ class ExpiryPace:
     at once and then none. All of them have the same label, and a model that follows changes would
     take every block, and every gap, for a change. So they expire in proportion to the labels that
     come, and faster the longer the oldest is overdue: on average it is so for 1.5 % of
-    `labels.wait`, a stock for the batches in which the watermark stands still.
+    `labels.wait`, a stock for the batches in which the watermark stands still. Where no labels come
+    the stock waits, until it is overdue for much longer.
     """
 
     def __init__(self, wait: float, ratio: float, *, is_paced: bool) -> None:
@@ -40,6 +43,9 @@ class ExpiryPace:
             until, old = before, store.oldest_waiting(before, batch)
             if turn == 0 and old and self._is_paced:
                 left = self._allowed(store, before - old[0].time, joined, all_joined)
+                left = max(left, FEW) if len(old) <= FEW else left
+                if left == 0:
+                    break
             if len(old) >= min(left, batch):
                 old = old[:left]
                 until = old[-1].time
@@ -64,8 +70,8 @@ class ExpiryPace:
 
         behind: how long the oldest is overdue, as a share of `labels.wait`.
         """
-        haste = HASTE * behind
-        return math.ceil(self.ratio * joined * (SHARE + haste) + FEW * (1.0 + haste) ** 2)
+        usual = self.ratio * joined * (SHARE + HASTE * behind)
+        return math.ceil(usual) + int(LATE_FEATURES * (behind / LATE) ** 2)
 
     def _note(self, joined: int, expired: int) -> None:
         kept = math.exp(-joined / REMEMBERED)

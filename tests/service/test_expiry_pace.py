@@ -66,10 +66,25 @@ def test_more_expire_the_longer_they_are_overdue(ratio: float, joined: int, behi
     """Nothing waits for ever, also where no label comes any more."""
     pace = ExpiryPace(WAIT, ratio, is_paced=True)
 
-    limit = pace.limit(joined, 0.0)
+    assert pace.limit(joined, behind) >= pace.limit(joined, behind / 2.0)
+    assert pace.limit(0, max(behind, 0.5)) >= 1000
 
-    assert limit >= FEW
-    assert pace.limit(joined, behind) >= limit * (1.0 + 20.0 * behind) - 1.0
+
+def test_a_stock_waits_for_labels(tmp_path: Path) -> None:
+    """Where none come, 500 features that are overdue for 1 % of `wait` are no block to be learned;
+    a few are none either way.
+    """
+    store, pace = store_of(tmp_path, 2000), ExpiryPace(WAIT, 1.0, is_paced=True)
+    idle = [expire(pace, store, 500.0, 0, 1000) for _ in range(20)]
+    busy = expire(pace, store, 500.0, 100, 1000)
+    while expire(pace, store, 500.0, 100, 1000):
+        pass
+    few = expire(pace, store, 500.0 + FEW, 0, 1000)
+    store.close()
+
+    assert sum(idle) == 0
+    assert 70 <= busy <= 100
+    assert few == FEW
 
 
 def test_another_ratio_is_followed(tmp_path: Path) -> None:
