@@ -73,7 +73,7 @@ def one(name: str, given: argparse.Namespace) -> list[str]:
     module = importlib.import_module(f"bench.papers.{name}")
     if given.scale != "quick":
         return show(name, module, given, given.results)
-    with tempfile.TemporaryDirectory() as folder:  # the quick form measures anew each time
+    with tempfile.TemporaryDirectory() as folder:  # the quick form measures again each time
         return show(name, module, given, Path(folder))
 
 

@@ -41,7 +41,7 @@ class Data(NamedTuple):
 
 
 class Missing(Exception):
-    """A file is not in the data folder; the message tells how to fetch it."""
+    """A file is not in the data folder; the message says how to fetch it."""
 
 
 def packed(folder: Path, name: str) -> dict[str, np.ndarray]:

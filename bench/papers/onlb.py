@@ -140,7 +140,8 @@ def measure(cell: Cell, folder: Path) -> Result:
     train, test = folds(folder, cell["data"], rows, cell["fold"])
     if cell["system"] == "default":
         answers = systems.default_frozen("binary", train, test)
-        return {"error": float(np.mean(answers != test.y))}
+        error = float(np.mean(answers != test.y))
+        return {"error": error, "constant": systems.constant_error(test.y)}
     X, other = standardise(train.X, test.X) if train.dense else (train.X, test.X)
     if "candidate" in cell:
         return tested(cell, X, train.y, other, test.y)
@@ -168,6 +169,7 @@ def tested(
     result = {
         "error": float(mistakes(kaboost.predict_many(booster, other)[:, 0], labels).mean()),
         "progressive": float(wrong.mean()),
+        "constant": systems.constant_error(labels),
     }
     if cell["data"] in CURVES and cell["fold"] == 0:
         ends = np.unique(np.geomspace(50, len(y), POINTS).astype(int))
@@ -192,6 +194,12 @@ def mean_error(run: Run, data: str, system: str) -> float:
     """Return the mean error on the test folds."""
     found = tests(run).where(data=data, system=system)
     return float(np.mean([r["error"] for _, r in found])) if found else math.nan
+
+
+def constant_error(run: Run, data: str) -> float:
+    """Return the mean error of a constant class on the test folds; nan for results without it."""
+    found = [r.get("constant", math.nan) for _, r in tests(run).where(data=data)]
+    return float(np.mean(found)) if found else math.nan
 
 
 def mean_learners(run: Run, data: str, system: str) -> float:

@@ -50,7 +50,7 @@ def measure(cell: Cell, folder: Path) -> Result:
 
 def page(run: Run, scale: Scale) -> Page:
     """Return the sizes next to the paper's."""
-    rows, figures = [], {}
+    rows, figures, constants = [], {}, {}
     for cell, ours in run.pairs:
         n, share, features = PAPER[cell["data"]]
         inputs = f" ({ours['inputs']} inputs)" if ours["inputs"] != ours["features"] else ""
@@ -65,5 +65,6 @@ def page(run: Run, scale: Scale) -> Page:
         )
         figures[f"{cell['data']}, positives"] = ours["positives"]
         figures[f"{cell['data']}, default"] = ours["default"]
+        constants[f"{cell['data']}, default"] = min(ours["positives"], 1.0 - ours["positives"])
     head = ["data", "examples", "positives", "features", "default model, untouched"]
-    return Page(table(head, rows), figures)
+    return Page(table(head, rows), figures, constants=constants)

@@ -183,20 +183,22 @@ def ordered(
     falls = [slopes[d] for d in own]
     measured = ", ".join(f"depth {d} {number(s, 3)}" for d, s in slopes.items())
     deeper = all(b < a for a, b in pairwise(falls))
+    above = [f"{d}" for d, regret in own.items() if regret[-1] > regret[0]]
+    ends = f"; at N = {N} above N = 0: depth {' and '.join(above)}" if above else ""
     first = Claim(
-        f"{name}: regret falls from the first learner on at every depth",
+        f"{name}: regret falls over the first {FIRST} learners at every depth",
         all(s < 0 for s in falls),
-        f"slopes {measured}",
+        f"slopes {measured}{ends}",
         smooth,
     )
     second = Claim(
         f"{name}: it falls faster with every step in depth", deeper, f"slopes {measured}", False
     )
-    ends = next(iter(own)), list(own)[-1]
+    flat, deep = next(iter(own)), list(own)[-1]
     third = Claim(
-        f"{name}: depth {ends[1]} has a steeper slope than depth {ends[0]}",
-        slopes[ends[1]] < slopes[ends[0]],
-        f"{number(slopes[ends[1]], 3)} against {number(slopes[ends[0]], 3)}",
+        f"{name}: depth {deep} has a steeper slope than depth {flat}",
+        slopes[deep] < slopes[flat],
+        f"{number(slopes[deep], 3)} against {number(slopes[flat], 3)}",
         smooth,
     )
     return [first, third, second]

@@ -18,7 +18,8 @@ paper's numbers are on that scale), else the share of errors. Nets and their siz
 paper's, all trained by Adam with .001; targets raw, y0 = 0. N is 20, 8 for A9A and MNIST. eta is
 one of two: for SGB by the progressive loss of the first pass, for GB by the training loss. SGB and
 base take 300 passes over ABALONE, 10 over the others. At scale short MNIST has 3,000 training and
-3,000 test rows, one seed, 5 passes, eta 2, and no GB. Every cell: the paper / ours."""
+3,000 test rows, one seed, 5 passes, eta 2, and no GB. The default model is untouched but
+on MNIST: `multiclass: shared_trees`, `max_memory` 512. Every cell: the paper / ours."""
 SCALES, RESULTS = sgb_nets.SCALES, "sgb_nets"
 SYSTEMS = ("base", "GB", "SGB")
 PAPER = {
@@ -44,14 +45,16 @@ def page(run: Run, scale: Scale) -> Page:
         rows.append([data, *cells, number(ours["default"])])
         figures |= {f"{data}, {s}": v for s, v in ours.items() if not math.isnan(v)}
         if not math.isnan(ours["GB"]):
-            costs.append(cost_row(run, data, ours["GB"]))
-            claims.append(cheaper(run, data, ours["GB"]))
-            figures[f"{data}, log10 units of SGB"] = float(np.log10(spent(run, data, "SGB")))
+            costs.append(cost_row(run, data))
+            claims.append(cheaper(run, data))
+            until = float(np.mean(reached(run, data)))
+            if not math.isnan(until):
+                figures[f"{data}, units of SGB to GB's loss"] = until
     best = sum(final(run, d, "default") <= min(final(run, d, s) for s in SYSTEMS) for d in RUN)
     if scale.name != "quick":
         text = "the default model is the best on every set that was run"
         claims.append(Claim(text, best == len(RUN), f"{best} of {len(RUN)}", False))
-    head = ["data", *SYSTEMS, "default model, untouched"]
+    head = ["data", *SYSTEMS, "default model"]
     units = [
         "data",
         "GB, units",
@@ -63,7 +66,7 @@ def page(run: Run, scale: Scale) -> Page:
     sized = (
         "Cost in weak predictions, an update counts two; all of training, and until the test loss"
     )
-    sized += "\nof SGB is within 2 % of GB's last:"
+    sized += "\nof SGB is within 2 % of GB's last on the same split:"
     text = f"{table(head, rows)}\n\n{sized}\n\n{table(units, costs)}"
     full = [
         [d, number(2 * final(run, d, "GB")), number(2 * final(run, d, "SGB"))] for d in ("ABALONE",)
@@ -77,26 +80,33 @@ def spent(run: Run, data: str, system: str) -> float:
     return float(np.mean([result["units"][-1] for result in curves(run, data, system)]))
 
 
-def reached(run: Run, data: str, level: float) -> float:
-    """Return the mean units after which SGB is at a loss; nan where a seed does not get there."""
-    return float(np.mean([cost_to(result, level) for result in curves(run, data, "SGB")]))
+def reached(run: Run, data: str, close: float = CLOSE) -> list[float]:
+    """Return for each seed the units after which SGB is at GB's last loss on the same split, times
+    `close`; nan where it does not get there.
+    """
+    pairs = zip(curves(run, data, "SGB"), curves(run, data, "GB"), strict=True)
+    return [cost_to(ours, close * other["test"][-1]) for ours, other in pairs]
 
 
-def cost_row(run: Run, data: str, level: float) -> list[str]:
+def cost_row(run: Run, data: str) -> list[str]:
     """Return the costs of both on one data set."""
     cached = float(np.mean([result["cached"] for result in curves(run, data, "GB")]))
-    until = reached(run, data, CLOSE * level)
+    until = float(np.mean(reached(run, data)))
     values = [spent(run, data, "GB"), cached, spent(run, data, "SGB"), until]
     etas = ", ".join(number(sgb_nets.chosen_eta(run, data, s), 1) for s in ("GB", "SGB"))
     return [data, *(f"{v:.3g}" if not math.isnan(v) else "not reached" for v in values), etas]
 
 
-def cheaper(run: Run, data: str, level: float) -> Claim:
-    """Return whether SGB reaches GB's test loss with less computation."""
-    until, whole = reached(run, data, CLOSE * level), spent(run, data, "GB")
+def cheaper(run: Run, data: str) -> Claim:
+    """Return whether SGB reaches GB's test loss of the same split with less computation."""
+    costs, whole = reached(run, data), [r["units"][-1] for r in curves(run, data, "GB")]
+    until, fewer = float(np.mean(costs)), sum(a < b for a, b in zip(costs, whole, strict=True))
     text = f"SGB reaches GB's test loss (within 2 %) on {data} with less computation"
-    found = "not reached by every seed" if math.isnan(until) else f"{until:.3g} units"
-    return Claim(text, until < whole, f"{found} against {whole:.3g}", data == "ABALONE")
+    mean = "not reached by every seed" if math.isnan(until) else f"{until:.3g} units in the mean"
+    exact = sum(not math.isnan(cost) for cost in reached(run, data, 1.0))
+    measured = f"{mean} against {np.mean(whole):.3g}, less for {fewer} of {len(costs)} seeds; "
+    measured += f"GB's own loss is reached by {exact}"
+    return Claim(text, until < np.mean(whole), measured, data == "ABALONE")
 
 
 __all__ = ["ABOUT", "PLAN", "RESULTS", "SCALES", "TITLE", "measure", "page", "plan"]

@@ -73,6 +73,12 @@ def mistakes(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
     return ((scores >= 0.0) != (y > 0.0)) | np.isnan(scores)
 
 
+def constant_error(y: np.ndarray) -> float:
+    """Return the error of one constant class, the more frequent one."""
+    positives = float(np.mean(y > 0))
+    return min(positives, 1.0 - positives)
+
+
 def learn(spec: Mapping[str, Any], X: np.ndarray, y: np.ndarray) -> tuple[Any, np.ndarray]:
     """Return a booster that learned all rows, and the scores (B,) before each was learned."""
     booster = kaboost.build(spec, X.shape[1])

@@ -128,6 +128,27 @@ def test_the_quick_form_fails_outside_a_band(
     )
 
 
+def test_a_figure_near_an_error_without_learning_has_no_band(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The band of another one keeps that error, and a model that learns nothing leaves it."""
+    monkeypatch.setattr(pages, "BANDS", tmp_path / "bands.json")
+    constants = {"near": 0.24, "below": 0.24}
+    pages.write_bands("one", Page("", {"near": 0.23, "below": 0.1}, constants=constants))
+
+    assert {"one": {"below": [0.09, 0.11, 0.24]}} == json.loads(pages.BANDS.read_text())
+    assert [] == pages.outside("one", Page("", {"near": 0.25, "below": 0.1}, constants=constants))
+    assert 1 == len(pages.outside("one", Page("", dict(constants), constants=constants)))
+
+
+def test_a_claim_that_a_scale_cannot_test_is_marked() -> None:
+    """It neither holds nor fails."""
+    claim = Claim("x", None, "1 of 2")
+
+    assert "- **not tested at this scale**: x (1 of 2)" == pages.claim_lines([claim])
+    assert [] == pages.outside("no such table", Page("", {}, [claim]))
+
+
 def test_a_page_keeps_what_was_written_about_differences(tmp_path: Path) -> None:
     """The rest of the page is of the run."""
     scale, run = cells.Scale("short", 10, 1, 1), cells.Run([({}, {})], 3.0)
@@ -231,6 +252,6 @@ def test_every_table_has_cells_bands_and_a_page(name: str, tmp_path: Path) -> No
     for scale in module.SCALES.values():
         keys = [cells.key(cell) for cell in module.plan(scale, tmp_path)]
         assert len(keys) == len(set(keys)) > 0
-    assert all(low < high for low, high in bands.values())
+    assert all(high < constant for _, high, constant in (b for b in bands.values() if len(b) > 2))
     assert "Not written." not in page
     assert f"python -m bench.papers {name}" in page
