@@ -47,7 +47,7 @@ class Routed(Protocol):
     def path_regex(self) -> Pattern[str]: ...
 
 
-class Lines(NamedTuple):
+class RouteRoles(NamedTuple):
     """The roles of one application's routes."""
 
     fixed: dict[str, str]
@@ -68,7 +68,7 @@ def role_of_route(path: str) -> str:
     return next(role for start, role in PREFIXES.items() if path.startswith(start))
 
 
-def lines_of(routes: Iterable[Routed]) -> Lines:
+def route_roles(routes: Iterable[Routed]) -> RouteRoles:
     """Choose the lines of an application's routes; one without a line is a bug."""
     fixed, patterns = {}, []
     for route in routes:
@@ -80,4 +80,4 @@ def lines_of(routes: Iterable[Routed]) -> Lines:
             patterns.append((route.path_regex, role))
         else:
             fixed[route.path] = role
-    return Lines(fixed, patterns)
+    return RouteRoles(fixed, patterns)

@@ -14,10 +14,10 @@ from starlette.types import Receive, Scope, Send
 from typer.testing import CliRunner
 
 from kaboost.service.access import keys
-from kaboost.service.access.guard import Guard, check_access
+from kaboost.service.access.authenticator import Authenticator, check_access
 from kaboost.service.access.keys import new_key, read_keys
 from kaboost.service.access.rate import RateLimit
-from kaboost.service.access.roles import ADMIN, LEARN, OPEN, PREDICT, READ, lines_of
+from kaboost.service.access.roles import ADMIN, LEARN, OPEN, PREDICT, READ, route_roles
 from kaboost.service.cli import app
 from kaboost.service.errors import ConfigError
 from kaboost.service.http.access import AccessControl, add_access
@@ -88,8 +88,8 @@ def test_every_role_against_every_route(tmp_path: Path, port: str) -> None:
     )
     served = create_api(wanted) if port == "api" else create_admin(wanted)
     routes = [route for route in served.routes if isinstance(route, Route)]
-    lines = lines_of(routes)
-    client = TestClient(AccessControl(reached, Guard(wanted), lines, lambda _reason: None))
+    roles = route_roles(routes)
+    client = TestClient(AccessControl(reached, Authenticator(wanted), roles, lambda _reason: None))
     callers = {role: bearer(key) for role, key in known.items()}
     nobody = [{}, bearer("no-such-key"), bearer(""), {"Authorization": known[ADMIN]}]
 
@@ -314,9 +314,9 @@ def test_a_key_expires(tmp_path: Path) -> None:
     key, line = new_key("shop", "predict", "2026-01-31")
     (entry,) = read_keys(written(tmp_path, line)).values()
     wanted = settings(tmp_path, api={"auth": with_keys(tmp_path / "keys")})
-    lines = lines_of([])
+    roles = route_roles([])
     counted: list[str] = []
-    client = TestClient(AccessControl(reached, Guard(wanted), lines, counted.append))
+    client = TestClient(AccessControl(reached, Authenticator(wanted), roles, counted.append))
 
     assert 1_769_904_000.0 == entry.expires  # 2026-02-01T00:00:00Z
     answer = client.get("/any", headers=bearer(key))
@@ -335,7 +335,9 @@ def test_the_rate_of_a_key_is_limited(tmp_path: Path) -> None:
     known = write_keys(tmp_path / "keys", ("shop", "predict"), ("batch", "predict"))
     auth = with_keys(tmp_path / "keys", max_requests_per_second=0.01)
     wanted = settings(tmp_path, api={"auth": auth})
-    client = TestClient(AccessControl(reached, Guard(wanted), lines_of([]), lambda _reason: None))
+    client = TestClient(
+        AccessControl(reached, Authenticator(wanted), route_roles([]), lambda _reason: None)
+    )
 
     for name in known:
         first, second = (client.get("/any", headers=bearer(known[name])) for _ in range(2))

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from kaboost.service.access import tokens, watched
 from kaboost.service.access.callers import Caller, Denied
-from kaboost.service.access.guard import Guard
+from kaboost.service.access.authenticator import Authenticator
 from kaboost.service.access.tokens import Tokens, roles_of
 from kaboost.service.errors import ConfigError
 from tests.service.keyfiles import bearer, one_of_each_role
@@ -165,15 +165,15 @@ def test_a_known_token_expires(make: Callable[..., Tokens], tmp_path: Path) -> N
     """Also while it is remembered."""
     make()
     section = {"issuer": ISSUER, "audience": AUDIENCE, "jwks": str(tmp_path / "jwks.json")}
-    guard = Guard(settings(tmp_path, api={"auth": {"jwt": section}}))
+    authenticator = Authenticator(settings(tmp_path, api={"auth": {"jwt": section}}))
     sent = token()
     headers = [(b"authorization", b"Bearer " + sent)]
-    assert guard._tokens is not None
-    assert "anna" == asyncio.run(guard.admit(headers, "predict")).name
-    guard._tokens._known[sent] = Caller("anna", frozenset({"predict"}), time.time() - 1)
+    assert authenticator._tokens is not None
+    assert "anna" == asyncio.run(authenticator.admit(headers, "predict")).name
+    authenticator._tokens._known[sent] = Caller("anna", frozenset({"predict"}), time.time() - 1)
 
     with pytest.raises(Denied, match="has expired"):
-        asyncio.run(guard.admit(headers, "predict"))
+        asyncio.run(authenticator.admit(headers, "predict"))
 
 
 def test_keys_and_tokens_may_be_used_together(tmp_path: Path) -> None:
@@ -182,11 +182,11 @@ def test_keys_and_tokens_may_be_used_together(tmp_path: Path) -> None:
     (tmp_path / "jwks.json").write_text(jwks(**KEYS))
     section = {"issuer": ISSUER, "audience": AUDIENCE, "jwks": str(tmp_path / "jwks.json")}
     auth = {"keys": str(tmp_path / "keys"), "jwt": section}
-    guard = Guard(settings(tmp_path, api={"auth": auth}))
+    authenticator = Authenticator(settings(tmp_path, api={"auth": auth}))
 
     def caller(sent: str) -> str:
         headers = [(k.lower().encode(), v.encode()) for k, v in bearer(sent).items()]
-        return asyncio.run(guard.admit(headers, None)).name
+        return asyncio.run(authenticator.admit(headers, None)).name
 
     assert ["learn", "anna"] == [caller(known["learn"]), caller(token().decode())]
     with pytest.raises(Denied, match="neither a key nor a token"):
