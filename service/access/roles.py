@@ -1,5 +1,6 @@
 """Roles, and the one table of which route needs which; a route without a line is refused."""
 
+import re
 from collections.abc import Iterable
 from re import Pattern
 from typing import NamedTuple, Protocol
@@ -7,6 +8,7 @@ from typing import NamedTuple, Protocol
 PREDICT, LEARN, READ, ADMIN = "predict", "learn", "read", "admin"
 ROLES = (PREDICT, LEARN, READ, ADMIN)
 OPEN = ""  # no key is needed
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 # By path, as the routes spell it. What is open shows nothing of the model or of its data.
 ROUTES = {
@@ -54,7 +56,13 @@ class RouteRoles(NamedTuple):
     patterns: list[tuple[Pattern[str], str]]
 
     def role_of(self, path: str) -> str | None:
-        """Return the role that a path needs; None if there is no such path."""
+        """Return the role that a path needs; None if there is no such path.
+
+        A route's pattern ends in `$`, which matches before a final newline as well: paths with
+        control characters are none.
+        """
+        if CONTROL.search(path):
+            return None
         role = self.fixed.get(path)
         if role is not None:
             return role

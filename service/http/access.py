@@ -11,8 +11,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kaboost.service.access.callers import Caller, Denied
 from kaboost.service.access.authenticator import Authenticator
+from kaboost.service.access.callers import Caller, Denied
 from kaboost.service.access.roles import OPEN, RouteRoles, route_roles
 from kaboost.service.config.settings import Settings
 from kaboost.service.http import problems
@@ -38,7 +38,7 @@ class AccessControl:
         self._next_log = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Admit or refuse one request; a path that does not exist needs any key."""
+        """Admit or refuse one request; a path that does not exist is 404 with any key."""
         if scope["type"] == "http":
             role = self._roles.role_of(scope["path"])
             if role != OPEN:
@@ -47,6 +47,9 @@ class AccessControl:
                 except Denied as denied:
                     self._report(scope, denied)
                     return await _problem(denied, scope["path"])(scope, receive, send)
+                if role is None:  # never left to the routes, which may see the path otherwise
+                    missing = problems.problem(HTTPException(404), scope["path"])
+                    return await missing(scope, receive, send)
         await self._app(scope, receive, send)
 
     def _report(self, scope: Scope, denied: Denied) -> None:

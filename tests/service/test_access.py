@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
@@ -15,13 +17,15 @@ from typer.testing import CliRunner
 
 from kaboost.service.access import keys
 from kaboost.service.access.authenticator import Authenticator, check_access
+from kaboost.service.access.callers import Caller
 from kaboost.service.access.keys import new_key, read_keys
 from kaboost.service.access.rate import RateLimit
-from kaboost.service.access.roles import ADMIN, LEARN, OPEN, PREDICT, READ, route_roles
+from kaboost.service.access.roles import ADMIN, LEARN, OPEN, PREDICT, READ, RouteRoles, route_roles
 from kaboost.service.cli import app
+from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError
-from kaboost.service.http.access import AccessControl, add_access
-from kaboost.service.http.admin import create_admin
+from kaboost.service.http.access import CALLER, AccessControl, add_access
+from kaboost.service.http.admin import Asked, check_key, create_admin, to_command
 from kaboost.service.http.problems import TYPES
 from kaboost.service.processes.api_server import create_api
 from tests.ports import free_port
@@ -105,6 +109,8 @@ def test_every_role_against_every_route(tmp_path: Path, port: str) -> None:
         for headers in nobody:
             status = 204 if role == OPEN else 401
             assert status == client.request(method, path, headers=headers).status_code, path
+        for key in known.values():  # a route's pattern would match before the newline
+            assert 404 == client.request(method, f"{path}%0A", headers=bearer(key)).status_code
         own = client.request(method, path, headers=bearer(KEY))
         assert (204 if role in (ADMIN, OPEN) else 403) == own.status_code, path
 
@@ -332,11 +338,13 @@ def written(folder: Path, *lines: str) -> Path:
 
 def test_the_rate_of_a_key_is_limited(tmp_path: Path) -> None:
     """As many at once as in a second, then 429 with Retry-After; each key by itself."""
-    known = write_keys(tmp_path / "keys", ("shop", "predict"), ("batch", "predict"))
+    known = write_keys(tmp_path / "keys", ("shop", "read"), ("batch", "read"))
     auth = with_keys(tmp_path / "keys", max_requests_per_second=0.01)
     wanted = settings(tmp_path, api={"auth": auth})
     client = TestClient(
-        AccessControl(reached, Authenticator(wanted), route_roles([]), lambda _reason: None)
+        AccessControl(
+            reached, Authenticator(wanted), RouteRoles({"/any": READ}, []), lambda _: None
+        )
     )
 
     for name in known:
@@ -376,6 +384,28 @@ def test_the_admin_port_takes_roles(tmp_path: Path) -> None:
         page = bearer(known[ADMIN]) | {"origin": "http://127.0.0.1:8000"}
         assert 403 == client.get("/admin/audit", headers=page).status_code
     assert 503 == client.post("/admin/pause", headers=bearer(known[ADMIN])).status_code
+
+
+def test_commands_check_the_role_themselves() -> None:
+    """Also where a request has come past the table of routes."""
+    for role in (PREDICT, LEARN, READ):
+        with pytest.raises(HTTPException, match="commands need the role admin"):
+            check_key(request_of("shop", role), Settings.model_construct())
+    check_key(request_of("shop", ADMIN), Settings.model_construct())
+
+
+def test_the_name_of_a_key_is_always_recorded() -> None:
+    """What the client writes into `by` stands next to it."""
+    shop, asked = request_of("shop", ADMIN), Asked(by="page")
+
+    assert "shop" == to_command(shop, "pause", Asked()).by
+    assert "shop (page)" == to_command(shop, "pause", asked).by
+    assert "page" == to_command(Request({"type": "http"}), "pause", asked).by
+
+
+def request_of(name: str, role: str) -> Request:
+    """Make a request of an admitted caller."""
+    return Request({"type": "http", CALLER: Caller(name, frozenset((role,)))})
 
 
 def test_keys_are_made_and_listed(tmp_path: Path) -> None:
