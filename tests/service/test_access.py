@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 from typer.testing import CliRunner
 
-from kaboost.service.access import keys
+from kaboost.service.access import keys, watched
 from kaboost.service.access.authenticator import Authenticator, check_access
 from kaboost.service.access.callers import Caller
 from kaboost.service.access.keys import new_key, read_keys
@@ -275,6 +275,7 @@ def test_the_environment_says_none(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     [
         ({"required": True}, "neither api.auth.keys nor api.auth.jwt"),
         ({"jwt": {"issuer": "https://id.example.com"}}, "no audience and no jwks"),
+        ({"jwt": {"jwks": "file:///etc/keys"}}, "write an https URL"),
         ({"jwt": {"jwks": "http://id.example.com/keys"}}, "write an https URL"),
         ("everybody", "write none, or write below it any of required, keys"),
         ({"keyz": "a"}, "did you mean api.auth.keys"),
@@ -297,6 +298,8 @@ DIGEST = "sha256:" + "0" * 64
         (f"sh/op predict {DIGEST}", "name 'sh/op'"),
         (f"shop predict,write {DIGEST}", "role 'write' is not one of predict, learn"),
         ("shop predict kaboost_a-key-itself", "no digest such as sha256"),
+        (f"shop kaboost_a-key-itself {DIGEST}", r"role \[hidden\] is not one of predict"),
+        (f"shop predict {DIGEST} kaboost_a-key-itself", r"\[hidden\]: write expires="),
         (f"shop predict {DIGEST} expires=soon", "write expires=2027"),
         (f"shop predict {DIGEST} ends=2027-01-01", "write expires=2027"),
         ("# nothing", "it has no key; make it with `kaboost keys new`"),
@@ -384,6 +387,28 @@ def test_the_admin_port_takes_roles(tmp_path: Path) -> None:
         page = bearer(known[ADMIN]) | {"origin": "http://127.0.0.1:8000"}
         assert 403 == client.get("/admin/audit", headers=page).status_code
     assert 503 == client.post("/admin/pause", headers=bearer(known[ADMIN])).status_code
+
+
+def test_a_file_that_was_not_read_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A chmod changes neither its time nor its size."""
+    monkeypatch.setattr(watched, "SETTLED_SECONDS", 0.0)
+    path, denied = written(tmp_path, new_key("old", "read")[1]), [False]
+
+    def read() -> str:
+        if denied[0]:
+            raise ConfigError("Permission denied")
+        return path.read_text()
+
+    file = watched.WatchedFile([path], read)
+    denied[0] = True
+    replace(path, new_key("new", "read")[1])
+    file.look()
+    assert file.value.startswith("old")
+    denied[0] = False
+    file.look()
+    assert file.value.startswith("new")
 
 
 def test_commands_check_the_role_themselves() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import http.server
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,12 +17,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from kaboost.service.access import tokens, watched
-from kaboost.service.access.callers import Caller, Denied
 from kaboost.service.access.authenticator import Authenticator
+from kaboost.service.access.callers import Caller, Denied
 from kaboost.service.access.tokens import Tokens, roles_of
 from kaboost.service.errors import ConfigError
 from tests.service.keyfiles import bearer, one_of_each_role
-from tests.service.serving import settings
+from tests.service.serving import PATIENCE, settings
 
 ISSUER, AUDIENCE = "https://id.example.com", "kaboost"
 Private = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
@@ -255,6 +256,38 @@ def test_new_keys_of_a_provider_are_asked_for(
     with pytest.raises(Denied, match="kid is not a key"):
         check(of, foreign())
     assert "anna" == check(of, token("ES256")).name
+
+
+def test_known_tokens_ask_for_keys_too(
+    make: Callable[..., Tokens], provider: tuple[str, dict[str, Any]]
+) -> None:
+    """Every jwks_seconds: the tokens of a key that was taken back are not good until they end."""
+    url, served = provider
+    of, sent = make(jwks=url, jwks_seconds=0.001), token()
+    check(of, sent)
+    served["body"] = jwks(ES256=KEYS["ES256"])
+
+    async def forgotten() -> None:
+        while of.known(sent) is not None:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(forgotten(), PATIENCE))
+
+
+def test_a_broken_answer_of_a_provider_is_an_error_of_settings() -> None:
+    """Also one that is no HTTP."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(4096)
+                connection.sendall(b"no HTTP\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(ConfigError, match="is the address right"):
+            tokens.fetch_jwks(f"http://127.0.0.1:{server.getsockname()[1]}/keys")
+        thread.join()
 
 
 @pytest.mark.parametrize(
