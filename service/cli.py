@@ -176,7 +176,7 @@ def init(
 def doctor(file: File = None, set_: Set = None, as_json: Json = False) -> None:
     """Check broker, rights, topics, records, ports, folders and disk; nothing is written."""
     import_without_numba()
-    from kaboost.service.access.guard import check_access
+    from kaboost.service.access.authenticator import check_access
     from kaboost.service.listings import check_client
     from kaboost.service.onboarding.doctor import examine
     from kaboost.service.onboarding.report import Check, line, worst
@@ -249,7 +249,7 @@ def config_schema(as_json: Json = False) -> None:
 @config_app.command("check", epilog="Example: kaboost config check --config kaboost.yaml")
 def config_check(file: File = None, set_: Set = None, as_json: Json = False) -> None:
     """Check the configuration without starting anything or contacting a broker."""
-    from kaboost.service.access.guard import check_access
+    from kaboost.service.access.authenticator import check_access
     from kaboost.service.events.decoders import check_formats
     from kaboost.service.listings import check_client
 

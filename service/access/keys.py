@@ -71,15 +71,22 @@ def read_line(line: str, where: str) -> Entry:
         raise ConfigError(f"{where}: write `name roles digest [expires=DATE]`; {REMEDY}")
     name, roles, digest = parts[:3]
     if not NAME.fullmatch(name):
-        raise ConfigError(f"{where}: name {name!r}: use at most 64 letters, digits and . _ - @")
+        raise ConfigError(
+            f"{where}: name {_shown(name)}: use at most 64 letters, digits and . _ - @"
+        )
     wanted = frozenset(roles.split(","))
     unknown = sorted(wanted - set(ROLES))
     if unknown:
-        raise ConfigError(f"{where}: role {unknown[0]!r} is not one of {', '.join(ROLES)}")
+        raise ConfigError(f"{where}: role {_shown(unknown[0])} is not one of {', '.join(ROLES)}")
     if not DIGEST.fullmatch(digest):
         raise ConfigError(f"{where}: no digest such as sha256:5f1d... of 64 hex digits; {REMEDY}")
     found = bytes.fromhex(digest.removeprefix(ALGORITHM))
     return Entry(name, wanted, found, _end_of(parts[3:], where))
+
+
+def _shown(word: str) -> str:
+    """Quote a word of a line; a key that stands in the wrong column is hidden."""
+    return "[hidden]" if PREFIX in word else repr(word)
 
 
 def _end_of(options: list[str], where: str) -> float:
@@ -92,7 +99,7 @@ def _end_of(options: list[str], where: str) -> float:
             raise ValueError(word)
         last = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
-        raise ConfigError(f"{where}: {options[0]!r}: write expires=2027-01-31") from None
+        raise ConfigError(f"{where}: {_shown(options[0])}: write expires=2027-01-31") from None
     return (last + timedelta(days=1)).timestamp()
 
 

@@ -1,5 +1,6 @@
 """Roles, and the one table of which route needs which; a route without a line is refused."""
 
+import re
 from collections.abc import Iterable
 from re import Pattern
 from typing import NamedTuple, Protocol
@@ -7,6 +8,7 @@ from typing import NamedTuple, Protocol
 PREDICT, LEARN, READ, ADMIN = "predict", "learn", "read", "admin"
 ROLES = (PREDICT, LEARN, READ, ADMIN)
 OPEN = ""  # no key is needed
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 # By path, as the routes spell it. What is open shows nothing of the model or of its data.
 ROUTES = {
@@ -47,14 +49,20 @@ class Routed(Protocol):
     def path_regex(self) -> Pattern[str]: ...
 
 
-class Lines(NamedTuple):
+class RouteRoles(NamedTuple):
     """The roles of one application's routes."""
 
     fixed: dict[str, str]
     patterns: list[tuple[Pattern[str], str]]
 
     def role_of(self, path: str) -> str | None:
-        """Return the role that a path needs; None if there is no such path."""
+        """Return the role that a path needs; None if there is no such path.
+
+        A route's pattern ends in `$`, which matches before a final newline as well: paths with
+        control characters are none.
+        """
+        if CONTROL.search(path):
+            return None
         role = self.fixed.get(path)
         if role is not None:
             return role
@@ -68,7 +76,7 @@ def role_of_route(path: str) -> str:
     return next(role for start, role in PREFIXES.items() if path.startswith(start))
 
 
-def lines_of(routes: Iterable[Routed]) -> Lines:
+def route_roles(routes: Iterable[Routed]) -> RouteRoles:
     """Choose the lines of an application's routes; one without a line is a bug."""
     fixed, patterns = {}, []
     for route in routes:
@@ -80,4 +88,4 @@ def lines_of(routes: Iterable[Routed]) -> Lines:
             patterns.append((route.path_regex, role))
         else:
             fixed[route.path] = role
-    return Lines(fixed, patterns)
+    return RouteRoles(fixed, patterns)

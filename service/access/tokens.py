@@ -1,6 +1,7 @@
 """Tokens of an identity provider: JWT with RS256 or ES256, checked against its public keys."""
 
 import asyncio
+import http.client
 import json
 import logging
 import time
@@ -69,8 +70,8 @@ def fetch_jwks(url: str) -> PublicKeys:
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
             return read_jwks(response.read(MOST_BYTES), url)
-    except OSError as err:
-        reason = getattr(err, "reason", err)
+    except (OSError, http.client.HTTPException) as err:
+        reason = getattr(err, "reason", err) or type(err).__name__
         raise ConfigError(f"api.auth.jwt.jwks = {url}: {reason}; is the address right?") from err
 
 
@@ -98,14 +99,14 @@ class Tokens:
 
     def known(self, token: bytes) -> Caller | None:
         """Return the caller of a token that was checked before: a look-up."""
+        self._ask_if_due()
         self._forget_others()
         return self._known.get(token)
 
     async def check(self, token: bytes) -> Caller:
         """Check a token (about 0.1 ms), or raise Denied."""
         key_id = _key_id(token)
-        if self._url and time.monotonic() - self._asked > self._settings.jwks_seconds:
-            self._ask()
+        self._ask_if_due()
         key = self._key(key_id)
         if key is None and self._url and time.monotonic() - self._asked > UNKNOWN_SECONDS:
             self._ask()
@@ -152,6 +153,11 @@ class Tokens:
         if keys is not self._of:
             self._of = keys
             self._known.clear()
+
+    def _ask_if_due(self) -> None:
+        """Ask every `jwks_seconds`, also while all tokens are known: a key may be taken back."""
+        if self._url and time.monotonic() - self._asked > self._settings.jwks_seconds:
+            self._ask()
 
     def _ask(self) -> None:
         """Ask the provider for its keys in the background; requests go on with those known."""

@@ -46,6 +46,7 @@ class WatchedFile(Generic[T]):
         self._paths = paths
         self._read = read
         self._seen = signature(paths)
+        self._problem = ""  # of the last look, so that it is logged once
         self._next_look = time.monotonic() + LOOK_SECONDS
         self.value = read()
 
@@ -66,10 +67,12 @@ class WatchedFile(Generic[T]):
         age = time.time() - max(seen)[0] / 1e9
         if seen == self._seen or 0.0 <= age < SETTLED_SECONDS:
             return
-        self._seen = seen
         try:
             self.value = self._read()
-        except ConfigError as err:
-            log.error("file not read, the earlier content counts", extra={"reason": str(err)})
+        except ConfigError as err:  # tried again at the next look: a chmod changes no time or size
+            if str(err) != self._problem:
+                self._problem = str(err)
+                log.error("file not read, the earlier content counts", extra={"reason": str(err)})
         else:
+            self._seen, self._problem = seen, ""
             log.info("file read again", extra={"path": str(self._paths[0])})

@@ -47,7 +47,8 @@ class Jwt(Section):
     @classmethod
     def _check_jwks(cls, value: str | None) -> str | None:
         parts = urlsplit(value or "")
-        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        plain = parts.scheme == "http" and is_loopback(parts.hostname or "")
+        if "://" in (value or "") and parts.scheme != "https" and not plain:
             raise ValueError("whoever is between could send other keys: write an https URL")
         return value
 

@@ -11,9 +11,9 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from kaboost.service.access.authenticator import Authenticator
 from kaboost.service.access.callers import Caller, Denied
-from kaboost.service.access.guard import Guard
-from kaboost.service.access.roles import OPEN, Lines, lines_of
+from kaboost.service.access.roles import OPEN, RouteRoles, route_roles
 from kaboost.service.config.settings import Settings
 from kaboost.service.http import problems
 from kaboost.service.metrics import ApiMetrics
@@ -28,23 +28,28 @@ Count = Callable[[str], None]
 class AccessControl:
     """Pass on the requests of callers that have the role of the path, as plain ASGI."""
 
-    def __init__(self, app: ASGIApp, guard: Guard, lines: Lines, count: Count) -> None:
+    def __init__(
+        self, app: ASGIApp, authenticator: Authenticator, roles: RouteRoles, count: Count
+    ) -> None:
         self._app = app
-        self._guard = guard
-        self._lines = lines
+        self._authenticator = authenticator
+        self._roles = roles
         self._count = count
         self._next_log = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Admit or refuse one request; a path that does not exist needs any key."""
+        """Admit or refuse one request; a path that does not exist is 404 with any key."""
         if scope["type"] == "http":
-            role = self._lines.role_of(scope["path"])
+            role = self._roles.role_of(scope["path"])
             if role != OPEN:
                 try:
-                    scope[CALLER] = await self._guard.admit(scope["headers"], role)
+                    scope[CALLER] = await self._authenticator.admit(scope["headers"], role)
                 except Denied as denied:
                     self._report(scope, denied)
                     return await _problem(denied, scope["path"])(scope, receive, send)
+                if role is None:  # never left to the routes, which may see the path otherwise
+                    missing = problems.problem(HTTPException(404), scope["path"])
+                    return await missing(scope, receive, send)
         await self._app(scope, receive, send)
 
     def _report(self, scope: Scope, denied: Denied) -> None:
@@ -64,13 +69,13 @@ def _problem(denied: Denied, path: str) -> ASGIApp:
 
 def add_access(app: FastAPI, settings: Settings, metrics: ApiMetrics) -> None:
     """Admit only callers with the roles of the routes, if the settings want keys."""
-    lines = lines_of(
+    roles = route_roles(
         _plain(app.router.routes)
     )  # also without keys: no route without a line is served
     if settings.api.auth.is_on:
-        guard = Guard(settings)
+        authenticator = Authenticator(settings)
         count = _counter(metrics)
-        app.add_middleware(AccessControl, guard=guard, lines=lines, count=count)
+        app.add_middleware(AccessControl, authenticator=authenticator, roles=roles, count=count)
 
 
 def add_cors(app: FastAPI, settings: Settings) -> None:
@@ -105,9 +110,12 @@ def _counter(metrics: ApiMetrics) -> Count:
 def add_admin_access(app: Starlette, settings: Settings) -> None:
     """Admit only callers with the role admin to the admin port, if the settings want keys."""
     if settings.api.auth.is_on:
-        lines = lines_of(_plain(app.router.routes))
+        roles = route_roles(_plain(app.router.routes))
         app.add_middleware(
-            AccessControl, guard=Guard(settings), lines=lines, count=lambda _reason: None
+            AccessControl,
+            authenticator=Authenticator(settings),
+            roles=roles,
+            count=lambda _reason: None,
         )
 
 

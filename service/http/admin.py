@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from kaboost.service.access.roles import ADMIN
 from kaboost.service.admin.sending import MAX_TEXT, send
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import Damaged, Incompatible, KaboostError, NotTaken, RequestError
@@ -31,6 +32,7 @@ LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
 OTHER_NAME = "without admin.key only requests to 127.0.0.1 or localhost are answered: set a key"
 FROM_A_PAGE = "requests of web pages (with an Origin) are refused: send it from a program"
 FROM_ANOTHER_PAGE = "the request comes from a page of another host: open the page of this one"
+NOT_ADMIN = "commands need the role admin"
 NO_KEY = "send Authorization: Bearer KEY with the key of admin.key"
 
 log = logging.getLogger(__name__)
@@ -144,9 +146,12 @@ def check(request: Request, settings: Settings) -> None:
 def check_key(request: Request, settings: Settings) -> None:
     """Refuse a request without the key; without any key in the settings, every request.
 
-    Where all requests need keys, who comes here has the role admin (`AccessControl`).
+    Where all requests need keys, `AccessControl` has found the caller; the role is checked twice.
     """
-    if caller_of(request.scope) is not None:
+    caller = caller_of(request.scope)
+    if caller is not None:
+        if ADMIN not in caller.roles:
+            raise HTTPException(403, NOT_ADMIN)
         return
     client = request.client.host if request.client else "unknown"
     if settings.admin.key is None:
@@ -177,8 +182,9 @@ def to_command(request: Request, name: str, asked: Asked) -> Command:
     elif isinstance(asked, AskedPromotion):
         arguments = {"candidate": asked.candidate}
     caller = caller_of(request.scope)
-    known = f"HTTP client {client}" if caller is None else caller.name
-    by = asked.by[:MAX_TEXT] or known
+    by = asked.by[:MAX_TEXT] or f"HTTP client {client}"
+    if caller is not None:  # its name cannot be replaced by what the client writes
+        by = f"{caller.name} ({asked.by[:MAX_TEXT]})" if asked.by else caller.name
     return Command(name, by, f"HTTP from {client}", asked.reason[:MAX_TEXT], arguments)
 
 

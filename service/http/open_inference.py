@@ -22,6 +22,7 @@ HEADER_LENGTH = "inference-header-content-length"
 SERVER = {"name": "kaboost", "extensions": ["binary_tensor_data"]}
 # Not the check of the media type: binary requests are application/octet-stream.
 LIMITS = {name: check for name, check in CHECKS.items() if name != b"content-type"}
+MAX_DIGITS = 20  # of a length
 RETRY = {"retry-after": "1"}
 Current = Callable[[], Awaitable[Served]]
 Handler = Callable[[Request], Awaitable[Response]]
@@ -117,8 +118,11 @@ def _read(body: bytes, length: str | None) -> tuple[tensors.Request, bytes]:
     """Split a body into its JSON and the binary tensors after it."""
     end = len(body)
     if length is not None:
-        if not length.isdecimal() or int(length) > len(body):
-            detail = f"Inference-Header-Content-Length {length!r}: the body has {len(body)} bytes"
+        # Of thousands of digits int() makes no number.
+        is_number = length.isdecimal() and len(length) <= MAX_DIGITS
+        if not is_number or int(length) > len(body):
+            shown = length[:MAX_DIGITS]
+            detail = f"Inference-Header-Content-Length {shown!r}: the body has {len(body)} bytes"
             raise HTTPException(400, detail)
         end = int(length)
     try:
@@ -141,10 +145,14 @@ def _encode(head: dict[str, Any], made: list[tensors.Output], asked: tensors.Req
     """Write the outputs that are wanted, binary ones after the JSON."""
     by_name = {output.name: output for output in made}
     wanted = asked.outputs or [tensors.Wanted(name) for name in by_name]
-    outputs, blobs = [], []
+    outputs: list[tensors.Output] = []
+    blobs = []
     for k, each in enumerate(wanted):
         if each.name not in by_name:
             detail = f"there is no output {each.name!r}; there are {', '.join(by_name)}"
+            raise RequestError([(f"#/outputs/{k}/name", detail)])
+        if by_name[each.name] in outputs:
+            detail = f"{each.name} comes twice; ask for it once"
             raise RequestError([(f"#/outputs/{k}/name", detail)])
         output, choice = by_name[each.name], each.parameters.binary_data
         if asked.parameters.binary_data_output if choice is None else choice:

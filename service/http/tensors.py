@@ -18,6 +18,7 @@ DTYPES = {
     **{f"FP{8 * size}": f"<f{size}" for size in (2, 4, 8)},
 }
 KINDS = {"number": "FP64", "boolean": "BOOL"}  # of features; texts for all others
+ONE_FEATURE = "an input is one feature, so send [rows] or [rows, 1]"
 LENGTH = struct.Struct("<I")  # of an element of BYTES
 
 
@@ -81,6 +82,8 @@ def read_columns(inputs: Sequence[Input], binary: bytes) -> tuple[dict[str, list
         if each.datatype != BYTES and each.datatype not in DTYPES:
             known = ", ".join([*DTYPES, BYTES])
             raise RequestError([(f"{where}/datatype", f"{each.datatype!r} is not one of {known}")])
+        if not 1 <= len(each.shape) <= 2:  # a product of many would take minutes
+            raise RequestError([(f"{where}/shape", ONE_FEATURE)])
         size = each.parameters.binary_data_size
         if size is not None:
             part, at = binary[at : at + size], at + size
@@ -100,12 +103,11 @@ def read_columns(inputs: Sequence[Input], binary: bytes) -> tuple[dict[str, list
 
 def _checked(values: list[Any], of: Input, where: str) -> list[Any]:
     """Check the shape, and return NaN as missing."""
-    if not of.shape or min(of.shape) < 0 or math.prod(of.shape) != len(values):
-        detail = f"{of.shape} does not hold the {len(values)} values that were sent"
+    if min(of.shape) < 0 or math.prod(of.shape) != len(values):
+        detail = f"it does not hold the {len(values)} values that were sent"
         raise RequestError([(f"{where}/shape", detail)])
-    if math.prod(of.shape[1:]) != 1 and len(values):
-        detail = f"{of.shape}: an input is one feature, so send [rows] or [rows, 1]"
-        raise RequestError([(f"{where}/shape", detail)])
+    if of.shape[1:] not in ([], [1]) and len(values):
+        raise RequestError([(f"{where}/shape", ONE_FEATURE)])
     if of.datatype == "BOOL":
         values = [bool(value) if value in (0, 1) else value for value in values]
     return [None if value != value else value for value in values]
@@ -119,7 +121,7 @@ def _flat(data: Sequence[Any]) -> list[Any]:
 
 def _unpack(part: bytes, size: int, of: Input, where: str) -> list[Any]:
     """Decode the bytes of one tensor, of little endian."""
-    faulty = RequestError([(where, f"its {size} bytes are not {of.datatype} of shape {of.shape}")])
+    faulty = RequestError([(where, f"its {size} bytes are not {of.datatype} of its shape")])
     if size < 0 or len(part) != size:
         raise faulty
     if of.datatype != BYTES:

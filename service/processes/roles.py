@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from kaboost.service.access.guard import check_access
+from kaboost.service.access.authenticator import check_access
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError, KaboostError
 from kaboost.service.http.newest_version import WorkerVersions

@@ -8,20 +8,24 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 from typer.testing import CliRunner
 
-from kaboost.service.access import keys
-from kaboost.service.access.guard import Guard, check_access
+from kaboost.service.access import keys, watched
+from kaboost.service.access.authenticator import Authenticator, check_access
+from kaboost.service.access.callers import Caller
 from kaboost.service.access.keys import new_key, read_keys
 from kaboost.service.access.rate import RateLimit
-from kaboost.service.access.roles import ADMIN, LEARN, OPEN, PREDICT, READ, lines_of
+from kaboost.service.access.roles import ADMIN, LEARN, OPEN, PREDICT, READ, RouteRoles, route_roles
 from kaboost.service.cli import app
+from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError
-from kaboost.service.http.access import AccessControl, add_access
-from kaboost.service.http.admin import create_admin
+from kaboost.service.http.access import CALLER, AccessControl, add_access
+from kaboost.service.http.admin import Asked, check_key, create_admin, to_command
 from kaboost.service.http.problems import TYPES
 from kaboost.service.processes.api_server import create_api
 from tests.ports import free_port
@@ -88,8 +92,8 @@ def test_every_role_against_every_route(tmp_path: Path, port: str) -> None:
     )
     served = create_api(wanted) if port == "api" else create_admin(wanted)
     routes = [route for route in served.routes if isinstance(route, Route)]
-    lines = lines_of(routes)
-    client = TestClient(AccessControl(reached, Guard(wanted), lines, lambda _reason: None))
+    roles = route_roles(routes)
+    client = TestClient(AccessControl(reached, Authenticator(wanted), roles, lambda _reason: None))
     callers = {role: bearer(key) for role, key in known.items()}
     nobody = [{}, bearer("no-such-key"), bearer(""), {"Authorization": known[ADMIN]}]
 
@@ -105,6 +109,8 @@ def test_every_role_against_every_route(tmp_path: Path, port: str) -> None:
         for headers in nobody:
             status = 204 if role == OPEN else 401
             assert status == client.request(method, path, headers=headers).status_code, path
+        for key in known.values():  # a route's pattern would match before the newline
+            assert 404 == client.request(method, f"{path}%0A", headers=bearer(key)).status_code
         own = client.request(method, path, headers=bearer(KEY))
         assert (204 if role in (ADMIN, OPEN) else 403) == own.status_code, path
 
@@ -269,6 +275,7 @@ def test_the_environment_says_none(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     [
         ({"required": True}, "neither api.auth.keys nor api.auth.jwt"),
         ({"jwt": {"issuer": "https://id.example.com"}}, "no audience and no jwks"),
+        ({"jwt": {"jwks": "file:///etc/keys"}}, "write an https URL"),
         ({"jwt": {"jwks": "http://id.example.com/keys"}}, "write an https URL"),
         ("everybody", "write none, or write below it any of required, keys"),
         ({"keyz": "a"}, "did you mean api.auth.keys"),
@@ -291,6 +298,8 @@ DIGEST = "sha256:" + "0" * 64
         (f"sh/op predict {DIGEST}", "name 'sh/op'"),
         (f"shop predict,write {DIGEST}", "role 'write' is not one of predict, learn"),
         ("shop predict kaboost_a-key-itself", "no digest such as sha256"),
+        (f"shop kaboost_a-key-itself {DIGEST}", r"role \[hidden\] is not one of predict"),
+        (f"shop predict {DIGEST} kaboost_a-key-itself", r"\[hidden\]: write expires="),
         (f"shop predict {DIGEST} expires=soon", "write expires=2027"),
         (f"shop predict {DIGEST} ends=2027-01-01", "write expires=2027"),
         ("# nothing", "it has no key; make it with `kaboost keys new`"),
@@ -314,9 +323,9 @@ def test_a_key_expires(tmp_path: Path) -> None:
     key, line = new_key("shop", "predict", "2026-01-31")
     (entry,) = read_keys(written(tmp_path, line)).values()
     wanted = settings(tmp_path, api={"auth": with_keys(tmp_path / "keys")})
-    lines = lines_of([])
+    roles = route_roles([])
     counted: list[str] = []
-    client = TestClient(AccessControl(reached, Guard(wanted), lines, counted.append))
+    client = TestClient(AccessControl(reached, Authenticator(wanted), roles, counted.append))
 
     assert 1_769_904_000.0 == entry.expires  # 2026-02-01T00:00:00Z
     answer = client.get("/any", headers=bearer(key))
@@ -332,10 +341,14 @@ def written(folder: Path, *lines: str) -> Path:
 
 def test_the_rate_of_a_key_is_limited(tmp_path: Path) -> None:
     """As many at once as in a second, then 429 with Retry-After; each key by itself."""
-    known = write_keys(tmp_path / "keys", ("shop", "predict"), ("batch", "predict"))
+    known = write_keys(tmp_path / "keys", ("shop", "read"), ("batch", "read"))
     auth = with_keys(tmp_path / "keys", max_requests_per_second=0.01)
     wanted = settings(tmp_path, api={"auth": auth})
-    client = TestClient(AccessControl(reached, Guard(wanted), lines_of([]), lambda _reason: None))
+    client = TestClient(
+        AccessControl(
+            reached, Authenticator(wanted), RouteRoles({"/any": READ}, []), lambda _: None
+        )
+    )
 
     for name in known:
         first, second = (client.get("/any", headers=bearer(known[name])) for _ in range(2))
@@ -374,6 +387,50 @@ def test_the_admin_port_takes_roles(tmp_path: Path) -> None:
         page = bearer(known[ADMIN]) | {"origin": "http://127.0.0.1:8000"}
         assert 403 == client.get("/admin/audit", headers=page).status_code
     assert 503 == client.post("/admin/pause", headers=bearer(known[ADMIN])).status_code
+
+
+def test_a_file_that_was_not_read_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A chmod changes neither its time nor its size."""
+    monkeypatch.setattr(watched, "SETTLED_SECONDS", 0.0)
+    path, denied = written(tmp_path, new_key("old", "read")[1]), [False]
+
+    def read() -> str:
+        if denied[0]:
+            raise ConfigError("Permission denied")
+        return path.read_text()
+
+    file = watched.WatchedFile([path], read)
+    denied[0] = True
+    replace(path, new_key("new", "read")[1])
+    file.look()
+    assert file.value.startswith("old")
+    denied[0] = False
+    file.look()
+    assert file.value.startswith("new")
+
+
+def test_commands_check_the_role_themselves() -> None:
+    """Also where a request has come past the table of routes."""
+    for role in (PREDICT, LEARN, READ):
+        with pytest.raises(HTTPException, match="commands need the role admin"):
+            check_key(request_of("shop", role), Settings.model_construct())
+    check_key(request_of("shop", ADMIN), Settings.model_construct())
+
+
+def test_the_name_of_a_key_is_always_recorded() -> None:
+    """What the client writes into `by` stands next to it."""
+    shop, asked = request_of("shop", ADMIN), Asked(by="page")
+
+    assert "shop" == to_command(shop, "pause", Asked()).by
+    assert "shop (page)" == to_command(shop, "pause", asked).by
+    assert "page" == to_command(Request({"type": "http"}), "pause", asked).by
+
+
+def request_of(name: str, role: str) -> Request:
+    """Make a request of an admitted caller."""
+    return Request({"type": "http", CALLER: Caller(name, frozenset((role,)))})
 
 
 def test_keys_are_made_and_listed(tmp_path: Path) -> None:

@@ -133,6 +133,8 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"inputs": [age(shape=[2])]}, "does not hold the 1 values"),
     ({"inputs": [age(shape=[])]}, "#/inputs/0/shape"),
     ({"inputs": [age(shape=[1, 2], data=[1, 2])]}, "an input is one feature"),
+    ({"inputs": [age(shape=[1, 1, 1])]}, "an input is one feature"),
+    ({"inputs": [age()], "outputs": [{"name": "score"}] * 2}, "score comes twice; ask for it once"),
     ({"inputs": [age(datatype="FP63")]}, "'FP63' is not one of BOOL"),
     ({"inputs": [age(datatype="BYTES", data=["x"])]}, 'input age, row 0: "x" where a number'),
     ({"inputs": [age(name="agee")]}, "input agee, row 0: not in features.schema"),
@@ -155,7 +157,7 @@ def test_faults_are_those_of_the_protocol(api: Program, body: dict[str, Any], wo
 
 @pytest.mark.parametrize(
     ("content", "length"),
-    [(b"{", None), (b"{}", "9"), (b"{}", "-1"), (b"\xff", None)],
+    [(b"{", None), (b"{}", "9"), (b"{}", "9" * 5_000), (b"{}", "-1"), (b"\xff", None)],
 )
 def test_what_is_not_json_is_400(api: Program, content: bytes, length: str | None) -> None:
     """Also a JSON part that is longer than the body."""

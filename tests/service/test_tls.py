@@ -12,7 +12,7 @@ import httpx
 import pytest
 import trustme
 
-from kaboost.service.access.guard import check_access
+from kaboost.service.access.authenticator import check_access
 from kaboost.service.errors import ConfigError
 from kaboost.service.processes.ports import is_serving
 from kaboost.service.status_command import address_of

@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import http.server
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,12 +17,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from kaboost.service.access import tokens, watched
+from kaboost.service.access.authenticator import Authenticator
 from kaboost.service.access.callers import Caller, Denied
-from kaboost.service.access.guard import Guard
 from kaboost.service.access.tokens import Tokens, roles_of
 from kaboost.service.errors import ConfigError
 from tests.service.keyfiles import bearer, one_of_each_role
-from tests.service.serving import settings
+from tests.service.serving import PATIENCE, settings
 
 ISSUER, AUDIENCE = "https://id.example.com", "kaboost"
 Private = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
@@ -165,15 +166,15 @@ def test_a_known_token_expires(make: Callable[..., Tokens], tmp_path: Path) -> N
     """Also while it is remembered."""
     make()
     section = {"issuer": ISSUER, "audience": AUDIENCE, "jwks": str(tmp_path / "jwks.json")}
-    guard = Guard(settings(tmp_path, api={"auth": {"jwt": section}}))
+    authenticator = Authenticator(settings(tmp_path, api={"auth": {"jwt": section}}))
     sent = token()
     headers = [(b"authorization", b"Bearer " + sent)]
-    assert guard._tokens is not None
-    assert "anna" == asyncio.run(guard.admit(headers, "predict")).name
-    guard._tokens._known[sent] = Caller("anna", frozenset({"predict"}), time.time() - 1)
+    assert authenticator._tokens is not None
+    assert "anna" == asyncio.run(authenticator.admit(headers, "predict")).name
+    authenticator._tokens._known[sent] = Caller("anna", frozenset({"predict"}), time.time() - 1)
 
     with pytest.raises(Denied, match="has expired"):
-        asyncio.run(guard.admit(headers, "predict"))
+        asyncio.run(authenticator.admit(headers, "predict"))
 
 
 def test_keys_and_tokens_may_be_used_together(tmp_path: Path) -> None:
@@ -182,11 +183,11 @@ def test_keys_and_tokens_may_be_used_together(tmp_path: Path) -> None:
     (tmp_path / "jwks.json").write_text(jwks(**KEYS))
     section = {"issuer": ISSUER, "audience": AUDIENCE, "jwks": str(tmp_path / "jwks.json")}
     auth = {"keys": str(tmp_path / "keys"), "jwt": section}
-    guard = Guard(settings(tmp_path, api={"auth": auth}))
+    authenticator = Authenticator(settings(tmp_path, api={"auth": auth}))
 
     def caller(sent: str) -> str:
         headers = [(k.lower().encode(), v.encode()) for k, v in bearer(sent).items()]
-        return asyncio.run(guard.admit(headers, None)).name
+        return asyncio.run(authenticator.admit(headers, None)).name
 
     assert ["learn", "anna"] == [caller(known["learn"]), caller(token().decode())]
     with pytest.raises(Denied, match="neither a key nor a token"):
@@ -255,6 +256,38 @@ def test_new_keys_of_a_provider_are_asked_for(
     with pytest.raises(Denied, match="kid is not a key"):
         check(of, foreign())
     assert "anna" == check(of, token("ES256")).name
+
+
+def test_known_tokens_ask_for_keys_too(
+    make: Callable[..., Tokens], provider: tuple[str, dict[str, Any]]
+) -> None:
+    """Every jwks_seconds: the tokens of a key that was taken back are not good until they end."""
+    url, served = provider
+    of, sent = make(jwks=url, jwks_seconds=0.001), token()
+    check(of, sent)
+    served["body"] = jwks(ES256=KEYS["ES256"])
+
+    async def forgotten() -> None:
+        while of.known(sent) is not None:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(forgotten(), PATIENCE))
+
+
+def test_a_broken_answer_of_a_provider_is_an_error_of_settings() -> None:
+    """Also one that is no HTTP."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(4096)
+                connection.sendall(b"no HTTP\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(ConfigError, match="is the address right"):
+            tokens.fetch_jwks(f"http://127.0.0.1:{server.getsockname()[1]}/keys")
+        thread.join()
 
 
 @pytest.mark.parametrize(

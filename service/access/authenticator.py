@@ -40,10 +40,10 @@ def check_access(settings: Settings) -> None:
     refuse_open(settings)
     context_factory(settings.api.tls)
     if settings.api.auth.is_on:
-        Guard(settings)
+        Authenticator(settings)
 
 
-class Guard:
+class Authenticator:
     """Find the caller of a request; raise Denied where it may not.
 
     Parameters
