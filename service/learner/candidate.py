@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from kaboost.models.evaluation.baselines import record, with_classes
 from kaboost.models.evaluation.history import new_history, record_in_parts
 from kaboost.models.evaluation.outcome import Outcome, part
-from kaboost.models.evaluation.paired import AFTER, add, judge, paired_losses, parts
+from kaboost.models.evaluation.paired import AFTER, add, estimate, judge, paired_losses, parts
 from kaboost.service.config.candidates import Promotion
 from kaboost.service.events.decoder import Decoded, Faults
 from kaboost.service.learner.candidate_set import Batch
@@ -42,9 +42,11 @@ class CandidateTrainer(Trainer):
         self.log_fields = {"candidate": candidate.name}
         self._promotion = promotion
         self._champion = candidate.champion
-        self._comparison = candidate.comparison
-        if self._comparison.counts[AFTER] != promotion.after:
-            self._comparison = paired_losses(promotion.after)
+        self._comparison, self._verdict = candidate.comparison, candidate.verdict
+        self._rule = promotion.margin, promotion.confidence
+        if self._comparison.counts[AFTER] != promotion.after or candidate.rule != self._rule:
+            # A verdict of another rule must promote nothing.
+            self._comparison, self._verdict = paired_losses(promotion.after), None
         self._recorder = _Quiet(own.metrics)
         self._is_new = None  # the champion's events are new
         schema = candidate.model.encoder.schema
@@ -60,8 +62,9 @@ class CandidateTrainer(Trainer):
         history = state.history or new_history()
         seen, champion = state.validation, self._champion
         return CandidateState(
-            self.name, state.model, seen, champion, self._comparison, history, names
-        )
+            self.name, state.model, seen, champion, self._comparison, history, names,
+            self._rule, self._verdict,
+        )  # fmt: skip
 
     def prepare(self, messages: Sequence[Message]) -> None:
         """Fetch what decoding some records takes; raise RegistryAway if it is not there now."""
@@ -115,7 +118,13 @@ class CandidateTrainer(Trainer):
             learned += int((decoded.w[span] > 0.0).sum())
             first, second = (now - then for now, then in zip(self._sums, before, strict=True))
             if events and add(self._comparison, events, (first, second)):
-                judge(self._comparison, self._promotion.margin, self._promotion.confidence)
+                self._judge()
+
+    def _judge(self) -> None:
+        """Take a decision, and keep its figures: the last one of a round ends the round."""
+        found = estimate(self._comparison, self._promotion.confidence)
+        is_better = judge(self._comparison, *self._rule)
+        self._verdict = found if is_better else None
 
     @property
     def _sums(self) -> tuple[float, float]:

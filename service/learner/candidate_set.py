@@ -141,7 +141,7 @@ class CandidateSet:
         """The candidate that was better at its last look; of several the most improved one."""
         states = [candidate.candidate_state for candidate in self._running]
         better = [state for state in states if is_better(state.comparison)]
-        return max(better, key=self._improvement).name if better else None
+        return max(better, key=_decided_improvement).name if better else None
 
     def require(self, name: object) -> str:
         """Return the name of a candidate that can be promoted, or refuse."""
@@ -156,14 +156,18 @@ class CandidateSet:
         raise Refused(f"{name!r} is no candidate; candidates: {running}")
 
     def describe(self, name: str) -> str:
-        """Return why a candidate is better, or not, in words."""
-        found = next(each for each in self.report() if each["name"] == name)
-        if found["improvement"] is None:
-            return f"loss {_shown(found['loss'])}, not compared yet"
+        """Return why a candidate is better, or not, in words: the figures of the decision, where it
+        was better, else those of now.
+        """
+        running = (candidate.candidate_state for candidate in self._running)
+        state = next(each for each in running if each.name == name)
+        found = state.verdict or estimate(state.comparison, self._promotion.confidence)
+        if found is None:
+            return f"loss {_shown(_finite(state.validation.mean_loss[0]))}, not compared yet"
         return (
-            f"its loss is lower by {100 * found['improvement']:.2f} % "
-            f"({100 * found['improvement_low']:.2f} to {100 * found['improvement_high']:.2f} % at "
-            f"confidence {self._promotion.confidence:g}) over {found['compared_events']:,} events"
+            f"its loss is lower by {100 * found.improvement:.2f} % "
+            f"({100 * found.low:.2f} to {100 * found.high:.2f} % at "
+            f"confidence {self._promotion.confidence:g}) over {found.events:,} events"
         )
 
     def _guarded(self, candidate: Candidate, work: Callable[[Candidate], None]) -> None:
@@ -225,6 +229,10 @@ FIGURES = (
 
 def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
+
+
+def _decided_improvement(state: CandidateState) -> float:
+    return state.verdict.improvement if state.verdict else -math.inf
 
 
 def _shown(value: float | None) -> str:

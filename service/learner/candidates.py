@@ -68,7 +68,9 @@ def promoted(settings: Settings, state: State, name: str) -> tuple[State, Candid
     )
     fresh = [
         one._replace(
-            champion=_with_losses(one.champion, winner.validation), comparison=paired_losses(after)
+            champion=_with_losses(one.champion, winner.validation),
+            comparison=paired_losses(after),
+            verdict=None,
         )
         for one in others
     ]
@@ -80,6 +82,15 @@ def promoted(settings: Settings, state: State, name: str) -> tuple[State, Candid
         champion=name,
     )
     return whole, winner
+
+
+def without_verdicts(settings: Settings, state: State) -> State:
+    """Return the state in which all comparisons begin again: no old verdict promotes anything."""
+    after = settings.promotion.after
+    fresh = (
+        one._replace(comparison=paired_losses(after), verdict=None) for one in state.candidates
+    )
+    return state._replace(candidates=tuple(fresh))
 
 
 def _with_losses(

@@ -32,7 +32,7 @@ class Monitor:
         now, rows = self._clock(), recent.take_sample()
         if any(recent.kinds.get(name, kind) != kind for name, kind in self._kinds.items()):
             self._features.forget()
-        self._kinds = recent.kinds
+        self._kinds = recent.kinds or self._kinds  # none yet, right after a promotion or rollback
         self._features.add(rows, now - self._before)
         self._before = now
         if self._wants_losses:

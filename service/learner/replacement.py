@@ -65,7 +65,9 @@ class Replacement:
         return self._promote(self._learner.trainer.candidates.require(name))
 
     def promote_winner(self, steering: Steering) -> None:
-        """Promote the candidate that has proved to be better, if the settings say so."""
+        """Promote the candidate that has proved to be better; not while learning is paused."""
+        if steering.paused:
+            return
         winner = self._learner.trainer.candidates.winner
         if winner is None or time.monotonic() < self._retry_at:
             return

@@ -9,7 +9,12 @@ from kaboost.service.config.models import describe_models, make_model
 from kaboost.service.errors import ConfigError, NotWritten, Refused
 from kaboost.service.kafka.consumer import KafkaConsumer
 from kaboost.service.kafka.identity import Identity
-from kaboost.service.learner.candidates import promoted, start_candidates, with_new_candidates
+from kaboost.service.learner.candidates import (
+    promoted,
+    start_candidates,
+    with_new_candidates,
+    without_verdicts,
+)
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.late_trainer import LateTrainer
 from kaboost.service.learner.lineage import Lineage
@@ -121,6 +126,8 @@ class RestoreFromCheckpoint:
         checkpoint = self._parts.stores.checkpoints.load(number, self._expected)
         known = dict.fromkeys(inputs.partitions, 0) | now.state.offsets
         state, marks = rolled_back(checkpoint, positions, now.state._replace(offsets=known), now)
+        # Else the verdict that has led to a promotion would undo its rollback.
+        state = without_verdicts(self._parts.settings, state)
         names = checkpoint.header.get("new_names", {})
         lineage = Lineage(
             inputs.events.identity,

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from kaboost.models.evaluation.baselines import ProgressiveValidation, progressive_validation
 from kaboost.models.evaluation.history import History, new_history
-from kaboost.models.evaluation.paired import AFTER, PairedLosses, paired_losses
+from kaboost.models.evaluation.paired import AFTER, Estimate, PairedLosses, paired_losses
 from kaboost.models.model import Model
 from kaboost.models.state.format import Arrays
 from kaboost.models.state.tree import from_arrays, to_arrays
@@ -32,6 +32,8 @@ class CandidateState(NamedTuple):
     comparison: PairedLosses  # of the champion and the candidate
     history: History
     new_names: Mapping[str, Any] = {}  # of features: how many came, and those on trial
+    rule: tuple[float, ...] = ()  # margin and confidence of the comparison; none where not known
+    verdict: Estimate | None = None  # at the last decision, if it was better then
 
     @classmethod
     def initial(cls, name: str, model: Model, after: int) -> "CandidateState":
@@ -48,7 +50,8 @@ class CandidateState(NamedTuple):
         """Return what is no array, as JSON values."""
         after = int(self.comparison.counts[AFTER])
         model, names = self.model.describe(), dict(self.new_names)
-        return {"name": self.name, "model": model, "after": after, "new_names": names}
+        described = {"name": self.name, "model": model, "after": after, "new_names": names}
+        return {**described, "rule": self.rule, "verdict": self.verdict}
 
     def to_arrays(self) -> Arrays:
         """Return every array by its name."""
@@ -151,5 +154,7 @@ def _read(
     )
     comparison = from_arrays(paired_losses(described["after"]), arrays, "comparison")
     history, names = History.from_arrays(arrays), described["new_names"]
-    state = CandidateState(name, model, seen, champion, comparison, history, names)
+    rule, verdict = tuple(described.get("rule", ())), described.get("verdict")
+    verdict = Estimate(*verdict) if verdict else None
+    state = CandidateState(name, model, seen, champion, comparison, history, names, rule, verdict)
     return state, changes.notes if changes else ()

@@ -1,11 +1,13 @@
 """Features and slices as metrics: `/metrics` alone shows which of five causes it was."""
 
+import itertools
 import json
 import math
 import random
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,6 +61,24 @@ def label(k: int, cause: str) -> int:
     amount = event(k, "")["amount"]
     # One that this linear model cannot follow: a turned sign it learns within some events.
     return int(30.0 < amount < 75.0 if cause == "a rule has turned" else amount > 50.0)
+
+
+def test_a_kind_that_changes_with_the_trainer_begins_the_comparison_again(tmp_path: Path) -> None:
+    """Also where the new trainer, after a promotion or a rollback, has no rows at first."""
+    metrics = learner_metrics(CollectorRegistry())
+    settings = plain_settings(tmp_path)
+    clock = itertools.count(0.0, 10.0)
+    follower = monitor.Monitor(settings, metrics, lambda: next(clock))
+
+    def recent(kinds: dict[str, str], value: Any, count: int) -> Any:
+        rows = [{"x": value}] * count
+        return SimpleNamespace(kinds=kinds, take_sample=lambda: rows)
+
+    follower.follow(recent({"x": "number"}, 1.0, 500))
+    follower.follow(recent({}, None, 0))
+    follower.follow(recent({"x": "category"}, "a", 120))
+
+    assert 120 == len(follower._features._recent)
 
 
 CAUSES = (
