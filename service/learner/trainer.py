@@ -35,7 +35,7 @@ from kaboost.service.learner.recorder import Recorder
 from kaboost.service.learner.records import events_of, headers_of, unread_of
 from kaboost.service.learner.replays import Replays
 from kaboost.service.learner.schedule import WriteSchedule, now_text
-from kaboost.service.storage.candidate_state import CHAMPION, MODEL
+from kaboost.service.storage.candidate_state import is_of
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.late_figures import LabelFit, LateFigures
 from kaboost.service.storage.replayed import ReplayedOrigins
@@ -485,10 +485,9 @@ class Trainer:
         snapshots, those since the checkpoint are unknown: some versions are left out.
         """
         snapshot = self._stores.snapshots.newest()
-        same = snapshot is not None and snapshot.header.get("run") == self._run
-        if snapshot:  # the checkpoint of a promotion may be missing
-            same = same and snapshot.header.get(CHAMPION, MODEL) == self.state.champion
-        if snapshot and same and not self.changes:  # else requests have the new features
+        # The checkpoint of another champion may be missing; changes bring new features to requests.
+        ours = snapshot and is_of(snapshot.header, self._run, self.state.champion)
+        if snapshot and ours and not self.changes:
             self._published = snapshot.header["events_learned"]
         epoch, version = self._numbering
         last = self._stores.snapshots.last_version()

@@ -158,3 +158,8 @@ def _read(
     verdict = Estimate(*verdict) if verdict else None
     state = CandidateState(name, model, seen, champion, comparison, history, names, rule, verdict)
     return state, changes.notes if changes else ()
+
+
+def is_of(header: Mapping[str, Any], run: str, champion: str) -> bool:
+    """Return whether the header of a snapshot is of a run and of its champion."""
+    return header.get("run") == run and header.get(CHAMPION, MODEL) == champion
