@@ -10,7 +10,7 @@ import pytest
 from kaboost.models.model import Model
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import KaboostError
-from kaboost.service.learner.late_trainer import LateTrainer
+from kaboost.service.learner.expiry_pace import ExpiryPace
 from tests.kafka.client import Letter
 from tests.service.learning import gauge, learning, rows, until
 from tests.service.test_late_labels import T0, consumed, feature_record, late
@@ -96,7 +96,7 @@ def test_a_failure_at_features_that_expire_blames_no_record(
     with learning(settings) as running:
         send(settings.kafka.topic, [feature_record(0, rows(1)[0][0], T0)])
         until(lambda: consumed(settings) == 1)
-        monkeypatch.setattr(LateTrainer, "_expire_before", broken)
+        monkeypatch.setattr(ExpiryPace, "due", broken)
         records = [
             feature_record(k, features, T0 + k) for k, (features, _) in enumerate(rows(5), 1)
         ]

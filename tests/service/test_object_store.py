@@ -259,7 +259,7 @@ def look(path: Path, url: str) -> None:
     compared = CliRunner().invoke(app, ["checkpoints", "diff", *config])
     verified = CliRunner().invoke(app, ["checkpoints", "verify", *config])
 
-    newest = json.loads(listed.output)[0]
+    newest = json.loads(listed.stdout)[0]
     assert newest["file"].startswith(f"{url}/run-0001/checkpoint-")
     assert ("ok", {"0": 300}) == (newest["state"], newest["offsets"])
     fields = {row["key"]: row["value"] for row in json.loads(shown.output)}
