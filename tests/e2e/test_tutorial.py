@@ -89,6 +89,12 @@ def terminal(folder: Path) -> Iterator[Terminal]:
             process.communicate(timeout=60)
 
 
+def learned(shell: Terminal) -> int:
+    """Return how many payments have got a label, or waited in vain."""
+    late = shell.late()
+    return int(late.get("joined", 0) + late.get("expired", 0))
+
+
 def test_every_step_does_what_it_says(tmp_path: Path) -> None:
     """Payments wait for chargebacks, answers are as good as promised, a kill changes nothing."""
     page = [block for block in blocks(PAGE) if block.language in ("sh", "python")]
@@ -104,7 +110,7 @@ def test_every_step_does_what_it_says(tmp_path: Path) -> None:
         shell.run(next(steps))  # the shop
         assert "ok" == shell.run(next(steps)).split()[-1]  # init
         shell.start(next(steps))
-        until(lambda: shell.late().get("waiting", 0) > 3800, START_SECONDS)
+        until(lambda: learned(shell) > 15_500, START_SECONDS)
         until(lambda: shell.status().get("lag_records") == 0)
         shown = shell.run(next(steps))
         risky, harmless = map(json.loads, shell.run(next(steps)).splitlines())
@@ -123,5 +129,5 @@ def test_every_step_does_what_it_says(tmp_path: Path) -> None:
     parts = risky["explanation"]["contributions"]
     assert min(parts["new_customer"], parts["amount"]) > 0.3
     assert before["joined"] + 1 == after["joined"]
-    assert before["waiting"] - 20 < after["waiting"] < before["waiting"]
+    assert before["waiting"] - 60 < after["waiting"] < before["waiting"]
     assert ["feature_type", "1"] == letters.splitlines()[1].split()[:2]
