@@ -123,6 +123,7 @@ def test_schemas_that_grow_are_followed(
     trainer.write_checkpoint()
     trainer = both.start()
     learn(alone, stream[60:], 30)
+    caplog.clear()  # of what was learned before, where an earlier test has left the level at INFO
     with caplog.at_level(logging.INFO):
         learn(trainer, stream[60:], 30)
     lines = [
