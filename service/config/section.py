@@ -55,3 +55,6 @@ Duration = Annotated[float, Field(gt=0, le=LONGEST), BeforeValidator(_parse_dura
 Folder = Annotated[Path, AfterValidator(_folder)]
 StoreUrl = Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://\S+$")]
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+# Where snapshots travel: kafka:TOPIC, or the URL of an object store.
+TRANSPORT = r"^(kafka:[A-Za-z0-9._-]{1,249}|[a-z][a-z0-9+.-]*://\S+)$"
+Transport = Annotated[str, Field(pattern=TRANSPORT)]
