@@ -18,6 +18,7 @@ from kaboost.service.processes.readers import open_source
 from kaboost.service.storage.manifest import Manifest, SnapshotSource, decode
 from kaboost.service.storage.mirror import Mirror
 from kaboost.service.storage.object_snapshots import ObjectTarget
+from kaboost.service.storage.object_store import RemoteFiles
 from kaboost.service.storage.snapshots import FolderSnapshotStore, Numbering, Status
 from kaboost.service.storage.source_status import SILENT_SECONDS
 from tests.kafka.broker import Reachable
@@ -345,21 +346,35 @@ def test_the_manifest_is_written_last(
     make: Make, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever reads between any two writes finds whole versions only."""
+    monkeypatch.setattr(snapshot_topic, "CHUNK_BYTES", 3_000)
     learner, reader = make(kind)
-    mirror = reader()
-    for name in ("send", "announce"):
-        write = getattr(learner.target, name)
+    mirror, writes = reader(), list[str]()
 
-        def write_and_look(*args: Any, write: Callable[..., Any] = write) -> Any:
-            result = write(*args)
-            for _ in range(3):
-                mirror.step()
-            return result
+    def look(what: str) -> None:
+        writes.append(what)
+        for _ in range(3):
+            mirror.step()
 
-        monkeypatch.setattr(learner.target, name, write_and_look)
+    class Watched(Producer):
+        def produce(self, *args: Any, **options: Any) -> None:
+            super().produce(*args, **options)
+            super().flush(10)
+            look("record")
+
+    def watched(write: Callable[..., None]) -> Callable[..., None]:
+        def write_and_look(self: RemoteFiles, name: str, data: bytes) -> None:
+            write(self, name, data)
+            look(name)
+
+        return write_and_look
+
+    monkeypatch.setattr(snapshot_topic, "Producer", Watched)
+    for name in ("put", "replace"):
+        monkeypatch.setattr(RemoteFiles, name, watched(getattr(RemoteFiles, name)))
     for _ in range(3):
         learner.send()
     receive(mirror, 3)
+    assert len(writes) >= 6
     assert (3, 0) == (mirror.status.received, mirror.status.damaged)
 
 
