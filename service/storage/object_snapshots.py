@@ -35,6 +35,7 @@ class ObjectTarget:
 
     def send(self, numbering: Numbering, data: bytes) -> Manifest:
         """Write the object of a version; what an earlier, torn attempt left there is replaced."""
+        self._refuse_if_late(numbering)
         name = f"{KIND}-{numbering.epoch:012d}-{numbering.version:012d}{SUFFIX}"
         self._remote.put(name, data)
         if name not in self._written:
@@ -54,6 +55,20 @@ class ObjectTarget:
 
     def close(self) -> None:
         """Hold nothing open."""
+
+    def _refuse_if_late(self, numbering: Numbering) -> None:
+        """Raise StoreAway where a learner of a later epoch has written: who joins must not get this
+        one's manifest.
+        """
+        try:
+            epoch = decode(self._remote.get(MANIFEST)).numbering.epoch
+        except (FileNotFoundError, Damaged):
+            return
+        if epoch > numbering.epoch:
+            raise StoreAway(
+                f"{self.location} has snapshots of a later epoch, {epoch}: stop this learner, or "
+                "send its snapshots elsewhere"
+            )
 
     def _sweep(self, newest: str) -> None:
         """Remember, once, what earlier writers left, to remove it in its turn."""
