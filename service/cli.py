@@ -115,6 +115,7 @@ def learner(
 @app.command(epilog="Example: kaboost api --config kaboost.yaml --from kafka:fraud.snapshots")
 def api(file: File = None, set_: Set = None, source: Source = None) -> None:
     """Serve: POST /predict from the newest snapshot."""
+    import_without_numba()  # this process only supervises those that predict
     from kaboost.service.processes.roles import run_api
 
     _run(_load(file, with_source(set_, source)), run_api)
