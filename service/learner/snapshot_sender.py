@@ -49,6 +49,7 @@ class Sender:
         self._live = LiveFiles(directory)
         self._clock = clock
         self._manifest: Manifest | None = None  # of the version that was sent last
+        self._last: Numbering | None = None  # version that was announced last
         self._announced = -ANNOUNCE_SECONDS
         self._is_failing = False
         place = target.location
@@ -61,7 +62,12 @@ class Sender:
     def run(self, stop: threading.Event) -> None:
         """Send until asked to stop, and then what is newest."""
         while not stop.wait(POLL_SECONDS):
-            if not self.step():
+            try:
+                has_failed = not self.step()
+            except Exception as err:  # boundary: a fault of one place must not end its thread
+                log.exception("snapshot not sent", extra={"target": self._target.location})
+                has_failed = self._note_failure(repr(err))
+            if has_failed:
                 stop.wait(RETRY_SECONDS)
         if not self._is_failing:
             self._announced = -ANNOUNCE_SECONDS
@@ -79,12 +85,7 @@ class Sender:
             if has_sent:
                 self._note_sent()
         except StoreAway as err:
-            self._counts["failed"].inc()
-            if not self._is_failing:
-                fields = {"target": self._target.location, "reason": str(err)}
-                log.error("snapshot not sent, it is tried again", extra=fields)
-            self._is_failing, self._manifest = True, None
-            return False
+            return not self._note_failure(str(err))
         if self._is_failing and self._manifest is not None:
             self._is_failing = False
             log.info("snapshots sent again", extra={"target": self._target.location})
@@ -106,13 +107,25 @@ class Sender:
         self._manifest = self._target.send(numbering, data)
         return True
 
+    def _note_failure(self, reason: str) -> bool:
+        """Count a failure, and log the first in a row; return true. The version is sent again: the
+        place may have lost what it had.
+        """
+        self._counts["failed"].inc()
+        if not self._is_failing:
+            fields = {"target": self._target.location, "reason": reason}
+            log.error("snapshot not sent, it is tried again", extra=fields)
+        self._is_failing, self._manifest = True, None
+        return True
+
     def _note_sent(self) -> None:
         assert self._manifest is not None
-        version, last = self._manifest.numbering.version, int(self._version._value.get())
+        sent, last = self._manifest.numbering, self._last
         self._counts["sent"].inc()
-        if 0 < last < version:
-            self._counts["skipped"].inc(version - last - 1)
-        self._version.set(version)
+        if last is not None and last.epoch == sent.epoch and last.version < sent.version:
+            self._counts["skipped"].inc(sent.version - last.version - 1)
+        self._last = sent
+        self._version.set(sent.version)
 
     def _learner(self) -> LearnerFiles:
         """Read the learner's small files; what cannot be read now is sent the next time."""
