@@ -3,6 +3,7 @@
 import logging
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,9 +14,11 @@ from kaboost.service.kafka.snapshot_topic import TopicSource
 from kaboost.service.storage.manifest import SnapshotSource
 from kaboost.service.storage.mirror import Mirror
 from kaboost.service.storage.object_snapshots import ObjectSource
-from kaboost.service.storage.object_store import RemoteFiles
+from kaboost.service.storage.object_store import RemoteFiles, require_packages
+from kaboost.service.storage.source_status import SourceStatus
 from kaboost.service.storage.stores import reveal
 
+SETTING = "snapshots.source"
 CLOSE_SECONDS = 5.0  # for a request to the source to end
 
 log = logging.getLogger(__name__)
@@ -47,6 +50,12 @@ def local_snapshots(settings: Settings) -> Iterator[Settings]:
         yield _with_folder(settings, Path(name))
 
 
+def check_source(place: str) -> None:
+    """Raise ConfigError where a package for the source is missing."""
+    if not place.startswith("kafka:"):
+        require_packages(place, SETTING)
+
+
 def open_source(settings: Settings) -> SnapshotSource:
     """Choose the transport of the source: nothing is contacted yet."""
     place = settings.snapshots.source or ""
@@ -54,19 +63,24 @@ def open_source(settings: Settings) -> SnapshotSource:
     if scheme == "kafka":
         return TopicSource(settings.kafka.client(), topic)
     options = {key: reveal(value) for key, value in settings.snapshots.options.items()}
-    return ObjectSource(RemoteFiles(place, options, "snapshots.source", tries=1))
+    return ObjectSource(RemoteFiles(place, options, SETTING, tries=1))
 
 
 @contextmanager
 def _mirroring(settings: Settings, folder: Path) -> Iterator[None]:
-    stop = threading.Event()
-    source = open_source(settings)
-    mirror = Mirror(source, folder, settings.snapshots.keep)
-    log.info("snapshots come from elsewhere", extra={"source": source.location})
+    stop, place = threading.Event(), settings.snapshots.source or ""
+    check_source(place)
+    log.info("snapshots come from elsewhere", extra={"source": place})
 
     def copy() -> None:
+        try:
+            source = open_source(settings)  # it loads its packages while API processes start
+        except ConfigError as err:
+            log.error("snapshots cannot be received", extra={"reason": str(err)})
+            SourceStatus(place, time.monotonic(), reason=str(err)).write(folder)
+            return
         with closing(source):
-            mirror.run(stop)
+            Mirror(source, folder, settings.snapshots.keep).run(stop)
 
     # A daemon: a source that hangs must not keep the service from ending.
     thread = threading.Thread(target=copy, name="mirror", daemon=True)

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -133,6 +134,22 @@ class RemoteFiles:
                 log.warning("object store request failed, it is tried again", extra=fields)
                 time.sleep(BACKOFF_SECONDS * 4.0**number)
         raise AssertionError("unreachable")
+
+
+def require_packages(url: str, setting: str) -> None:
+    """Raise ConfigError where a package for a URL is missing, without the second that it takes to
+    load it.
+    """
+    try:
+        from fsspec.registry import available_protocols, known_implementations
+    except ImportError as err:
+        raise _missing(setting, url, err) from err
+    protocol = url.partition("://")[0]
+    if protocol not in available_protocols():
+        raise ConfigError(f"{setting}: {url}: no protocol of fsspec is called {protocol}")
+    package = known_implementations.get(protocol, {}).get("class", "fsspec").partition(".")[0]
+    if find_spec(package) is None:
+        raise _missing(setting, url, ImportError(name=package))
 
 
 class ObjectCheckpointStore(FolderCheckpointStore):

@@ -11,9 +11,11 @@ import pytest
 
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError, Exit
+from kaboost.service.processes import readers
 from kaboost.service.processes.readers import local_snapshots
 from kaboost.service.processes.roles import run_learner, run_serve
 from kaboost.service.processes.settings_pipe import to_plain
+from kaboost.service.storage import object_store, source_status
 from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.kafka.broker import Broker, Reachable
 from tests.service.learning import SCHEMA as EVENT_SCHEMA
@@ -74,21 +76,21 @@ def test_readers_of_a_learner_that_dies(
     folder.mkdir()
     own = settings(folder, **common, snapshots={"publish": [place]})
     serving = {"stale_after_seconds": 2.0, "drain_seconds": 0.0}
-    readers = [start(name, place, **common, api=serving) for name in "ab"]
+    pair = [start(name, place, **common, api=serving) for name in "ab"]
     with learning(own) as running:
         send(topic, events(rows(100)))
-        for program in readers:
+        for program in pair:
             program.ready()
             until(lambda program=program: program.events_learned() == 100)
             until(lambda program=program: not program.ready()["stale"])
             assert "running" == program.ready()["learner"]["state"]
-        status = readers[0].client.get("/status").json()
+        status = pair[0].client.get("/status").json()
         assert 100 == status["events_learned"]
-        answers = [program.predict(EVENT) for program in readers]
+        answers = [program.predict(EVENT) for program in pair]
         assert answers[0] == answers[1]
         assert not (folder.parent / "a" / "snapshots").exists()
         assert Exit.DONE == running.stop()
-    for program in readers:
+    for program in pair:
         until(lambda program=program: program.predict(EVENT)["model"]["stale"])
         assert 100 == program.predict(EVENT)["model"]["events_learned"]
         assert 1 == program.metric("kaboost_snapshot_source_up")
@@ -169,6 +171,27 @@ def test_a_folder_is_a_source(tmp_path: Path) -> None:
     with local_snapshots(wanted) as local:
         assert tmp_path / "shared" == local.snapshots.directory
     assert "" == FolderSnapshotStore(tmp_path / "shared").source_problem()
+
+
+def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything starts; wrong options are reported as a source that does not answer."""
+    wanted = settings(tmp_path, snapshots={"source": "nope://x"})
+    with pytest.raises(ConfigError, match="no protocol of fsspec is called nope"):
+        local_snapshots(wanted).__enter__()
+    wanted = settings(tmp_path, snapshots={"source": "s3://x/y"})
+    with monkeypatch.context() as patched:
+        patched.setattr(object_store, "find_spec", lambda name: None)
+        with pytest.raises(ConfigError, match=r"snapshots.source: s3://x/y needs the package s3fs"):
+            local_snapshots(wanted).__enter__()
+
+    def refuse(_: Settings) -> None:
+        raise ConfigError("snapshots.source: no such option")
+
+    monkeypatch.setattr(readers, "open_source", refuse)
+    with local_snapshots(wanted) as local:
+        status = until(lambda: source_status.read(local.snapshots.directory))
+        problem = status.problem(status.since + source_status.SILENT_SECONDS + 1.0)
+    assert "snapshots are not received from s3://x/y: snapshots.source: no such option" == problem
 
 
 @pytest.mark.parametrize("source", ["kafka:", "kafka:no such topic", "s3:/models"])
