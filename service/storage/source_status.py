@@ -19,7 +19,7 @@ class SourceStatus(NamedTuple):
     """How a mirror fares."""
 
     location: str
-    since: float  # when it has begun
+    since: float  # when it started
     reached: float | None = None  # when the source last answered
     version: int = 0  # that was received last
     received: int = 0  # snapshots
