@@ -1,5 +1,5 @@
-# Words for make: setup, demo, test, test-long, chaos, check, image, bench; lint, types, dashboards, lock for those who
-# change the code.
+# Words for make: setup, demo, test, test-long, chaos, check, image, bench, site; lint, types, dashboards, lock for those
+# who change the code.
 # Every word prepares .venv from the lock file first; that takes a moment when nothing changed.
 
 VENV := .venv
@@ -8,10 +8,10 @@ READY := $(VENV)/.ready
 OPPONENTS := $(VENV)/opponents
 LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
-# What the image reads, beside JSON and MessagePack.
-FORMATS := --extra avro --extra json-schema --extra protobuf
+# What the image has: all formats, and tokens of identity providers.
+FORMATS := --extra auth --extra avro --extra json-schema --extra protobuf
 
-.PHONY: setup demo test test-long chaos check lint types image bench dashboards java tools chaos-tools lock
+.PHONY: setup demo test test-long chaos check lint types image bench site dashboards java tools chaos-tools lock
 
 setup: $(READY)
 
@@ -56,6 +56,10 @@ $(OPPONENTS)/.ready: requirements-bench.lock $(READY)
 	@$(OPPONENTS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 		-r requirements-bench.lock
 	@touch $@
+
+# The docs as pages with a search, in site/. ARGS=serve shows them while they are written.
+site: setup
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build)
 
 dashboards: setup
 	@$(BIN)/python -m deploy.grafana.generate

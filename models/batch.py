@@ -138,7 +138,7 @@ def _(rule: Gb, booster: Booster, sample: Sample) -> None:
     if rule.best:
         _init_scores(loss, sample, rule.y0)
     P = np.tile(rule.y0, (len(sample.X), 1))
-    G, h, single = np.empty_like(P), np.empty_like(P), _single_scratch(booster)
+    G, h, single = np.empty_like(P), np.empty_like(P), single_scratch(booster)
     for i in range(booster.learners):
         _gradients(loss, P, sample.Y, G)
         fit_epochs(bank, i, sample, G, (SQUARE, np.inf), single)
@@ -150,7 +150,7 @@ def _(rule: Gb, booster: Booster, sample: Sample) -> None:
 def _(rule: Batch, booster: Booster, sample: Sample) -> None:
     loss, bank = booster.loss, booster.bank
     P = np.zeros((len(sample.X), booster.outputs))
-    G, h, single = np.empty_like(P), np.empty_like(P), _single_scratch(booster)
+    G, h, single = np.empty_like(P), np.empty_like(P), single_scratch(booster)
     for i in range(booster.learners):
         _gradients(loss, P, sample.Y, G)
         minimise_linear(bank, i, sample, G / rule.L, rule.D, single)
@@ -187,18 +187,19 @@ def fit_epochs(
     targets: Mat,
     mode_and_bound: tuple[int, float],
     single: SingleScratch,
-) -> None:
+) -> int:
     """Train learner i on targets (B, m) in epochs, until one lowers the training loss by less than
-    0.1 percent.
+    0.1 percent; return how many it took.
 
     `mode_and_bound` holds the mode and the length D that predictions are clipped to.
     """
     last = np.inf
-    for _ in range(MAX_EPOCHS):
+    for epoch in range(1, MAX_EPOCHS + 1):
         loss = _epoch(bank, i, sample, targets, mode_and_bound, single)
         if not last - loss > TOLERANCE * abs(last) and last < np.inf:
-            break
+            return epoch
         last = loss
+    return MAX_EPOCHS
 
 
 @kernel
@@ -274,7 +275,8 @@ def _classes(spec: Mapping[str, Any], labels: Vec) -> int:
     return int(labels.max(initial=1.0)) + 1 if kind in TASK_LOSSES["multiclass"] else 1
 
 
-def _single_scratch(booster: Booster) -> SingleScratch:
+def single_scratch(booster: Booster) -> SingleScratch:
+    """Return the scratch for one learner of the booster."""
     m = booster.outputs
     return SingleScratch(
         np.empty((m, 1)),

@@ -15,7 +15,11 @@ INTRODUCTION = """# Algorithms
 What `model:` in `kaboost.yaml`, and `kaboost.build` in Python, can be made of: a rule, a bank of
 weak learners and a loss. Made by `kaboost models --docs` from the code; a test holds this page
 against it. Every part names its paper; "specification" is the text that the code was built from,
-which restores and corrects what papers leave out.
+which restores and corrects what papers leave out. The published boosters have pages with pictures:
+[SGB](algorithms/sgb.md), [OGB](algorithms/ogb.md), [latent spaces](algorithms/latent.md),
+[GentleBoost](algorithms/gentle.md), [BBM](algorithms/bbm.md),
+[AdaBoost.OL](algorithms/adaboost-ol.md), [Oza](algorithms/oza.md), and
+[the default](algorithms/default.md).
 
 ```yaml
 model:

@@ -33,6 +33,7 @@ from kaboost.models.features.onehot import Encoder, Table, slice_table
 from kaboost.models.features.predicted_rows import PredictedRow, PredictedRows, check_delay, room
 from kaboost.models.features.rows import BatchSlice, recast, tabulate
 from kaboost.models.features.schema import declared_features
+from kaboost.models.model_picture import model_picture
 from kaboost.models.model_table import model_table
 from kaboost.models.state import file
 from kaboost.models.table_model import Captured, TableModel, next_part, padded
@@ -86,6 +87,16 @@ class Model(TableModel):
     def _repr_html_(self) -> str:
         """Show the task, the parts, the progressive loss and the most important features."""
         return model_table(self)
+
+    def plot(self) -> Any:
+        """Return a figure of matplotlib (extra `lab`): loss of every prefix, importance or edges.
+
+        Raises
+        ------
+        ModelError
+            If matplotlib is not installed, or no event was learned.
+        """
+        return model_picture(self)
 
     @property
     def progress(self) -> Any:

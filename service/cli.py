@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kaboost.service import dlq_commands, lab_commands, status_command
+from kaboost.service import dlq_commands, keys_commands, lab_commands, status_command
 from kaboost.service.command_options import DEFAULT_FILE, File, Json, Set, Source, with_source
 from kaboost.service.command_options import load_settings as _load
 from kaboost.service.command_options import print_rows as _print
@@ -41,6 +41,7 @@ checkpoints_app = typer.Typer(
 app.add_typer(config_app, name="config")
 app.add_typer(checkpoints_app, name="checkpoints")
 app.add_typer(dlq_commands.app, name="dlq")
+app.add_typer(keys_commands.app, name="keys")
 
 OnGap = Annotated[
     Literal["refuse", "accept"] | None,
@@ -176,6 +177,7 @@ def init(
 def doctor(file: File = None, set_: Set = None, as_json: Json = False) -> None:
     """Check broker, rights, topics, records, ports, folders and disk; nothing is written."""
     import_without_numba()
+    from kaboost.service.access.guard import check_access
     from kaboost.service.listings import check_client
     from kaboost.service.onboarding.doctor import examine
     from kaboost.service.onboarding.report import Check, line, worst
@@ -184,6 +186,7 @@ def doctor(file: File = None, set_: Set = None, as_json: Json = False) -> None:
     try:
         settings = _load(file, set_)
         check_client(settings)
+        check_access(settings)
         for check in examine(settings):
             checks.append(check)
             if not as_json:
@@ -247,12 +250,14 @@ def config_schema(as_json: Json = False) -> None:
 @config_app.command("check", epilog="Example: kaboost config check --config kaboost.yaml")
 def config_check(file: File = None, set_: Set = None, as_json: Json = False) -> None:
     """Check the configuration without starting anything or contacting a broker."""
+    from kaboost.service.access.guard import check_access
     from kaboost.service.events.decoders import check_formats
     from kaboost.service.listings import check_client
 
     try:
         settings = _load(file, set_)
         check_client(settings)
+        check_access(settings)
         check_formats(settings)
     except ConfigError as err:
         if not as_json:

@@ -47,7 +47,15 @@ class LearnerMetrics(NamedTuple):
     stalled_seconds: Gauge
     serving_fallback: Gauge
     drifts: Counter  # {kind}
+    feature_missing: Gauge  # {feature}
+    feature_shift: Gauge  # {feature}
+    feature_unseen: Gauge  # {feature}
+    slice_loss: Gauge  # {feature, value}
     rollbacks: Counter
+    promotions: Counter
+    candidate_loss: Gauge  # {candidate}
+    candidate_improvement: Gauge  # {candidate}
+    candidate_failures: Counter  # {candidate}
     gaps_accepted: Counter  # {kind}
     records_lost: Counter
     batch_events: Histogram
@@ -81,6 +89,7 @@ class ApiMetrics(NamedTuple):
     features_ignored: Counter
     predictions_logged: Counter  # {result}
     accepted: Counter  # {topic}
+    refused: Counter  # {reason}
     request_duration: Histogram  # {method, route, status}
 
 
@@ -206,6 +215,30 @@ _LEARNER = {
         "kaboost_serving_fallback",
         "1 while answers come from the last good model, not the current one, else 0.",
     ),
+    "feature_missing": _Spec(
+        Gauge,
+        "kaboost_feature_missing_ratio",
+        "Share of the last sampled events in which a feature is missing.",
+        ("feature",),
+    ),
+    "feature_shift": _Spec(
+        Gauge,
+        "kaboost_feature_shift",
+        "Distance of a feature's last sampled values from earlier ones, 0 to 1.",
+        ("feature",),
+    ),
+    "feature_unseen": _Spec(
+        Gauge,
+        "kaboost_feature_unseen_ratio",
+        "Share of a feature's last sampled values that are far from, or rare among, earlier ones.",
+        ("feature",),
+    ),
+    "slice_loss": _Spec(
+        Gauge,
+        "kaboost_slice_loss",
+        "Recent loss of sampled events by the value of a feature of metrics.slices.",
+        ("feature", "value"),
+    ),
     "drifts": _Spec(
         Counter,
         "kaboost_drift",
@@ -213,6 +246,27 @@ _LEARNER = {
         ("kind",),
     ),
     "rollbacks": _Spec(Counter, "kaboost_rollbacks", "Rollbacks to an earlier checkpoint."),
+    "promotions": _Spec(
+        Counter, "kaboost_promotions", "Candidates that became the model that is served."
+    ),
+    "candidate_loss": _Spec(
+        Gauge,
+        "kaboost_candidate_loss_window",
+        "Progressive loss of a candidate over about the last thousand events.",
+        ("candidate",),
+    ),
+    "candidate_improvement": _Spec(
+        Gauge,
+        "kaboost_candidate_improvement_ratio",
+        "How much lower a candidate's loss is in its round, as a part of the champion's.",
+        ("candidate",),
+    ),
+    "candidate_failures": _Spec(
+        Counter,
+        "kaboost_candidate_failures",
+        "Candidates that learn no more since an exception.",
+        ("candidate",),
+    ),
     "gaps_accepted": _Spec(
         Counter,
         "kaboost_gaps_accepted",
@@ -332,6 +386,12 @@ _API = {
         "kaboost_records_accepted",
         "Records of POST /events and POST /labels that the broker confirmed.",
         ("topic",),
+    ),
+    "refused": _Spec(
+        Counter,
+        "kaboost_requests_refused",
+        "Requests without a key, with another one, without the role, or too many.",
+        ("reason",),
     ),
     "request_duration": _Spec(
         Histogram,

@@ -1,6 +1,7 @@
 """`kaboost status`: the state of a running service in a terminal, once or until Ctrl-C."""
 
 import json
+import os
 import time
 import urllib.error
 import urllib.request
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 POINTS = 40  # of the curves
 EVERY_SECONDS = 1.0
 TIMEOUT_SECONDS = 5.0
+KEY = "KABOOST_KEY"  # variable with a key of the API
 BARS = "▁▂▃▄▅▆▇█"
 STYLES = {"good": "bold green", "warning": "bold yellow", "bad": "bold red"}
 WIDTH = 78  # of a reason
@@ -85,7 +87,8 @@ def address_of(settings: "Settings") -> str:
     """Return where the service of these settings is reached from this machine."""
     host = settings.api.host
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.api.port}"
+    scheme = "http" if settings.api.tls.cert is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.api.port}"
 
 
 def ask(address: str) -> tuple[dict[str, Any], list[float]]:
@@ -95,10 +98,19 @@ def ask(address: str) -> tuple[dict[str, Any], list[float]]:
     return status, [loss for loss in history["recent_loss"]["model"] if loss is not None]
 
 
+def _request(url: str) -> urllib.request.Request:
+    key = os.environ.get(KEY)
+    return urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
+
+
 def _get(url: str) -> Any:
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
+        with urllib.request.urlopen(_request(url), timeout=TIMEOUT_SECONDS) as response:
             return json.load(response)
+    except urllib.error.HTTPError as err:
+        if err.code in (401, 403):
+            raise NoAnswer(f"{url}: {err.code}; set {KEY} to a key with the role read") from err
+        raise NoAnswer(f"{url}: {err.code} {err.reason}; see the log of the service") from err
     except (OSError, ValueError) as err:
         reason = getattr(err, "reason", err)
         raise NoAnswer(
@@ -142,7 +154,23 @@ def render(
     why = ": ".join(filter(None, (rejected[0]["code"], rejected[0]["reason"]))) if rejected else ""
     why = f"mostly {why}" if why else ""
     table.add_row("rejected", f"{100 * status['rejected_ratio']:.1f} %", why[:WIDTH])
+    for candidate in status["candidates"]:
+        table.add_row(f"candidate {candidate['name']}", *_candidate(candidate))
+    if status["champion"] != "model":
+        lines.append(Text(f"champion: {status['champion']}"))
     return Group(*lines, table)
+
+
+def _candidate(candidate: dict[str, Any]) -> tuple[str, str]:
+    """Return the recent loss of a candidate, and how it compares with the champion."""
+    found, words = candidate["improvement"], candidate["state"]
+    if candidate["reason"]:
+        words += f": {candidate['reason']}"
+    elif found is not None:
+        low, high = (100 * candidate[f"improvement_{end}"] for end in ("low", "high"))
+        words += f": loss {'lower' if found >= 0 else 'higher'} by {abs(100 * found):.2f} %"
+        words += f" ({low:.2f} to {high:.2f} %) over {candidate['compared_events']:,} events"
+    return _number(candidate["recent_loss"]), words[:WIDTH]
 
 
 def _model(status: dict[str, Any]) -> float | None:

@@ -1,4 +1,4 @@
-"""The commands that steer a running learner: pause, resume, checkpoint, rollback, audit."""
+"""The commands that steer a running learner, such as pause and rollback, and the audit log."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -63,6 +63,23 @@ def register(app: typer.Typer, load: Load, show: Print) -> None:
         """Write a checkpoint now."""
         Given(load, file, set_).send("checkpoint", reason, False, as_json)
 
+    _register_replacements(app, load)
+
+    @app.command(epilog="Example: kaboost audit --json")
+    def audit(file: File = None, set_: Set = None, as_json: Json = False) -> None:
+        """List who has changed what of the running model, when and why; the newest last."""
+        from kaboost.service.storage.audit import AuditLog
+
+        entries = AuditLog(load(file, set_).checkpoints.folder).read()
+        keys = ("time", "command", "arguments", "by", "state", "answer")
+        why = "why"  # `reason` is printed below the table otherwise
+        rows = [{key: e.get(key, "") for key in keys} | {why: e.get("reason", "")} for e in entries]
+        show(entries if as_json else rows, as_json)
+
+
+def _register_replacements(app: typer.Typer, load: Load) -> None:
+    """Add the commands that replace the model."""
+
     @app.command(epilog='Example: kaboost rollback 12 --positions back --reason "bad labels"')
     def rollback(
         version: Annotated[int, typer.Argument(help="Number of a kept checkpoint.", min=1)],
@@ -77,13 +94,13 @@ def register(app: typer.Typer, load: Load, show: Print) -> None:
         arguments = {"version": version, "positions": positions}
         Given(load, file, set_).send("rollback", reason, later, as_json, **arguments)
 
-    @app.command(epilog="Example: kaboost audit --json")
-    def audit(file: File = None, set_: Set = None, as_json: Json = False) -> None:
-        """List who has changed what of the running model, when and why; the newest last."""
-        from kaboost.service.storage.audit import AuditLog
-
-        entries = AuditLog(load(file, set_).checkpoints.folder).read()
-        keys = ("time", "command", "arguments", "by", "state", "answer")
-        why = "why"  # `reason` is printed below the table otherwise
-        rows = [{key: e.get(key, "") for key in keys} | {why: e.get("reason", "")} for e in entries]
-        show(entries if as_json else rows, as_json)
+    @app.command(epilog='Example: kaboost promote deeper --reason "its loss is lower by 3 %"')
+    def promote(
+        candidate: Annotated[
+            str, typer.Argument(help="Name of a candidate; `model` is that of the section model.")
+        ],
+        file: File = None, set_: Set = None, reason: Reason = "", later: Later = False,
+        as_json: Json = False,
+    ) -> None:  # fmt: skip
+        """Serve a candidate from now on; the model of before learns on as a candidate."""
+        Given(load, file, set_).send("promote", reason, later, as_json, candidate=candidate)

@@ -57,9 +57,9 @@ def test_the_object_store_has_a_lock_file_of_its_own() -> None:
     assert wanted(PROJECT["project"]["optional-dependencies"]["object-store"]) <= store.keys()
 
 
-@pytest.mark.parametrize("extra", ["avro", "json-schema", "protobuf"])
-def test_lock_has_the_formats(extra: str) -> None:
-    """The image, which installs this lock file, reads every format."""
+@pytest.mark.parametrize("extra", ["auth", "avro", "json-schema", "protobuf"])
+def test_lock_has_the_extras_of_the_image(extra: str) -> None:
+    """The image, which installs this lock file, reads every format and checks tokens."""
     packages = PROJECT["project"]["optional-dependencies"][extra]
 
     assert wanted(packages) <= locked("requirements.lock").keys()

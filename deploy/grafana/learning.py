@@ -1,7 +1,7 @@
-"""Learning dashboard: loss by prefix, edges, calibration, rejects, lag, checkpoints."""
+"""Learning dashboard: loss by prefix, edges, calibration, lag, speed, checkpoints."""
 
 from deploy.grafana.panels import About, Query, Rows, curve, lines, name, number
-from deploy.grafana.queries import counted, mean_loss, of_instance, per, quantile, rate
+from deploy.grafana.queries import counted, mean_loss, of_instance, per, quantile
 
 BOOSTING = [
     curve(
@@ -98,13 +98,13 @@ STREAM = [
     ),
     lines(
         About(
-            "Rejects by reason",
+            "Changes of the stream",
             "none",
-            "Records that are not valid events, and dead letters that the broker has confirmed, "
-            "since the learner started. The reasons are those of docs/events.md.",
+            "Drifts and level shifts that the model has noticed, and rollbacks, since the learner "
+            "started. A few are normal; one after the other means labels or features are broken.",
         ),
-        Query(f"sum by (reason) ({of_instance('kaboost_events_rejected_total')})", "{{reason}}"),
-        Query(counted("kaboost_dlq_records_total"), "dead letters"),
+        Query(counted("kaboost_drift_total"), "drifts, level shifts"),
+        Query(counted("kaboost_rollbacks_total"), "rollbacks"),
     ),
     number(
         About(
@@ -126,70 +126,8 @@ STREAM = [
         red_from=1.0,
     ),
     number(
-        About(
-            "Share of rejects",
-            "percentunit",
-            "Share of the records read within 5 minutes that became dead letters.",
-        ),
-        of_instance("kaboost:events_rejected:ratio5m"),
-        red_from=0.01,
-    ),
-    number(
-        About(
-            "Rejects, last 1,000 records",
-            "percentunit",
-            "Share of the last 1,000 records that became dead letters. From "
-            "`api.max_rejected_ratio` on (0.99) predictions are stale, and a service that has "
-            "learned nothing is not ready.",
-        ),
-        of_instance("kaboost_rejected_ratio"),
-        red_from=0.99,
-    ),
-    number(
-        About(
-            "Unknown features",
-            "none",
-            "Features unknown to the schema, ignored since the learner started.",
-        ),
-        of_instance("kaboost_features_ignored_total"),
-    ),
-    number(
         About("Events learned", "none", "Weight of all events that the model has learned so far."),
         of_instance("kaboost_progressive_loss_count", predictor="model"),
-    ),
-]
-LATE_LABELS = [
-    lines(
-        About(
-            "Waiting",
-            "none",
-            "Features that wait for their label, labels that wait for their features, and labels "
-            "that are held until features expire. With `labels.topic` only.",
-        ),
-        Query(of_instance("kaboost_waiting_features"), "features"),
-        Query(of_instance("kaboost_labels_early"), "labels"),
-        Query(of_instance("kaboost_labels_held"), "held labels"),
-    ),
-    lines(
-        About(
-            "Delay of labels",
-            "s",
-            "From the time of an event to the time of its label, for labels that were joined.",
-        ),
-        Query(quantile(0.5, "kaboost_label_delay_seconds"), "median"),
-        Query(quantile(0.9, "kaboost_label_delay_seconds"), "90 %"),
-    ),
-    lines(
-        About(
-            "Late labels",
-            "cps",
-            "A second: labels joined with their features, features that expired without a label, "
-            "labels rejected because their features did not come, and corrections.",
-        ),
-        Query(rate("kaboost_labels_joined_total"), "joined"),
-        Query(rate("kaboost_labels_expired_total"), "expired"),
-        Query(rate("kaboost_labels_unmatched_total"), "unmatched"),
-        Query(rate("kaboost_labels_corrected_total"), "corrected"),
     ),
 ]
 WORK = [
@@ -293,7 +231,6 @@ ROWS: Rows = {
     "Are probabilities calibrated?": PROBABILITIES,
     "Are intervals calibrated?": INTERVALS,
     "Input stream": STREAM,
-    "Labels that come later": LATE_LABELS,
     "Speed of learning": WORK,
     "Files": FILES,
 }

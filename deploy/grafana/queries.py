@@ -26,9 +26,11 @@ def quantile(share: float, histogram: str) -> str:
     return f"histogram_quantile({share}, {rate(histogram + '_bucket', 'le')})"
 
 
-def counted(counter: str) -> str:
-    """Sum a counter that does not exist before its first count; 0 until then."""
-    return f"sum({of_instance(counter)}) or sum(0 * {of_instance('kaboost:up')})"
+def counted(counter: str, of: str = "", **labels: str) -> str:
+    """Sum a counter that does not exist before its first count, or its rate; 0 until then."""
+    chosen = of_instance(counter, **labels)
+    total = f"rate({chosen}[{RATE}])" if of == "rate" else chosen
+    return f"sum({total}) or sum(0 * {of_instance('kaboost:up')})"
 
 
 def mean_loss(**labels: str) -> str:

@@ -1,9 +1,8 @@
 """The section `admin` of the settings: the port that takes commands to the learner."""
 
-import ipaddress
-
 from pydantic import Field, SecretStr, model_validator
 
+from kaboost.service.config.access import is_loopback
 from kaboost.service.config.section import Seconds, Section
 
 MIN_KEY = 16  # characters
@@ -59,13 +58,3 @@ class Admin(Section):
                 "model back; set KABOOST_ADMIN__KEY"
             )
         return self
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -99,6 +99,7 @@ WORDS = {
     "object": "mapping",
     "string": "text",
     "path": "folder",
+    "file-path": "file",
     "password": "text",
     "integer": "whole number",
     "number": "number",

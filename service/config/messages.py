@@ -28,7 +28,7 @@ WORDS = {
 }
 
 NAMED = re.compile(r"Value error, ((?:labels|events|predictions)(?:\.[a-z_]+)+): ")
-SHORTHANDS = {("features",): "auto"}  # sections that one word can replace
+SHORTHANDS = {("features",): "auto", ("api", "auth"): "none"}  # sections that one word can replace
 
 
 def describe_errors(

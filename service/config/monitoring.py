@@ -14,6 +14,12 @@ class Metrics(Section):
     port: int = Field(
         default=9464, ge=0, le=65_535, description="Port to listen on; 0 for any free one."
     )
+    slices: tuple[str, ...] = Field(
+        default=(),
+        max_length=5,
+        description="Features, such as [country], for whose commonest values the recent loss is "
+        "shown; their values become labels of a metric.",
+    )
 
 
 class Log(Section):

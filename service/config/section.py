@@ -5,7 +5,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    WithJsonSchema,
+)
 
 SECRET = re.compile(
     r"password|passphrase|secret|credential|token(?!\.endpoint)|key\.pem$|ssl\.key$|oauthbearer\.config"
@@ -53,6 +61,7 @@ def _folder(path: Path) -> Path:
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Duration = Annotated[float, Field(gt=0, le=LONGEST), BeforeValidator(_parse_duration)]
 Folder = Annotated[Path, AfterValidator(_folder)]
+File = Annotated[Path, WithJsonSchema({"type": "string", "format": "file-path"})]
 StoreUrl = Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://\S+$")]
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 # Where snapshots travel: kafka:TOPIC, or the URL of an object store.

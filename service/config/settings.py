@@ -18,12 +18,17 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from kaboost.models.adapters import river_spec
 from kaboost.models.adapters.from_river import RiverModel
-from kaboost.models.build import check, check_open
-from kaboost.models.features.columns import reserved_width
 from kaboost.models.features.schema import AUTO
-from kaboost.models.spec import normalise_spec
-from kaboost.models.table_model import encoder_of
-from kaboost.service.config.admin import Admin, is_loopback
+from kaboost.service.config.admin import Admin
+from kaboost.service.config.api import Api
+from kaboost.service.config.candidates import (
+    Candidates,
+    Promotion,
+    check_comparable,
+    check_names,
+    check_surroundings,
+    merge,
+)
 from kaboost.service.config.features import Features
 from kaboost.service.config.guard import Guard
 from kaboost.service.config.messages import describe_errors
@@ -38,6 +43,7 @@ from kaboost.service.config.records import (
 )
 from kaboost.service.config.section import Seconds, Section, TopicName, is_secret, to_text
 from kaboost.service.config.sources import PREFIX, Leaf, flatten, read
+from kaboost.service.config.specification import check_spec, specify
 from kaboost.service.config.stores import Checkpoints, Snapshots
 from kaboost.service.config.task import Task
 from kaboost.service.errors import ConfigError
@@ -185,63 +191,6 @@ class Kafka(Section):
         return value
 
 
-class Api(Section):
-    """The HTTP API."""
-
-    host: str = Field(
-        default="127.0.0.1",
-        min_length=1,
-        description="Address to listen on; 0.0.0.0 for all.",
-    )
-    port: int = Field(
-        default=8000, ge=0, le=65_535, description="Port to listen on; 0 for any free one."
-    )
-    workers: int = Field(default=1, ge=1, le=256, description="Number of serving processes.")
-    max_body_bytes: int = Field(
-        default=8 * 1024 * 1024,
-        ge=1,
-        le=1_000_000_000,
-        description="Larger requests are refused with 413.",
-    )
-    max_rows: int = Field(
-        default=10_000, ge=1, le=10_000_000, description="Most instances in one request."
-    )
-    timeout_seconds: Seconds = Field(
-        default=10.0,
-        description="Seconds for the body of a request to arrive, and for requests in flight to "
-        "finish at shutdown.",
-    )
-    drain_seconds: float = Field(
-        default=1.0,
-        ge=0.0,
-        le=15.0,
-        description="Seconds at shutdown in which requests are still served while "
-        "`/healthz/ready` is 503, so that balancers send the next ones elsewhere.",
-    )
-    stale_after_seconds: Seconds = Field(
-        default=30.0,
-        description="Seconds without a heartbeat of the learner until predictions are `stale`.",
-    )
-    max_rejected_ratio: float = Field(
-        default=0.99,
-        gt=0.0,
-        le=1.0,
-        description="Share of rejected records, of the last 1,000, from which the service is not "
-        "ready, unless it serves a model that has learned.",
-    )
-    show_records: bool | None = Field(
-        default=None,
-        description="Whether the page shows the last events and dead letters, without values "
-        "of `privacy.fields`. Not set: only where `api.host` is an address of this machine alone, "
-        "and the request names such an address or localhost.",
-    )
-
-    @property
-    def shows_records(self) -> bool:
-        """Whether the page shows records."""
-        return is_loopback(self.host) if self.show_records is None else self.show_records
-
-
 class Settings(BaseSettings):
     """All settings; `load` merges file, secrets, environment and flags into them."""
 
@@ -272,6 +221,13 @@ class Settings(BaseSettings):
         "lists kinds and parameters. Or `river` and `params`: a model of the library River, which "
         "has no checkpoints (docs/river.md).",
     )
+    candidates: Candidates = Field(
+        default_factory=dict,
+        validate_default=True,
+        description="Models that learn the same events next to the one that is served, by name: "
+        "what differs from `model` (docs/challengers.md). At most 8; `kaboost promote` serves one.",
+    )
+    promotion: Promotion = Field(default_factory=Promotion)
     snapshots: Snapshots = Field(default_factory=Snapshots)
     checkpoints: Checkpoints = Field(default_factory=Checkpoints)
     guard: Guard = Field(default_factory=Guard)
@@ -331,13 +287,25 @@ class Settings(BaseSettings):
         if river_spec.is_river(value) and features is not None:
             RiverModel(task.kind, value, features.columns, task.labels).rehearse()
         else:
-            specify(value, task.kind)
-            if features is not None:  # refuse here what the learner would refuse later
-                width = encoder_of(normalise_spec(value, task.kind))(features.columns).width
-                width, known = width or reserved_width(0), task.known_labels
-                check(value, width, known.m, task=task.kind)
-                if known.is_open:
-                    check_open(normalise_spec(value, task.kind))
+            check_spec(value, task, features)
+        return value
+
+    @field_validator("candidates")
+    @classmethod
+    def _check_candidates(cls, value: Candidates, info: ValidationInfo) -> Candidates:
+        """Refuse what could not learn next to the model."""
+        if not value or "task" not in info.data or "model" not in info.data:
+            return value
+        check_names(value)
+        task, model = info.data["task"], info.data["model"]
+        check_surroundings(model, info.data.get("labels"))
+        for name, changes in value.items():
+            try:
+                spec = merge(model, changes, task.kind)
+                check_spec(spec, task, info.data.get("features"))
+                check_comparable(*(specify(each, task.kind) for each in (model, spec)))
+            except ValueError as err:
+                raise ValueError(f"{name}: {err}") from err
         return value
 
     @field_validator("guard")
@@ -419,13 +387,6 @@ def load(path: Path | None, overrides: Mapping[str, object] | None = None) -> Se
         raise ConfigError(describe_errors(err, Settings, merged, is_hidden)) from err
     settings._origins.update(merged.origins)
     return settings
-
-
-def specify(model: Mapping[str, Any] | None, task: str) -> dict[str, Any]:
-    """Normalise a model specification, of Kaboost or of River."""
-    if river_spec.is_river(model):
-        return river_spec.normalise_spec(model or {}, task)
-    return normalise_spec(model, task)
 
 
 def is_hidden(path: Leaf) -> bool:

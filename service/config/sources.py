@@ -22,9 +22,10 @@ from kaboost.service.errors import ConfigError
 PREFIX = "KABOOST_"
 SECRETS_DIR = "KABOOST_SECRETS_DIR"
 EXTRA = ("kafka", "extra")
+UNTYPED = ("model", "candidates")  # sections without declared types: values are parsed as YAML
 KEYS_WITH_UNDERSCORE = ("log_level",)  # of librdkafka; its others can only be set from C
 # Variables that are no settings, and those of Kubernetes and Docker for a service named kaboost.
-_OTHER = re.compile(r"KABOOST_(CONFIG|SECRETS_DIR|TEST_\w+)=")
+_OTHER = re.compile(r"KABOOST_(CONFIG|SECRETS_DIR|KEY|TEST_\w+)=")
 _LINKS = re.compile(
     r"_SERVICE_(HOST|PORT\w*)=|_PORT_\d+_(TCP|UDP|SCTP)\w*=|_PORT=(tcp|udp|sctp)://"
 )
@@ -86,7 +87,7 @@ def _remove_overlapping(merged: Merged, path: Leaf) -> None:
     for other in list(merged.leaves):
         if other[: len(path)] == path or path[: len(other)] == other:
             value, origin = merged.leaves.pop(other), merged.origins.pop(other)
-            if len(other) < len(path) and other[0] == "model" and isinstance(value, str):
+            if len(other) < len(path) and other[0] in UNTYPED and isinstance(value, str):
                 # `bank: nets` means {kind: nets}: setting bank.n over it keeps the kind.
                 merged.leaves[(*other, "kind")] = value
                 merged.origins[(*other, "kind")] = origin
@@ -169,7 +170,7 @@ def _flags(flags: Mapping[str, object]) -> Source:
     leaves: dict[Leaf, Any] = {}
     for name, value in flags.items():
         path = tuple(name.split("."))
-        plain = isinstance(value, str) and (path[0] == "model" or value[:1] in ("[", "{"))
+        plain = isinstance(value, str) and (path[0] in UNTYPED or value[:1] in ("[", "{"))
         value = scalar(str(value)) if plain else value
         leaves |= flatten(value, path) if isinstance(value, Mapping) else {path: value}
     return Source(_dotted_extra(leaves.items()), lambda _: "flag")
@@ -185,9 +186,8 @@ def _from_strings(
             f"{what} {casing(_unreadable(source, err))} is not JSON: write a list as "
             '["a", "b"], a mapping as {"a": "b"}, with the quotes'
         ) from err
-    # The model alone has no declared types: its values are parsed as YAML.
     return {
-        path: scalar(value) if path[0] == "model" and isinstance(value, str) else value
+        path: scalar(value) if path[0] in UNTYPED and isinstance(value, str) else value
         for path, value in leaves.items()
     }
 

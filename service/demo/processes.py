@@ -20,6 +20,7 @@ from kaboost.service.processes.children import child_environment
 from kaboost.service.storage.lock import last_pid
 
 TOPIC = "kaboost.demo.v1"
+LATE_TOPIC, LATE_LABELS_TOPIC = "kaboost.demo.late.v1", "kaboost.demo.late.labels.v1"
 PARTITION = 0  # a mock topic has four; results are bit-identical for one partition
 LABELS = ["DOWN", "UP"]
 DRAIN_SECONDS = 20.0
@@ -33,6 +34,7 @@ class DemoProcesses:
         for name in [key for key in os.environ if key.startswith(PREFIX)]:
             del os.environ[name]  # the user's own settings do not apply to the demo
         self.folder = Path(tempfile.mkdtemp(prefix="kaboost-demo-"))
+        self._path = self.folder / "kaboost.yaml"
         self.port = free_port(8000)
         self._metrics_port = free_port(9464)
         self._exit_stack = ExitStack()
@@ -42,12 +44,15 @@ class DemoProcesses:
 
     def open(self) -> None:
         """Start the broker, then learner and API."""
+        self.open_broker()
+        self._launch("serve", "kaboost.service.cli", "serve", "--config", str(self._path))
+
+    def open_broker(self) -> None:
+        """Start the broker, and write the configuration with its address."""
         broker = self._exit_stack.enter_context(mock_broker.running(child_environment()))
-        path = self.folder / "kaboost.yaml"
-        path.write_text(json.dumps(self._configuration(broker), indent=2))
-        self.settings = load(path)
+        self._path.write_text(json.dumps(self._configuration(broker), indent=2))
+        self.settings = load(self._path)
         Producer({"bootstrap.servers": broker}).list_topics(TOPIC, timeout=10)  # creates the topic
-        self._launch("serve", "kaboost.service.cli", "serve", "--config", str(path))
 
     def start_producer(self, rate: float) -> None:
         """Stream Elec2 at `rate` events a second."""
@@ -61,6 +66,28 @@ class DemoProcesses:
         target = ("--bootstrap-servers", servers, "--topic", TOPIC, "--partition", str(PARTITION))
         more = ("--rate", str(rate), "--file", str(path), "--first-id", str(first_id))
         self._launch("producer", "kaboost.service.demo.producer", *target, *more)
+
+    def open_late(self) -> int:
+        """Start a second service, whose labels come on a topic of their own; return its port."""
+        servers = self.settings.kafka.bootstrap_servers
+        for topic in (LATE_TOPIC, LATE_LABELS_TOPIC):
+            Producer({"bootstrap.servers": servers}).list_topics(topic, timeout=10)
+        port, folder = free_port(8001), self.folder / "late"
+        folder.mkdir()
+        whole = {
+            **self._configuration(servers),
+            "name": "elec2-late",
+            "kafka": {**self._kafka(servers), "topic": LATE_TOPIC, "group_id": "kaboost-late"},
+            "labels": {"topic": LATE_LABELS_TOPIC, "directory": str(folder / "labels")},
+            "snapshots": {"directory": str(folder / "snapshots"), "every_seconds": 0.25},
+            "checkpoints": {"directory": str(folder / "checkpoints"), "every_seconds": 1.5},
+            "api": {"port": port},
+            "metrics": {"port": free_port(9465)},
+        }
+        path = folder / "kaboost.yaml"
+        path.write_text(json.dumps(whole, indent=2))
+        self._launch("late", "kaboost.service.cli", "serve", "--config", str(path))
+        return port
 
     @property
     def all_sent(self) -> bool:
@@ -92,12 +119,7 @@ class DemoProcesses:
     def _configuration(self, broker: str) -> dict[str, object]:
         return {
             "name": "elec2",
-            "kafka": {
-                "bootstrap_servers": broker,
-                "topic": TOPIC,
-                "create_dlq": False,
-                "extra": {"fetch.wait.max.ms": 10},
-            },
+            "kafka": {**self._kafka(broker), "topic": TOPIC},
             "task": {"kind": "binary", "labels": LABELS},
             "features": {"schema": producer.schema()},
             "snapshots": {"directory": str(self.folder / "snapshots"), "every_seconds": 0.25},
@@ -105,6 +127,13 @@ class DemoProcesses:
             "api": {"port": self.port},
             "metrics": {"port": self._metrics_port},
             "log": {"format": "text"},
+        }
+
+    def _kafka(self, broker: str) -> dict[str, object]:
+        return {
+            "bootstrap_servers": broker,
+            "create_dlq": False,
+            "extra": {"fetch.wait.max.ms": 10},
         }
 
     def _launch(self, name: str, module: str, *arguments: str) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from kaboost.service.demo import producer
 from kaboost.service.demo.checks import Check, headline, in_time, run_checks
 from kaboost.service.demo.display import Display, print_checks
+from kaboost.service.demo.late_label import show_late_label
 from kaboost.service.demo.processes import TOPIC, DemoProcesses
 from kaboost.service.demo.reference import uninterrupted
 from kaboost.service.demo.sabotage import skip
@@ -25,7 +26,8 @@ def run(*, keep: bool, sabotage: bool) -> int:
     1. Print the address of the API before anything is started.
     2. Run the scenario: start, learn, kill, recover, send a bad event, wait for a checkpoint.
     3. Learn the same events in this process without interruption, and run every check.
-    4. With `keep`, show a drift and its recovery, and leave everything running until Ctrl-C.
+    4. With `keep`, show a drift and its recovery, then a late label, and leave everything running
+       until Ctrl-C.
     """
     for number in (signal.SIGTERM, signal.SIGINT):  # a shell's & makes a process ignore SIGINT
         signal.signal(number, signal.default_int_handler)
@@ -36,7 +38,9 @@ def run(*, keep: bool, sabotage: bool) -> int:
         print_checks(console, checks)
         console.print(losses, soft_wrap=True)
         if keep:
-            show_drift(console, processes, list(producer.rows()))
+            events = list(producer.rows())
+            show_drift(console, processes, events)
+            show_late_label(console, processes, events)
             stay(console, processes)
     except KaboostError as err:
         reason = f"The demo stopped: {err}"

@@ -20,6 +20,7 @@ from kaboost.service.admin.sending import MAX_TEXT, send
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import Damaged, Incompatible, KaboostError, NotTaken, RequestError
 from kaboost.service.http import problems
+from kaboost.service.http.access import add_admin_access, caller_of
 from kaboost.service.http.body import read_body
 from kaboost.service.storage import commands, files
 from kaboost.service.storage.audit import AuditLog
@@ -49,13 +50,25 @@ class AskedRollback(Asked, forbid_unknown_fields=True, kw_only=True):
     positions: Literal["stay", "back"] = "stay"
 
 
+class AskedPromotion(Asked, forbid_unknown_fields=True, kw_only=True):
+    """The body of a promotion."""
+
+    candidate: str
+
+
+BODIES: dict[str, type[Asked]] = {
+    commands.ROLLBACK: AskedRollback,
+    commands.PROMOTE: AskedPromotion,
+}
 Check = Callable[[Request, Settings], None]
 
 
 def create_admin(settings: Settings) -> Starlette:
     """Build the application."""
     handlers = dict.fromkeys((HTTPException, KaboostError, Exception), problem)
-    return Starlette(routes=steering_routes(settings, check), exception_handlers=handlers)
+    app = Starlette(routes=steering_routes(settings, check), exception_handlers=handlers)
+    add_admin_access(app, settings)
+    return app
 
 
 def add_steering(app: FastAPI, settings: Settings) -> None:
@@ -70,7 +83,7 @@ def steering_routes(settings: Settings, check: Check) -> list[Route]:
     audit = AuditLog(settings.checkpoints.folder)
 
     def route(name: str) -> Route:
-        kind = AskedRollback if name == commands.ROLLBACK else Asked
+        kind = BODIES.get(name, Asked)
 
         async def endpoint(request: Request) -> Response:
             check(request, settings)
@@ -121,7 +134,7 @@ def check(request: Request, settings: Settings) -> None:
     """Refuse a request of a web page, and one without the key."""
     if "origin" in request.headers:
         raise HTTPException(403, FROM_A_PAGE)
-    if settings.admin.key is None:
+    if settings.admin.key is None and caller_of(request.scope) is None:
         if request.url.hostname not in LOCAL_NAMES:  # a page's own name may resolve to this address
             raise HTTPException(403, OTHER_NAME)
         return
@@ -129,7 +142,12 @@ def check(request: Request, settings: Settings) -> None:
 
 
 def check_key(request: Request, settings: Settings) -> None:
-    """Refuse a request without the key; without any key in the settings, every request."""
+    """Refuse a request without the key; without any key in the settings, every request.
+
+    Where all requests need keys, who comes here has the role admin (`AccessControl`).
+    """
+    if caller_of(request.scope) is not None:
+        return
     client = request.client.host if request.client else "unknown"
     if settings.admin.key is None:
         raise HTTPException(401, NO_KEY)
@@ -153,10 +171,14 @@ def read(body: bytes, kind: type[Asked]) -> Asked:
 def to_command(request: Request, name: str, asked: Asked) -> Command:
     """Return the command that a request asks for."""
     client = request.client.host if request.client else "unknown"
-    arguments = {}
+    arguments: dict[str, Any] = {}
     if isinstance(asked, AskedRollback):
         arguments = {"version": asked.version, "positions": asked.positions}
-    by = asked.by[:MAX_TEXT] or f"HTTP client {client}"
+    elif isinstance(asked, AskedPromotion):
+        arguments = {"candidate": asked.candidate}
+    caller = caller_of(request.scope)
+    known = f"HTTP client {client}" if caller is None else caller.name
+    by = asked.by[:MAX_TEXT] or known
     return Command(name, by, f"HTTP from {client}", asked.reason[:MAX_TEXT], arguments)
 
 

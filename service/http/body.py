@@ -1,26 +1,31 @@
 """Read a request's body within its limits: media type, bytes and time."""
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
-from kaboost.service.config.settings import Api
+from kaboost.service.config.api import Api
+
+Checks = Mapping[bytes, Callable[[bytes, Api], None]]
 
 
-async def read_body(scope: Scope, receive: Receive, limits: Api) -> bytearray:
-    """Return the whole body, or raise 408, 413 or 415.
+async def read_body(
+    scope: Scope, receive: Receive, limits: Api, checks: Checks | None = None
+) -> bytearray:
+    """Return the whole body, or raise 408, 413 or 415; `checks` of headers, CHECKS by default.
 
     1. Check the headers.
     2. Read what has arrived: usually all of it, and then no timer is needed (5 µs).
     3. Wait for the rest, at most `api.timeout_seconds`.
     """
+    checks = CHECKS if checks is None else checks
     for name, value in scope["headers"]:
-        if name in CHECKS:
-            CHECKS[name](value, limits)
+        if name in checks:
+            checks[name](value, limits)
     reader = _collect(receive, limits.max_body_bytes)
     try:
         future = reader.send(None)

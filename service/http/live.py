@@ -12,21 +12,24 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from kaboost.models.evaluation.baselines import PREDICTORS
-from kaboost.service.config.admin import is_loopback
+from kaboost.service.config.access import is_loopback
 from kaboost.service.config.settings import Settings
 from kaboost.service.http import openapi
 from kaboost.service.http.follower import Follower
 from kaboost.service.http.reports import (
+    CandidateReport,
     LateLabels,
     LearnerReport,
     Losses,
     Number,
+    report_candidates,
     report_late_labels,
     report_learner,
     report_model,
 )
 from kaboost.service.http.stream import Broadcast
 from kaboost.service.http.verdict import Level, Situation, judge, quality
+from kaboost.service.storage.candidate_state import CHAMPION, MODEL
 from kaboost.service.storage.live import FIGURES, RECORDS, LiveFiles
 
 MAX_POINTS = 20_480  # as many as a history has
@@ -78,6 +81,8 @@ class StatusReport(BaseModel):
     rejections: list[Rejection] = Field(description="The commonest reason first.")
     rejected_ratio: float = Field(description="Share of rejected ones among the last 1,000.")
     late_labels: LateLabels | None
+    champion: str = Field(description="Name of the model that learns and is served.")
+    candidates: list[CandidateReport] = Field(description="Models that learn the same events.")
     learner: LearnerReport
     history_events: int = Field(description="Of the last point of the history.")
     steering: bool = Field(description="Whether the page may send commands, with the admin key.")
@@ -95,7 +100,8 @@ class Annotation(BaseModel):
     """Something that happened to the learner."""
 
     kind: str = Field(
-        description="drift, level shift, restart, checkpoint, rollback, fallback, recovery"
+        description="drift, level shift, restart, checkpoint, rollback, promotion, fallback, "
+        "recovery"
     )
     event: int = Field(description="Events learned by then.")
     time: str
@@ -143,6 +149,7 @@ class Live:
             events_learned=events,
             events_per_second=rate,
         )
+        compared = figures or (served.snapshot.header if served else {})
         verdict, task = judge(situation), self._settings.task.kind
         recent = points[-TREND_POINTS:].tolist()
         return StatusReport(
@@ -163,6 +170,8 @@ class Live:
             rejections=_rejections(figures, with_reasons=with_reasons),
             rejected_ratio=report.rejected_ratio,
             late_labels=report_late_labels(learner.condition.late_labels),
+            champion=compared.get(CHAMPION, MODEL),
+            candidates=report_candidates(compared),
             learner=report,
             history_events=int(points[-1, 0]) if len(points) else 0,
             steering=self._settings.admin.page,

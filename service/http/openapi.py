@@ -110,6 +110,9 @@ def describe(app: FastAPI, settings: Settings, schema: Schema, classes: Labels) 
     document["components"] = {"schemas": schemas | document["components"]["schemas"]}
     document["paths"] = {PREDICT: {"post": predict(settings, schema, classes)}} | document["paths"]
     describe_ingest(document["paths"], settings, schema, classes)
+    if settings.api.auth.is_on:
+        document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"key": []}]
     _drop_backticks(document)
     return document
 

@@ -17,7 +17,7 @@ MAX_FAULTS = 1_000  # listed in one document; a body of 8 MiB can hold millions
 TYPES = {
     400: "urn:kaboost:problem:not-json",
     401: "urn:kaboost:problem:no-key",
-    403: "urn:kaboost:problem:from-a-page",
+    403: "urn:kaboost:problem:not-allowed",
     404: "urn:kaboost:problem:no-such-path",
     405: "urn:kaboost:problem:wrong-method",
     408: "urn:kaboost:problem:body-too-slow",
@@ -25,6 +25,7 @@ TYPES = {
     413: "urn:kaboost:problem:too-large",
     415: "urn:kaboost:problem:wrong-media-type",
     422: "urn:kaboost:problem:does-not-fit",
+    429: "urn:kaboost:problem:too-many-requests",
     500: "urn:kaboost:problem:bug",
     503: "urn:kaboost:problem:no-model",
 }

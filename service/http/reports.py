@@ -1,7 +1,7 @@
 """The reports of `GET /model`, `GET /model/importance` and `GET /healthz/ready`."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +13,7 @@ from kaboost.models.types import Mat, Vec
 from kaboost.models.verbs import diagnostics
 from kaboost.service.errors import RequestError
 from kaboost.service.http.follower import LearnerStatus, Served
+from kaboost.service.storage.candidate_state import CANDIDATES, CHAMPION, MODEL
 from kaboost.service.storage.late_figures import LateFigures
 
 Number = float | None  # null where nothing was observed yet
@@ -79,6 +80,28 @@ class LateLabels(BaseModel):
     recent_delay_seconds: Number = Field(description="The mean of about the last thousand joined.")
 
 
+class CandidateReport(BaseModel):
+    """A candidate, and its loss against that of the champion, on the same events."""
+
+    name: str = Field(description="Of candidates; `model` is the model of the section model.")
+    state: str = Field(
+        description="cold: it has learned too little to be compared; compared; better: by "
+        "promotion.margin with promotion.confidence at the last decision; failed: it learns no more"
+    )
+    reason: str = Field(description="Why it has failed; the log has the whole message.")
+    events_learned: int
+    loss: Number = Field(description="Progressive loss over all its events.")
+    recent_loss: Number = Field(description="Over about the last thousand events.")
+    champion_recent_loss: Number = Field(description="The champion's on the same events.")
+    compared_events: int = Field(description="Events of this round of comparison.")
+    improvement: Number = Field(
+        description="How much lower its loss is in this round, as a part of the champion's; "
+        "negative where it is higher, null for few events."
+    )
+    improvement_low: Number = Field(description="Of the interval at promotion.confidence.")
+    improvement_high: Number
+
+
 class ModelReport(BaseModel):
     """The model that is served now."""
 
@@ -132,6 +155,10 @@ class ModelReport(BaseModel):
         description="Of the learner now, not at the snapshot; null without labels.topic."
     )
     learner: LearnerReport = Field(description="The learner now, not at the snapshot.")
+    champion: str = Field(description="Name of the model that is served: `model` or a candidate.")
+    candidates: list[CandidateReport] = Field(
+        description="Models that learn the same events, as of the snapshot."
+    )
 
 
 class Importance(BaseModel):
@@ -223,7 +250,14 @@ def report_model(served: Served, learner: LearnerStatus) -> ModelReport:
         latent={name: nested(values) for name, values in state.items()} or None,
         late_labels=report_late_labels(learner.condition.late_labels),
         learner=report_learner(learner),
+        champion=snapshot.header.get(CHAMPION, MODEL),
+        candidates=report_candidates(snapshot.header),
     )
+
+
+def report_candidates(figures: Mapping[str, Any]) -> list[CandidateReport]:
+    """Describe the candidates in the header of a snapshot, or in the figures of a learner."""
+    return [CandidateReport(**each) for each in figures.get(CANDIDATES, ())]
 
 
 def report_late_labels(figures: LateFigures | None) -> LateLabels | None:

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import NotReady, RequestError
 from kaboost.service.http import openapi, problems
+from kaboost.service.http.access import add_access, add_cors
 from kaboost.service.http.admin import add_steering
 from kaboost.service.http.body import read_body
 from kaboost.service.http.follower import Follower, Served
@@ -25,6 +26,7 @@ from kaboost.service.http.ingest import Ingest, PredictionLog, Sender
 from kaboost.service.http.live import Live, add_live_routes
 from kaboost.service.http.metrics_page import CONTENT_TYPE, expose
 from kaboost.service.http.middleware import PREDICT, MetricsMiddleware, PredictShortcut
+from kaboost.service.http.open_inference import OpenInference, add_open_inference
 from kaboost.service.http.pages import add_pages
 from kaboost.service.http.predict import Rows
 from kaboost.service.http.records import RecordRequests
@@ -146,10 +148,14 @@ def build(parts: Parts) -> FastAPI:
     broadcast = Broadcast(lambda: live.status().model_dump_json(), parts.is_draining)
     add_live_routes(app, live, broadcast)
     add_steering(app, parts.settings)
+    served = partial(ready_model, parts), partial(current, parts.follower)
+    add_open_inference(app, OpenInference(parts.settings, *served, parts.metrics))
     add_redirects(app)
     add_pages(app)
     paths = frozenset(str(getattr(route, "path", "")) for route in app.routes)
     app.add_middleware(PredictShortcut, predict=predict)
+    add_access(app, parts.settings, parts.metrics)
+    add_cors(app, parts.settings)
     app.add_middleware(
         MetricsMiddleware, metrics=parts.metrics, paths=paths, is_draining=parts.is_draining
     )
@@ -205,11 +211,7 @@ def add_operation_routes(app: FastAPI, parts: Parts) -> None:
     async def ready() -> Readiness:
         """Report whether predictions are served, and the state of the learner."""
         follower = parts.follower
-        if parts.is_draining():
-            raise NotReady("the service is shutting down")
-        served = await current(follower)
-        if follower.learns_nothing:
-            raise NotReady(f"nothing can be learned: {follower.reason}")
+        served = await ready_model(parts)
         return Readiness(
             version=served.stamp.version,
             stale=served.stamp.stale,
@@ -249,6 +251,16 @@ async def method_not_allowed(request: Request, error: Exception) -> Response:
     detail = f"the path does not allow {request.method}, but {' and '.join(allowed)}"
     refused = HTTPException(405, detail, headers={"allow": ", ".join(allowed)})
     return problems.problem(refused, request.url.path)
+
+
+async def ready_model(parts: Parts) -> Served:
+    """Return what is served now, or raise why the service is not ready."""
+    if parts.is_draining():
+        raise NotReady("the service is shutting down")
+    served = await current(parts.follower)
+    if parts.follower.learns_nothing:
+        raise NotReady(f"nothing can be learned: {parts.follower.reason}")
+    return served
 
 
 async def current(follower: Follower) -> Served:

@@ -48,6 +48,12 @@ COORDINATOR_ERRORS = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
 
+REFUSALS = {
+    KafkaError._SSL,
+    KafkaError._AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+}
+
 log = logging.getLogger(__name__)
 
 _ERROR = methodcaller("error")  # called for every record
@@ -74,6 +80,7 @@ class KafkaConsumer:
         self.identity = Identity()
         self.gaps = AcceptedGaps(kafka)
         self._logged_errors: set[int] = set()  # codes logged since the last contact
+        self._refusal = ""  # what TLS or SASL refused last; a request itself only times out
         required = {
             **REQUIRED_CONFIG,
             "enable.partition.eof": note_ends,
@@ -105,6 +112,11 @@ class KafkaConsumer:
     def problem(self) -> Problem:
         """Why a partition is not read though the broker answers, and for how many seconds."""
         return Problem() if self.silent else self._watch.problem
+
+    def refusal(self) -> str:
+        """Return what TLS or SASL refused, empty if nothing was; before the first assignment."""
+        self._consumer.poll(0.0)  # reports errors; there is no record yet
+        return self._refusal
 
     def ends_question(self) -> EndsQuestion:
         """Return a question about the ends of this topic's partitions."""
@@ -358,6 +370,8 @@ class KafkaConsumer:
         self._lag.publish(statistics, self._offsets, ends, known=known, paused=self._paused)
 
     def _on_error(self, error: KafkaError) -> None:
+        if error.code() in REFUSALS or "SSL alert" in error.str():  # the broker's: _TRANSPORT
+            self._refusal = error.str()
         if error.code() not in self._logged_errors:
             self._logged_errors.add(error.code())
             log.warning("trouble with the broker", extra={"reason": error.str()})

@@ -34,11 +34,16 @@ def find(consumer: Consumer, topic: str) -> list[int]:
 
 
 def wait(
-    consumer: Consumer, kafka: Kafka, tick: Callable[[], bool], setting: str = "kafka.topic"
+    consumer: Consumer,
+    kafka: Kafka,
+    tick: Callable[[], bool],
+    setting: str = "kafka.topic",
+    refusal: Callable[[], str] = str,
 ) -> list[int]:
     """Wait until the topic exists and list its partitions; none when `tick` returns false.
 
-    `setting` is where its name is from, for the message.
+    `setting` is where its name is from, `refusal` returns what TLS or SASL refused, if anything:
+    both for the message.
     """
     began, answered = time.monotonic(), None
     logged = ""
@@ -56,9 +61,11 @@ def wait(
                 f"({error.str()}): create it, or correct {setting}"
             )
         if not answered and now - began > kafka.broker_timeout:
+            refused = refusal()
+            remedy = "correct kafka.extra" if refused else "start it"
             raise BrokerError(
                 f"no broker at {kafka.bootstrap_servers} after {kafka.broker_timeout:g} s "
-                f"({error.str()}): start it, or correct kafka.bootstrap_servers"
+                f"({refused or error.str()}): {remedy}, or correct kafka.bootstrap_servers"
             )
         if logged != error.name():
             logged = error.name()

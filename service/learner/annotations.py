@@ -11,12 +11,13 @@ from kaboost.models.reboosted.alarms import alarms
 from kaboost.service.metrics import LearnerMetrics
 
 DRIFT, LEVEL_SHIFT = "drift", "level shift"
-CHECKPOINT, RESTART, ROLLBACK, FALLBACK, RECOVERY = (
+CHECKPOINT, RESTART, ROLLBACK, FALLBACK, RECOVERY, PROMOTION = (
     "checkpoint",
     "restart",
     "rollback",
     "fallback",
     "recovery",
+    "promotion",
 )
 KEPT = 50  # of each kind
 KEPT_CHECKPOINTS = 10
@@ -34,7 +35,7 @@ class Annotations:
     booster
         That of the model: what it noticed before is known.
     metrics
-        Count drifts and rollbacks.
+        Count drifts, rollbacks and promotions.
     """
 
     def __init__(
@@ -54,6 +55,8 @@ class Annotations:
             self._metrics.drifts.labels(kind.replace(" ", "_")).inc()
         elif kind == ROLLBACK:
             self._metrics.rollbacks.inc()
+        elif kind == PROMOTION:
+            self._metrics.promotions.inc()
         kept = KEPT_CHECKPOINTS if kind == CHECKPOINT else KEPT
         of_kind = [each for each in self._all if each[0] == kind]
         if len(of_kind) > kept:
@@ -82,6 +85,11 @@ class Annotations:
     def before(self, events: int) -> list[Annotation]:
         """Return those up to a number of events, for a model that goes back to it."""
         return [each for each in self._all if each[1] <= events]
+
+    def moved(self, by: int) -> list[Annotation]:
+        """Return those of a model that has learned so many events more, or fewer, of the same."""
+        moved = [(kind, events + by, at, text) for kind, events, at, text in self._all]
+        return [each for each in moved if each[1] >= 0]
 
     def state(self) -> list[Annotation]:
         """Return all, the oldest first."""

@@ -50,7 +50,7 @@ class Inputs:
     ) -> list[int]:
         """Wait until one topic exists and list its partitions; none when `tick` returns false."""
         self.awaited = f"{kafka.topic} ({setting})"
-        partitions = topics.wait(consumer.client, kafka, tick, setting)
+        partitions = topics.wait(consumer.client, kafka, tick, setting, consumer.refusal)
         self.awaited = ""
         return partitions
 

@@ -21,6 +21,7 @@ from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.learner.captured_learning import learn_nothing
 from kaboost.service.learner.captured_rows import pack
 from kaboost.service.learner.due_pairs import Correction, DuePairs, holds_joined
+from kaboost.service.learner.expiry_pace import ExpiryPace
 from kaboost.service.learner.late_recorder import LateRecorder, no_features, too_late
 from kaboost.service.learner.lineage import Lineage
 from kaboost.service.learner.pairs import Learned, Pair, mark, oldest, oldest_first
@@ -48,8 +49,6 @@ from kaboost.service.storage.waiting import (
     NewEntry,
     WaitingStore,
 )
-
-MAX_ROUNDS = 5  # of expired features in one call, so that heartbeats come between
 
 _VALUE, _PLACE = methodcaller("value"), itemgetter(0)
 
@@ -86,6 +85,8 @@ class LateTrainer(Trainer):
         self._store.begin(late.generation)
         expired = self._labels.expired
         self._expired_label = None if expired == "drop" else self._code_of(expired["label"])
+        is_paced = self._expired_label is not None
+        self._pace = ExpiryPace(self._labels.wait, late.expired_ratio, is_paced=is_paced)
         self._late.store(self._store)
         self._may_evict = False  # features wait, captured with the columns of then
 
@@ -176,6 +177,7 @@ class LateTrainer(Trainer):
                 counts=self._late.counts,
                 fit=self._late.fit,
                 last_records=dict(self.marks[1]),
+                expired_ratio=self._pace.ratio,
             )
             self.state = self.state._replace(late=late)
             written = self._stores.checkpoints.write(self._header(), self.state)
@@ -414,7 +416,9 @@ class LateTrainer(Trainer):
             return []
         rejected = self._reject_early(now - labels.early)  # first: it may be that no label fits
         if not self._awaits_fit:
-            self._expire_before(now - labels.wait)
+            before, joined = now - labels.wait, (len(self._due), self._late.counts.joined)
+            for old, held in self._pace.due(self._store, before, self.batch_events, *joined):
+                self._give_up(old, held)
         excess = min(self._store.waiting + self._store.held - labels.max_waiting, self.batch_events)
         if excess > 0:
             self._give_up(*oldest(self._store, excess))
@@ -435,18 +439,6 @@ class LateTrainer(Trainer):
         rejected = [(restore(e.record), no_features(shown("id", e.id))) for e in unmatched]
         self._late.fits(error for _, error in rejected)
         return [*rejected]
-
-    def _expire_before(self, time: float) -> None:
-        """Give up features that are older than a time."""
-        for _ in range(MAX_ROUNDS):
-            before, limit = time, self.batch_events
-            old = self._store.oldest_waiting(before, limit)
-            if len(old) == limit:
-                before = old[-1].time
-            held = self._store.oldest_held(before, limit)
-            if not old and not held:
-                break
-            self._give_up(old, held)
 
     def _give_up(self, entries: Sequence[Entry], held: Sequence[Entry] = ()) -> None:
         """Note features without a label to be learned as `labels.expired` says, or drop them; note

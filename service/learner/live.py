@@ -14,6 +14,7 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.errors import EventError
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.harmless import harmless
+from kaboost.service.learner.monitor import Monitor
 from kaboost.service.learner.progress import Progress
 from kaboost.service.learner.recent import MAX_FEATURES, Row
 from kaboost.service.learner.records import place_of
@@ -47,11 +48,12 @@ class LiveReport:
         self._settings = settings
         self._metrics = metrics
         self._clock = clock
+        self._monitor = Monitor(settings, metrics, clock)
         self._files = LiveFiles(settings.snapshots.directory)
         self._letters: deque[dict[str, Any]] = deque(maxlen=LETTERS)
         self._rates: deque[tuple[float, int]] = deque()
         self._written_at = self._seen_at = -math.inf
-        self._points = -1
+        self._points: tuple[str, int] | None = None  # of the history that was written last
         self._seen: dict[str, Any] = {}
         self._missing: dict[str, float] = {}
 
@@ -90,9 +92,11 @@ class LiveReport:
         self._files.write(FIGURES, self._figures(trainer, progress, now))
         self._files.write(RECORDS, self._records(trainer, now))
         history = trainer.state.history
-        if history is not None and history.size != self._points:
-            self._files.write_history(history)
-            self._points = history.size
+        if history is not None:
+            points = trainer.candidates.champion, history.size
+            if points != self._points:
+                self._files.write_history(history)
+                self._points = points
 
     @property
     def _shows_records(self) -> bool:
@@ -107,10 +111,11 @@ class LiveReport:
             "progressive": progressive(trainer.state),
             "rejections": progress.rejections,
             "annotations": trainer.annotations.state(),
+            **trainer.candidates.header(),
         }
 
     def _records(self, trainer: Trainer, now: float) -> dict[str, Any]:
-        trainer.recent.take_sample()
+        self._monitor.follow(trainer.recent)
         if now - self._seen_at >= SEEN_SECONDS:
             self._seen_at = now
             sample = list(trainer.recent.sample)

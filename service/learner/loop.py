@@ -16,7 +16,6 @@ from kaboost.service.errors import KaboostError, NotWritten, Refused, RegistryAw
 from kaboost.service.kafka import topics
 from kaboost.service.kafka.dead_letters import DeadLetters
 from kaboost.service.kafka.fetch_watch import Problem
-from kaboost.service.learner.annotations import ROLLBACK
 from kaboost.service.learner.guard import LossGuard, make_guard
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.isolation import Isolation
@@ -24,9 +23,10 @@ from kaboost.service.learner.live import LiveReport
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.progress import Progress
 from kaboost.service.learner.records import place_of
+from kaboost.service.learner.replacement import Make, Replacement
 from kaboost.service.learner.rollback import describe
 from kaboost.service.learner.startup import Startup
-from kaboost.service.learner.steering import Details, Steering, rollback_arguments
+from kaboost.service.learner.steering import Action, Details, Steering
 from kaboost.service.learner.trainer import Rejected, Trainer
 from kaboost.service.storage import commands
 from kaboost.service.storage.checkpoints import Written
@@ -78,15 +78,17 @@ class LearnerLoop:
         self._rejected: Counter[str] = Counter()  # dead letters of each code, since the start
         self._failing: set[str] = set()  # kinds of files that could not be written last time
         self._isolation = Isolation()
-        self._startup: Startup
+        self.startup: Startup
         self._guard: LossGuard | None = None
         self.gaps_accepted = 0
-        actions = {commands.CHECKPOINT: self._save_now, commands.ROLLBACK: self._roll_back}
+        self._replacement = Replacement(self)
+        actions: dict[str, Action] = {commands.CHECKPOINT: self._save_now}
+        actions |= self._replacement.actions
         self._steering = Steering(parts.settings.checkpoints.folder, actions)
 
     def begin(self, startup: Startup) -> bool:
         """Find state and offsets; return false if asked to stop before the topic exists."""
-        self._startup = startup
+        self.startup = startup
         self._steering.begin()
         self._beat_during(startup.prepare)
         if not self._inputs.wait(self._heartbeat):
@@ -135,6 +137,8 @@ class LearnerLoop:
             for message, error in self._train(messages):
                 self._letters.send(message, error, self.trainer.decoder_class)
             self._is_whole = True
+            if self._settings.promotion.automatic and not self._isolation.active:
+                self._replacement.promote_winner(self._steering)
             self._progress.report(self.trainer.state)
             self._attempt("live figures", partial(self._live.publish, self.trainer, self._progress))
             if self._guard_says_change() or self.trainer.publish_due:
@@ -204,19 +208,18 @@ class LearnerLoop:
         message = f"{Path(written.name).name} is written"
         return {"message": message, "path": written.name, **describe(self.trainer)}
 
-    def _roll_back(self, command: Command) -> Details:
-        """Go on with the model of a checkpoint.
+    def replace(self, make: Make, kind: str, text: str) -> tuple[int, str]:
+        """Go on with another trainer. Return the number of the checkpoint of the one before, and
+        what is missing of the new one's.
 
-        1. The state before is written as a checkpoint, which is kept: a rollback can be undone.
-        2. The consumer reads from the positions that were asked for.
+        1. The state before is written as a checkpoint, which is kept: a replacement can be undone.
+        2. The consumer reads from the positions of the new trainer.
         3. The model is published as the next version, then written as the newest checkpoint. If it
            cannot be published, nothing changes.
         """
-        wanted, positions = rollback_arguments(command)
         self._require_letters()
-        before, startup = self.trainer, self._startup
-        load = partial(startup.roll_back, wanted, positions, before, self._inputs)
-        trainer = self._beat_during(load)
+        before = self.trainer
+        trainer = self._beat_during(lambda: make(before, self._inputs))
         self._save()
         kept = self._checkpoints.keep_newest()
         self._assign(trainer)
@@ -230,12 +233,9 @@ class LearnerLoop:
             self._guard.reset()
             self._metrics.serving_fallback.set(0)
         self._progress.start(trainer.events_learned)
-        trainer.annotations.add(ROLLBACK, trainer.events_learned, f"to checkpoint {wanted}")
+        trainer.annotations.add(kind, trainer.events_learned, text)
         self._attempt("checkpoint", self._save)
-        undo = f"kaboost rollback {kept} undoes it"
-        undo += "; its own checkpoint is not written yet" * ("checkpoint" in self._failing)
-        message = f"the model is that of checkpoint {wanted}; {undo}"
-        return {"message": message, "before": kept, **describe(self.trainer)}
+        return kept, "; its own checkpoint is not written yet" * ("checkpoint" in self._failing)
 
     def _require_letters(self) -> None:
         """Refuse a checkpoint that would pass an unconfirmed dead letter."""
@@ -384,7 +384,7 @@ class LearnerLoop:
             self._stop_at("features without a label", error)
         offsets = self.trainer.next_offsets
         self.trainer.close()  # what it has open, the next one opens
-        restored = self._beat_during(lambda: self._startup.reopen(self._inputs))
+        restored = self._beat_during(lambda: self.startup.reopen(self._inputs))
         if restored is None:
             self._stop_at(self._locate(messages), error)
         self.trainer = restored
@@ -403,7 +403,7 @@ class LearnerLoop:
         log.error("internal error", extra={"at": where}, exc_info=error)
         detail = type(error).__name__ if self._settings.privacy.fields else repr(error)
         raise KaboostError(
-            f"internal error at {where}: {detail}; {self._startup.after_failure}, please report "
+            f"internal error at {where}: {detail}; {self.startup.after_failure}, please report "
             "the event"
         ) from error
 

@@ -73,6 +73,7 @@ class RecentEvents:
 
     def __init__(self) -> None:
         self._learned: deque[Learned] = deque(maxlen=BATCHES)
+        self._losses: deque[Learned] = deque(maxlen=BATCHES)  # that no slice has yet
         self._rows: deque[Rows] = deque(maxlen=BATCHES)  # that no sample has yet
         self.sample: deque[Row] = deque(maxlen=SAMPLED_ROWS)
         self.kinds: Mapping[str, str] = {}
@@ -86,7 +87,9 @@ class RecentEvents:
             rows = self._note_rows(model, decoded.table, B)
             ids = [meta.id for meta in decoded.meta[-TAIL:]]
             last = part(outcome, slice(max(B - TAIL, 0), B))
-            self._learned.append(Learned(rows, ids, decoded.y[-TAIL:], last, model.labels))
+            learned = Learned(rows, ids, decoded.y[-TAIL:], last, model.labels)
+            self._learned.append(learned)
+            self._losses.append(learned)
 
     def note_features(self, model: Model, decoded: Decoded) -> None:
         """Keep the last features of a batch, whose labels come later."""
@@ -101,14 +104,27 @@ class RecentEvents:
             last = part(outcome, slice(max(B - TAIL, 0), B))
             self._learned.append(Learned(None, ids[-TAIL:], y[-TAIL:], last, model.labels))
 
-    def take_sample(self) -> None:
-        """Add the rows of the last batches to the sample."""
+    def take_sample(self) -> list[Row]:
+        """Add the rows of the last batches to the sample; return them."""
+        taken: list[Row] = []
         while self._rows:
             rows = self._rows.popleft()
             if any(self.kinds.get(name, kind) != kind for name, kind in rows.kinds.items()):
                 self.sample.clear()  # an inferred kind was corrected: values are of other types
+                taken.clear()
             self.kinds = rows.kinds
-            self.sample.extend(rows.each(SAMPLED_FEATURES))
+            taken += rows.each(SAMPLED_FEATURES)
+        self.sample.extend(taken)
+        return taken
+
+    def take_losses(self) -> Iterator[tuple[Row, float | None]]:
+        """Yield the features and the loss of every event that was not taken before."""
+        while self._losses:
+            learned = self._losses.popleft()
+            if learned.rows is not None:
+                rows = learned.rows.each(SAMPLED_FEATURES)
+                for row, loss in zip(rows, learned.outcome.losses.tolist(), strict=True):
+                    yield row, _finite(loss)
 
     def reports(self) -> Iterator[dict[str, Any]]:
         """Yield the last events, the newest first: id, features, label, prediction, loss, error."""

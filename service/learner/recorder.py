@@ -34,6 +34,7 @@ class Recorder:
 
     def start(self, name: str, kinds: tuple[str, str, str], state: State) -> None:
         """Set what stays constant, and show the state that learning begins with."""
+        self._metrics.model_info.clear()  # that of a champion before
         self._metrics.model_info.labels(name, *kinds).set(1)
         for code in CODES:  # at 0: Prometheus sees no increase in a series that starts at 1
             self._metrics.rejected.labels(code)

@@ -4,17 +4,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from kaboost.models.model import Model
 from kaboost.models.types import ModelError
+from kaboost.service.config.models import describe_models, make_model
 from kaboost.service.errors import ConfigError, NotWritten, Refused
 from kaboost.service.kafka.consumer import KafkaConsumer
 from kaboost.service.kafka.identity import Identity
+from kaboost.service.learner.candidates import promoted, start_candidates, with_new_candidates
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.late_trainer import LateTrainer
 from kaboost.service.learner.lineage import Lineage
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.rollback import Positions, marks_of, rolled_back
 from kaboost.service.learner.trainer import Trainer
+from kaboost.service.storage.candidate_state import CANDIDATES, MODEL
 from kaboost.service.storage.changes import ALIASES
 from kaboost.service.storage.checkpoints import Checkpoint
 from kaboost.service.storage.snapshots import Numbering
@@ -39,6 +41,9 @@ class Startup(Protocol):
     def roll_back(self, number: int, positions: Positions, now: Trainer, inputs: Inputs) -> Trainer:
         """Return a trainer in the state of a checkpoint, or refuse; `now` stays as it is."""
 
+    def promote(self, name: str, now: Trainer, inputs: Inputs) -> Trainer:
+        """Return a trainer with a candidate of `now` as its model, or refuse."""
+
 
 StartupFactory = Callable[[Parts, bool], Startup]  # called with whether this is a cold start
 
@@ -58,20 +63,15 @@ class RestoreFromCheckpoint:
     def prepare(self) -> None:
         """Start the run of a cold start, or restore the newest checkpoint."""
         settings, store = self._parts.settings, self._parts.stores.checkpoints
-        task = settings.task
-        with _configuring():  # described only: the restored model is built once
-            model = Model.describe_new(
-                task.kind,
-                settings.model,
-                settings.features.columns,
-                task.labels,
-                task.max_classes,
-            )
+        with _configuring():  # described only: the restored models are built once
+            candidates = describe_models(settings)
+        model = candidates.pop(MODEL)
         if self._cold_start:
             with require_cold_start(self._cold_start):
                 store.start_run()
         aliases = settings.features.aliases
-        self._expected = {"model": model, "topic": settings.kafka.topic, ALIASES: aliases}
+        self._expected = {MODEL: model, "topic": settings.kafka.topic, ALIASES: aliases}
+        self._expected[CANDIDATES] = candidates
         self._checkpoint, fallbacks = store.restore(self._expected)
         self._parts.metrics.restore_fallbacks.inc(fallbacks)
 
@@ -106,9 +106,10 @@ class RestoreFromCheckpoint:
             known = dict.fromkeys(inputs.label_partitions, 0) | state.late.offsets
             state = state._replace(late=state.late._replace(offsets=known))
         state = state._replace(offsets=offsets)
-        kind = Trainer if state.late is None else LateTrainer
         lineage = self._lineage(inputs.events.identity, state)
-        return kind(self._parts, state, restored=True, lineage=lineage)
+        if state.late is not None:
+            return LateTrainer(self._parts, state, restored=True, lineage=lineage)
+        return self._with_candidates(state, lineage, restored=True)
 
     def roll_back(self, number: int, positions: Positions, now: Trainer, inputs: Inputs) -> Trainer:
         """Return a trainer in the state of a checkpoint of this run."""
@@ -129,13 +130,40 @@ class RestoreFromCheckpoint:
             annotations=now.annotations.before(state.events_learned),
         )
         # As if nothing were stored: what it goes on with is written in any case.
-        return Trainer(self._parts, state, restored=False, lineage=lineage)
+        return self._with_candidates(state, lineage, restored=False)
+
+    def promote(self, name: str, now: Trainer, inputs: Inputs) -> Trainer:
+        """Return a trainer with a candidate of `now` as its model."""
+        before = now.candidates.stored(now.state)
+        state, winner = promoted(self._parts.settings, before, name)
+        state = state._replace(candidates=(
+            state.candidates[0]._replace(new_names=now.new_names), *state.candidates[1:]
+        ))  # fmt: skip
+        annotations = now.annotations.moved(state.events_learned - now.events_learned)
+        lineage = Lineage(
+            inputs.events.identity,
+            now.marks[0],
+            now.numbering,
+            winner.new_names,
+            annotations=annotations,
+        )
+        return self._with_candidates(state, lineage, restored=False)
+
+    def _with_candidates(self, state: State, lineage: Lineage, *, restored: bool) -> Trainer:
+        """Make the trainer of labels in the events, with its candidates; new ones are cold."""
+        with _configuring():
+            state, new = with_new_candidates(self._parts.settings, state)
+        if restored:
+            notes = [f"candidates.{name} is new, and cold" for name in new]
+            lineage = lineage._replace(changes=(*lineage.changes, *notes))
+        trainer = Trainer(self._parts, state, restored=restored, lineage=lineage)
+        return start_candidates(self._parts, trainer)
 
     def _trainer(self, state: State, inputs: Inputs, *, restored: bool) -> Trainer:
         """Make the trainer; that of late labels where they have a topic."""
         lineage = self._lineage(inputs.events.identity, state)
         if inputs.labels is None:
-            return Trainer(self._parts, state, restored=restored, lineage=lineage)
+            return self._with_candidates(state, lineage, restored=restored)
         state = state._replace(late=self._late_state(state.late, inputs.labels, inputs))
         return LateTrainer(self._parts, state, restored=restored, lineage=lineage)
 
@@ -173,10 +201,8 @@ class RestoreFromCheckpoint:
 
     def _new_state(self, consumer: KafkaConsumer, partitions: list[int]) -> State:
         settings = self._parts.settings
-        task = settings.task
         with _configuring():
-            columns = settings.features.columns
-            model = Model(task.kind, settings.model, columns, task.labels, task.max_classes)
+            model = make_model(settings)
         return State.initial(model, consumer.start_offsets(partitions))
 
     def _refuse_lost_state(self, consumer: KafkaConsumer, partitions: list[int]) -> None:

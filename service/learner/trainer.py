@@ -16,18 +16,14 @@ from kaboost.models.evaluation.baselines import with_classes
 from kaboost.models.evaluation.history import new_history
 from kaboost.models.features.labels import Label, Labels
 from kaboost.service.errors import EventError, NotWritten
-from kaboost.service.events.decoder import (
-    DUPLICATE,
-    Decoded,
-    Decoder,
-    Faults,
-)
+from kaboost.service.events.decoder import DUPLICATE, Decoded, Decoder, Faults
 from kaboost.service.events.new_names import NAMES_REMEDY, TRIAL_REMEDY, Known, NewNames, hours
 from kaboost.service.events.privacy import make_privacy
 from kaboost.service.kafka.ends import Ends
 from kaboost.service.kafka.identity import Identity, RecordMark
 from kaboost.service.kafka.stored_record import StoredRecord
 from kaboost.service.learner.annotations import CHECKPOINT, Annotations
+from kaboost.service.learner.candidate_set import CandidateSet
 from kaboost.service.learner.feature_log import log_corrected, log_identifiers
 from kaboost.service.learner.guard import Fallback
 from kaboost.service.learner.history import first_time, record_decoded
@@ -63,6 +59,7 @@ class Trainer:
     is_isolating = False  # whether an event that learning failed at is looked for
     is_expiring = False  # whether learning has failed at one of them
     _names_logged = -1  # hour
+    log_fields: Mapping[str, Any] = {}  # in the lines about the model, where there are several
     _ignored = 0  # values of unknown features in the batch that is being read
 
     def __init__(
@@ -84,6 +81,7 @@ class Trainer:
         )  # fmt: skip
         self.annotations = Annotations(lineage.annotations, state.model.booster, parts.metrics)
         self.recent = RecentEvents()
+        self.candidates = CandidateSet(state.champion)  # startup adds those that learn
         self._replays = Replays(replayed, {settings.kafka.topic, settings.labels.topic})
         self._is_new = self.state.ids.is_new if window else None
         self.skipped: list[Message] = []  # of the last batch: they teach nothing, and are no faults
@@ -123,6 +121,11 @@ class Trainer:
     def events_kept(self) -> int:
         """How many events were learned, or have begun to wait for their label."""
         return self.events_learned + self._kept
+
+    @property
+    def new_names(self) -> Mapping[str, Any]:
+        """How many new names of features came, and those on trial."""
+        return self._names.state()
 
     @property
     def numbering(self) -> Numbering:
@@ -201,11 +204,13 @@ class Trainer:
     def prepare(self, messages: Sequence[Message]) -> None:
         """Fetch what decoding some records takes; raise RegistryAway if it is not there now."""
         self._decoder.prepare(list(map(_VALUE, messages)))
+        self.candidates.prepare(messages)
 
     def warm(self) -> None:
         """Compile the kernels before the first event waits for them."""
         self._learn(self._decoder.decode([]))
         self.state.model.warm_growth()
+        self.candidates.warm()
 
     def learn(self, messages: Sequence[Message]) -> list[Rejected]:
         """Learn the events among some records in their order; return the others.
@@ -260,7 +265,7 @@ class Trainer:
         marks a model without any event.
         """
         header, above = {**self._header(), "cold_start": cold}, self._numbering.version
-        state = self.state
+        header, state = header | self.candidates.header(), self.state
         if instead is not None:
             header, state = header | instead.header(), instead.state(state)
         try:
@@ -275,7 +280,8 @@ class Trainer:
     def write_checkpoint(self) -> Written:
         """Write state and offsets as one file; only when every dead letter is confirmed."""
         with self._writing_checkpoint():
-            written = self._stores.checkpoints.write(self._header(), self.state)
+            whole = self.candidates.stored(self.state)
+            written = self._stores.checkpoints.write(self._header(), whole)
         self._note_checkpoint(written)
         return written
 
@@ -332,6 +338,7 @@ class Trainer:
         self.recent.note(self.state.model, decoded, outcome)
         if decoded.meta:
             self._recorder.learning(len(decoded.meta), time.perf_counter() - begin)
+        self.candidates.learn(records, decoded, outcome, learned)
 
     def _note_replayed(self, unread: Sequence[Message], consumed: int, faults: Faults) -> None:
         """Note the replayed ones among decoded records."""
@@ -419,6 +426,7 @@ class Trainer:
                 "label": self.privacy.shown("label", label),
                 "event_number": number,
                 "classes": count,
+                **self.log_fields,
             }
             log.info("a new class is learned", extra=fields)
             self._recorder.memory(self.state)
@@ -429,6 +437,7 @@ class Trainer:
             "classes": count - 1,
             "max_memory": model.spec["bank"]["max_memory"],
             "remedy": "begin a new model with more model.bank.max_memory, and --cold-start",
+            **self.log_fields,
         }
         log.warning("no memory for more classes, their events are rejected", extra=fields)
 
@@ -497,7 +506,7 @@ class Trainer:
             "topic": self._settings.kafka.topic,
             **self._identity._asdict(),
             **self._numbering._asdict(),
-            "new_names": self._names.state(),
+            "new_names": self.new_names,
             "annotations": self.annotations.state(),
             "last_records": {str(p): mark for p, mark in self.marks[0].items()},
             "run": self._run,

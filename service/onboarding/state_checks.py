@@ -2,12 +2,13 @@
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicPartition
 
-from kaboost.models.model import Model
 from kaboost.models.types import ModelError
+from kaboost.service.config.models import describe_models
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import KaboostError
 from kaboost.service.onboarding.report import Check, split_remedy
 from kaboost.service.onboarding.topic_sample import REQUEST_SECONDS
+from kaboost.service.storage.candidate_state import CANDIDATES, MODEL
 from kaboost.service.storage.changes import ALIASES
 from kaboost.service.storage.checkpoints import Checkpoint, FolderCheckpointStore
 from kaboost.service.storage.stores import readable_folder
@@ -46,10 +47,10 @@ def check_state(settings: Settings) -> list[Check]:
 
 
 def _expected(settings: Settings) -> dict[str, object]:
-    task, columns = settings.task, settings.features.columns
-    model = Model.describe_new(task.kind, settings.model, columns, task.labels)
+    candidates = describe_models(settings)
+    model = candidates.pop(MODEL)
     topic, aliases = settings.kafka.topic, settings.features.aliases
-    return {"model": model, "topic": topic, ALIASES: aliases}
+    return {MODEL: model, "topic": topic, ALIASES: aliases, CANDIDATES: candidates}
 
 
 def _found(settings: Settings, checkpoint: Checkpoint) -> Check:

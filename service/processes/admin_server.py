@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
+from kaboost.service.access.tls import context_factory
 from kaboost.service.config.settings import Settings
 from kaboost.service.http.admin import create_admin
 from kaboost.service.processes.ports import Wait, never, open_admin_listener
@@ -32,6 +33,7 @@ def serve_commands(settings: Settings, wait: Wait = never) -> Iterator[None]:
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            ssl_context_factory=context_factory(settings.api.tls),
             timeout_graceful_shutdown=CLOSE_SECONDS,
         )
         server = uvicorn.Server(config)

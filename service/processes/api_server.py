@@ -6,6 +6,7 @@ import uvicorn
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from kaboost.service.access.tls import context_factory
 from kaboost.service.config.settings import Settings
 from kaboost.service.http import routes
 from kaboost.service.http.follower import Follower
@@ -51,6 +52,7 @@ def create_server(settings: Settings, app: FastAPI, draining: Draining) -> Drain
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        ssl_context_factory=context_factory(settings.api.tls),
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(settings.api.timeout_seconds) + 1,
     )

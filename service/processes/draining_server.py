@@ -10,6 +10,7 @@ import uvicorn
 
 CLOSE_SECONDS = 0.05  # in which the event loop closes its own copy of a listening socket
 FIRST_REQUEST_SECONDS = 1.0  # for the first request of a connection that was just accepted
+SILENT_SECONDS = 0.5  # for the client of an idle connection to answer the end of TLS
 POLL_SECONDS = 0.02
 
 
@@ -58,7 +59,9 @@ class DrainingServer(uvicorn.Server):
         await self._wait(self._drain_seconds, lambda: False)
         await self._stop_listening(sockets or [])
         await self._wait(FIRST_REQUEST_SECONDS, self._all_had_a_request)
+        silent = asyncio.create_task(self._abort_silent())
         await super().shutdown(sockets)
+        silent.cancel()
 
     async def _stop_listening(self, sockets: list[socket.socket]) -> None:
         """Close the listening sockets; connections that they have not accepted would be reset."""
@@ -71,7 +74,18 @@ class DrainingServer(uvicorn.Server):
         accepted = [connection for copy in copies for connection in _accept_all(copy)]
         loop = asyncio.get_running_loop()
         for connection in accepted:
-            await loop.connect_accepted_socket(self._make_protocol, connection)
+            await loop.connect_accepted_socket(self._make_protocol, connection, ssl=self.config.ssl)
+
+    async def _abort_silent(self) -> None:
+        """Abort idle connections that were closed and whose clients, which read nothing now, do not
+        answer the end of TLS: without it they would be waited for.
+        """
+        while self.config.ssl:
+            await asyncio.sleep(SILENT_SECONDS)
+            for connection in list(self.server_state.connections):
+                transport = getattr(connection, "transport", None)
+                if transport and transport.is_closing() and not transport.get_write_buffer_size():
+                    transport.abort()
 
     def _make_protocol(self) -> asyncio.Protocol:
         protocol: Callable[..., asyncio.Protocol] = self.config.http_protocol_class

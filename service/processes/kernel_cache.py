@@ -12,10 +12,11 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from kaboost.models.kernels.compile_progress import NotCompiled, without_compilation
-from kaboost.models.model import Model
+from kaboost.service.config.models import make_model
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import Exit
 from kaboost.service.http.follower import Follower
+from kaboost.service.learner.candidates import start_candidates, with_new_candidates
 from kaboost.service.learner.late_trainer import LateTrainer
 from kaboost.service.learner.parts import make_parts
 from kaboost.service.learner.trainer import Trainer
@@ -41,13 +42,17 @@ def is_compiled(settings: Settings) -> bool:
 
 def warm(settings: Settings) -> None:
     """Load or compile what a first start with these settings takes."""
-    task, late = settings.task, settings.labels.topic is not None
+    late = settings.labels.topic is not None
     parts = make_parts(settings, learner_metrics(CollectorRegistry()))
     parts.stores.checkpoints.start_run()
-    columns = settings.features.columns
-    model = Model(task.kind, settings.model, columns, task.labels, task.max_classes)
-    state = State.initial(model, {0: 0})._replace(late=LateState({0: 0}) if late else None)
-    trainer = (LateTrainer if late else Trainer)(parts, state, restored=False)
+    state = State.initial(make_model(settings), {0: 0})
+    if late:
+        trainer: Trainer = LateTrainer(
+            parts, state._replace(late=LateState({0: 0})), restored=False
+        )
+    else:
+        state, _ = with_new_candidates(settings, state)
+        trainer = start_candidates(parts, Trainer(parts, state, restored=False))
     trainer.publish(cold=True)
     trainer.warm()
     trainer.close()

@@ -4,12 +4,14 @@ import errno
 import http.client
 import logging
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kaboost.service.config.admin import Admin
-from kaboost.service.config.settings import Api, Settings
+from kaboost.service.config.api import Api
+from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError
 
 BACKLOG = 2048
@@ -74,7 +76,7 @@ def learner_metrics_url(settings: Settings) -> str:
 def is_serving(api: Api) -> bool:
     """Return whether a service answers at the port of the API, and is not about to end."""
     host = _LOOPBACK.get(api.host, api.host)
-    connection = http.client.HTTPConnection(host, api.port, timeout=ANSWER_SECONDS)
+    connection = _connection(api, host)
     try:
         connection.request("GET", READY)
         answer = connection.getresponse()
@@ -83,6 +85,15 @@ def is_serving(api: Api) -> bool:
         return False
     finally:
         connection.close()
+
+
+def _connection(api: Api, host: str) -> http.client.HTTPConnection:
+    """Connect to a service of this machine; its certificate has the name that others use."""
+    if api.tls.cert is None:
+        return http.client.HTTPConnection(host, api.port, timeout=ANSWER_SECONDS)
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return http.client.HTTPSConnection(host, api.port, timeout=ANSWER_SECONDS, context=context)
 
 
 @contextmanager

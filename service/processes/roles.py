@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from kaboost.service.access.guard import check_access
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError, KaboostError
 from kaboost.service.http.newest_version import WorkerVersions
@@ -141,6 +142,7 @@ def collect_garbage_rarely() -> None:
 def run_api(settings: Settings) -> int:
     """Serve requests until a signal; a worker that ends is restarted, also a single one."""
     refuse_river(settings, "kaboost api")
+    check_access(settings)
     with (
         handle_signals() as shutdown,
         open_listener(settings.api) as listener,
@@ -160,6 +162,7 @@ def run_serve(settings: Settings, cold_start: bool = False) -> int:
             f"api.workers = {settings.api.workers}: a River model is served by the one process "
             "that learns it; leave it at 1"
         )
+    check_access(settings)
     with (
         handle_signals() as shutdown,
         open_listener(settings.api, wait := wait_for_predecessor(settings, shutdown)) as listener,

@@ -48,3 +48,7 @@ class ReplayFromTopic:
     def roll_back(self, number: int, positions: Positions, now: Trainer, inputs: Inputs) -> Trainer:
         """Refuse: there is no checkpoint."""
         raise Refused("a River model has no checkpoints, so it cannot be rolled back")
+
+    def promote(self, name: str, now: Trainer, inputs: Inputs) -> Trainer:
+        """Refuse: there are no candidates."""
+        raise Refused("a River model has no candidates, so none can be promoted")

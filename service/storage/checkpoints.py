@@ -11,6 +11,7 @@ from kaboost.models.model import Model
 from kaboost.models.types import ModelError
 from kaboost.service.errors import CheckpointError, Damaged, Incompatible
 from kaboost.service.storage import files, kept
+from kaboost.service.storage.candidate_state import expect_champion, read_candidates
 from kaboost.service.storage.changes import ALIASES, Changes, find_changes
 from kaboost.service.storage.comparison import require_equal
 from kaboost.service.storage.key_influence import KeyInfluence
@@ -106,6 +107,7 @@ class FolderCheckpointStore:
         damaged = [number for number in existing if number in self._damaged]
         whole = {
             **header,
+            **state.describe_candidates(),
             "kind": KIND,
             "sequence": sequence,
             "damaged": damaged,
@@ -171,7 +173,8 @@ def load(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
     """Read one checkpoint file."""
     header, arrays = files.read(path)
     files.expect(path, header, KIND, header.get("sequence"))
-    changes = _compare(path, header, dict(expected or {}))
+    champion, wanted = expect_champion(header, expected or {})
+    changes = _compare(path, header, wanted)
     writable = files.writable(arrays)
     try:
         described = changes.description if changes else header["model"]
@@ -193,7 +196,9 @@ def load(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
     influence = KeyInfluence.from_arrays(arrays)
     history = History.from_arrays(arrays)
     state = State(model, validation, offsets, ids, late, replayed, influence, history)
-    return Checkpoint(header, state, notes)
+    others = read_candidates(path, header, writable, champion, expected or {})
+    state = state._replace(candidates=others.states, champion=champion)
+    return Checkpoint(header, state, (*notes, *others.notes))
 
 
 def _compare(path: Path, header: dict[str, Any], expected: dict[str, Any]) -> Changes | None:

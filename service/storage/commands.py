@@ -16,7 +16,13 @@ from kaboost.service.errors import NotWritten
 from kaboost.service.storage import files, json_files
 
 FOLDER = "commands"
-PAUSE, RESUME, CHECKPOINT, ROLLBACK = NAMES = ("pause", "resume", "checkpoint", "rollback")
+PAUSE, RESUME, CHECKPOINT, ROLLBACK, PROMOTE = NAMES = (
+    "pause",
+    "resume",
+    "checkpoint",
+    "rollback",
+    "promote",
+)
 WAITS, TAKEN, RESULT = ".json", ".taken", ".result"  # endings of the files of a command
 MAX_RESULTS = 100  # that are kept
 POLL_SECONDS = 0.05

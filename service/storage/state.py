@@ -12,6 +12,12 @@ from kaboost.models.features.labels import Labels
 from kaboost.models.model import Model
 from kaboost.models.state.format import Arrays
 from kaboost.models.state.tree import from_arrays, to_arrays
+from kaboost.service.storage.candidate_state import (
+    CANDIDATES,
+    CHAMPION,
+    MODEL,
+    CandidateState,
+)
 from kaboost.service.storage.key_influence import KeyInfluence
 from kaboost.service.storage.late_figures import LabelFit, LateCounts
 from kaboost.service.storage.recent_ids import RecentIds
@@ -34,6 +40,7 @@ class LateState(NamedTuple):
     topic: str | None = None  # of the labels, and its id
     topic_id: str | None = None
     last_records: Mapping[int, Sequence[int]] = {}  # partition → mark of the last record read
+    expired_ratio: float = 0.0  # expired features for each joined label; 0 before the first
 
     def describe(self) -> dict[str, Any]:
         """Return the state as JSON values."""
@@ -44,7 +51,7 @@ class LateState(NamedTuple):
         whole = {name: getattr(self, name) for name in names}
         marks = {str(partition): mark for partition, mark in self.last_records.items()}
         more = {**times, "counts": counts, "fit": self.fit._asdict(), "last_records": marks}
-        return {"offsets": offsets, **whole, **more}
+        return {"offsets": offsets, **whole, **more, "expired_ratio": self.expired_ratio}
 
     @classmethod
     def from_description(cls, values: Mapping[str, Any]) -> "LateState":
@@ -52,6 +59,7 @@ class LateState(NamedTuple):
         offsets = {int(partition): offset for partition, offset in values["offsets"].items()}
         more = {name: values[name] for name in ("generation", "topic", "topic_id")}
         more |= {name: -math.inf if values[name] is None else values[name] for name in TIMES}
+        more["expired_ratio"] = float(values.get("expired_ratio", 0.0))
         more["fit"] = LabelFit(**values.get("fit", {}))
         counts = LateCounts(**values["counts"])
         marks = {int(p): mark for p, mark in values.get("last_records", {}).items()}
@@ -77,6 +85,8 @@ class State(NamedTuple):
     replayed: ReplayedOrigins | None = None  # origins of replayed events that were learned
     influence: KeyInfluence = KeyInfluence()  # of the keys of records, where it is limited
     history: History | None = None  # of the validation; no part of what is learned
+    candidates: tuple[CandidateState, ...] = ()  # models that learn the same events
+    champion: str = MODEL  # the name of `model` among them
 
     @classmethod
     def initial(cls, model: Model, offsets: dict[int, int]) -> "State":
@@ -92,7 +102,16 @@ class State(NamedTuple):
         """Return every array by its name; no copy of those of model and validation."""
         replayed = self.replayed.to_arrays() if self.replayed else {}
         seen = {**self.ids.to_arrays(), **replayed, **self.influence.to_arrays()}
+        for candidate in self.candidates:
+            seen |= candidate.to_arrays()
         return {**self.model.to_arrays(), **self.validation_arrays(), **seen}
+
+    def describe_candidates(self) -> dict[str, Any]:
+        """Return what a header has of the candidates; nothing where there never were any."""
+        if not self.candidates and self.champion == MODEL:
+            return {}
+        described = [candidate.describe() for candidate in self.candidates]
+        return {CANDIDATES: described, CHAMPION: self.champion}
 
     def serving_arrays(self) -> Arrays:
         """Return the arrays that a prediction and a report need; no copy."""

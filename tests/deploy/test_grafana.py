@@ -37,7 +37,7 @@ def panels(board: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def asked() -> Iterator[Expression]:
-    """List the expressions of all panels and annotations."""
+    """List the expressions of all panels, annotations and variables."""
     for board in BOARDS.values():
         for panel in panels(board):
             for target in panel["targets"]:
@@ -45,6 +45,10 @@ def asked() -> Iterator[Expression]:
                 yield Expression(at, target["expr"])
         for mark in board["annotations"]["list"]:
             yield Expression(f"{board['title']}, {mark['name']}", mark["expr"])
+        for variable in board["templating"]["list"]:
+            found = re.fullmatch(r"query_result\((.+)\)", variable["query"])
+            assert found
+            yield Expression(f"{board['title']}, ${variable['name']}", found[1])
 
 
 def exposed() -> set[str]:
@@ -93,7 +97,9 @@ def test_names_are_found() -> None:
 
 def test_committed_is_generated() -> None:
     """Who changes a dashboard changes its code, and runs `python -m deploy.grafana.generate`."""
-    assert {"overview.json", "learning.json"} == {path.name for path in generate.FOLDER.iterdir()}
+    assert {"overview.json", "learning.json", "data.json"} == {
+        path.name for path in generate.FOLDER.iterdir()
+    }
     for path, text in generate.files().items():
         assert text == path.read_text(), f"{path.name}: run python -m deploy.grafana.generate"
 
@@ -111,6 +117,7 @@ def test_boards_stand_alone(word: str) -> None:
     asked += [variable["datasource"] for variable in board["templating"]["list"]]
 
     assert f"kaboost-{word}" == board["uid"]
+    assert ["model", "instance"] == [each["name"] for each in board["templating"]["list"]]
     assert "${" not in text
     assert "__inputs" not in board
     assert {source["uid"]} == {each["uid"] for each in asked}

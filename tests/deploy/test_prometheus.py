@@ -49,7 +49,9 @@ STEADY = {
     r"waiting|labels_(early|held)": "0 as long as labels follow at once",
     r"labels_(expired|unmatched)": "a label that never comes, or that nobody waits for",
     r"rejected_ratio": "the same as long as the same share is rejected",
+    r"duplicates|skipped|limited|repaired|lost|candidates|evicted|accepted": "no such records",
     r"paused|stalled|ignored|fallback|restarts|failures|drift|rollbacks": "it does not happen here",
+    r"promotions": "there are no candidates here",
 }
 pytestmark = pytest.mark.timeout(400)  # a fault in the rules shows by long waits
 MOVING = r"events_|progressive_|prefix_loss|edge|learn_batch|snapshot_version"
@@ -106,7 +108,11 @@ def look(
     prometheus: Prometheus, feed: Feed, target: str
 ) -> tuple[list[Expression], list[Expression]]:
     """Evaluate everything, feed faster, evaluate again; give what has no data or did not move."""
-    filled = {"$instance": target, "$__rate_interval": "1m"}  # as Grafana does it
+    filled = {
+        "$instance": target,
+        "$__rate_interval": "1m",
+        "$model": "kaboost",
+    }  # as Grafana does it
     asked = {each: replace(each.text, filled) for each in everything()}
     empty = remaining(asked, lambda each: prometheus.finite(asked[each]), 60)
     before = {each: prometheus.ask(asked[each]) for each in asked if not steady(each)}

@@ -164,8 +164,12 @@ class Broker:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _format(self) -> None:
+        self._format_with()
+
+    def _format_with(self, *more: str) -> None:
         tool = ["kafka.tools.StorageTool", "format", "-t", self._cluster]
-        subprocess.run(_java(*tool, "-c", str(self._properties)), check=True, capture_output=True)
+        command = _java(*tool, "-c", str(self._properties), *more)
+        subprocess.run(command, check=True, capture_output=True)
 
     def _await_ready(self) -> None:
         client = AdminClient(

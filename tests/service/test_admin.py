@@ -84,7 +84,8 @@ def test_a_service_is_paused_and_resumed(topic: str, broker: Reachable, tmp_path
         ("/admin/pause", {}, b'{"version": 3}', 422),
         ("/admin/rollback", {}, b"{}", 422),
         ("/admin/rollback", {}, b'{"version": 3, "positions": "forth"}', 422),
-        ("/admin/promote", {}, b"", 404),
+        ("/admin/promote", {}, b"{}", 422),
+        ("/admin/promotion", {}, b"", 404),
         ("/admin/pause", {}, b"", 503),
     ],
 )

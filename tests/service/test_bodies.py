@@ -8,7 +8,7 @@ import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from kaboost.service.config.settings import Api
+from kaboost.service.config.api import Api
 from kaboost.service.http.body import read_body
 
 Piece = tuple[float, bytes]  # seconds until it comes, and what it holds

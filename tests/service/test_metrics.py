@@ -38,7 +38,15 @@ kaboost_consumer_lag_seconds{topic,partition}
 kaboost_learner_stalled_seconds
 kaboost_serving_fallback
 kaboost_drift_total{kind}
+kaboost_feature_missing_ratio{feature}
+kaboost_feature_shift{feature}
+kaboost_feature_unseen_ratio{feature}
+kaboost_slice_loss{feature,value}
 kaboost_rollbacks_total
+kaboost_promotions_total
+kaboost_candidate_loss_window{candidate}
+kaboost_candidate_improvement_ratio{candidate}
+kaboost_candidate_failures_total{candidate}
 kaboost_influence_limited_total
 kaboost_gaps_accepted_total{kind}
 kaboost_records_lost_total
@@ -94,6 +102,7 @@ kaboost_predict_duration_seconds
 kaboost_predictions_total
 kaboost_predict_errors_total{status}
 kaboost_predict_features_ignored_total
+kaboost_requests_refused_total{reason}
 http_server_request_duration_seconds{http_request_method,http_route,http_response_status_code}
 """
 

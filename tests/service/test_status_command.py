@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from kaboost.service import status_command
 from kaboost.service.cli import app
-from kaboost.service.config.settings import Api
+from kaboost.service.config.api import Api
 from kaboost.service.errors import NoAnswer
 from kaboost.service.http.verdict import TREND_POINTS, quality, trend
 from kaboost.service.status_command import address_of, ask, render, sparkline, watch_status

@@ -4,7 +4,7 @@
 const kaboostCharts = (() => {
   const NS = "http://www.w3.org/2000/svg";
   const MARKS = { drift: "drift", "level shift": "level", restart: "restart", checkpoint: "checkpoint",
-    rollback: "rollback", fallback: "fallback", recovery: "recovery" };
+    rollback: "rollback", promotion: "promotion", fallback: "fallback", recovery: "recovery" };
   const PREDICTORS = [["model", "model", []], ["prior", "prior", [4, 4]], ["last_label", "last label", [8, 3]]];
   const COLOURS = { model: "--model", prior: "--prior", last_label: "--last" };
   const whole = new Intl.NumberFormat("en");

@@ -9,7 +9,7 @@ const make = (tag, text, ...children) => {
 async function send(method, path, body, out) {
   const options = body ? { method, body: body.value, headers: { "Content-Type": "application/json" } } : { method };
   try {
-    const response = await fetch(path.slice(1), options);
+    const response = await kaboostKey.fetch(path.slice(1), options);
     const text = await response.text();
     const json = (response.headers.get("content-type") || "").includes("json");
     out.textContent = `${response.status} ${response.statusText}\n${json ? JSON.stringify(JSON.parse(text), null, 2) : text}`;
@@ -51,7 +51,9 @@ function describe(method, path, route) {
 }
 
 async function load() {
-  const document_ = await (await fetch("openapi.json")).json();
+  const response = await kaboostKey.fetch("openapi.json");
+  if (!response.ok) return;
+  const document_ = await response.json();
   const routes = Object.entries(document_.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, route]) => describe(method, path, route)));
   const all = make("pre", JSON.stringify(document_.components.schemas, null, 2));

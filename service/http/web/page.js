@@ -8,7 +8,7 @@
   let status = null, model = null, heard = 0;
 
   async function get(path) {
-    const response = await fetch(path);
+    const response = await kaboostKey.fetch(path);
     const body = await response.json();
     if (!response.ok) throw Object.assign(new Error(body.detail ?? response.statusText), { status: response.status });
     return body;
@@ -162,8 +162,9 @@
     showState(status.state, status.level, status.quality, status.reason);
     if (document.hidden) return;
     showFigures(); showLosses(); showLate();
+    kaboostCandidates.show(status);
     kaboostSteering.update(status);
-    refresh(`model/history?points=${HISTORY_POINTS}`, `${status.history_events} ${status.learner.pid}`, 2000, showHistory);
+    refresh(`model/history?points=${HISTORY_POINTS}`, `${status.history_events} ${status.learner.pid} ${status.champion}`, 2000, showHistory);
     if (status.version !== null) {
       refresh("model", status.version, 3000, showModel);
       refresh("model/importance", status.version, 10000, showImportance);
@@ -174,12 +175,12 @@
   // A connection that broke without a word stays open for ever: after a silence it is made again.
   function listen() {
     let stream = null, opened = 0;
-    const open = () => { stream?.close(); opened = performance.now(); stream = new EventSource("stream"); stream.addEventListener("status", hear); };
+    const open = () => { stream?.close(); opened = performance.now(); stream = kaboostKey.stream("stream", hear); };
     open();
     setInterval(() => {
       if (performance.now() - heard < SILENT_MS) return;
       showState("no response", "bad", "", `This page hears nothing from the service${heard ? ` for ${duration((performance.now() - heard) / 1000)}` : ""}. It goes on trying.`);
-      if (stream.readyState === EventSource.CLOSED || performance.now() - opened >= REOPEN_MS) open();
+      if (stream.closed || performance.now() - opened >= REOPEN_MS) open();
     }, 1000);
   }
 

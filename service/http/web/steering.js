@@ -3,7 +3,7 @@
 const kaboostSteering = (() => {
   const { h, number } = kaboostCharts;
   const at = (id) => document.getElementById(id);
-  let built = null, key, reason, version, positions;
+  let built = null, names = "", key, reason, version, positions, candidate, promotion;
 
   const headers = () => ({ Authorization: `Bearer ${key.value}`, "Content-Type": "application/json" });
 
@@ -44,21 +44,38 @@ const kaboostSteering = (() => {
     reason = h("input", { type: "text", maxlength: 500, placeholder: "for the audit log" });
     version = h("select");
     positions = h("select", {}, h("option", { value: "stay" }, "learn on from here"), h("option", { value: "back" }, "learn the events since then again"));
+    candidate = h("select");
     const button = (name, label, more) => h("button", { type: "button", onclick: () => send(name, more?.()) }, label);
     return [
       h("form", { class: "steer", onsubmit: (event) => event.preventDefault() }, h("label", {}, "Admin key", key), h("label", {}, "Reason", reason), h("button", { type: "button", onclick: () => list().then(() => report("The key fits."), (error) => report(error.message, true)) }, "Check the key")),
       h("div", { class: "steer" }, button("pause", "Pause"), button("resume", "Resume"), button("checkpoint", "Write a checkpoint")),
       h("div", { class: "steer" }, h("label", {}, "Checkpoint", version), h("label", {}, "Then", positions), button("rollback", "Roll back", () => ({ version: Number(version.value), positions: positions.value }))),
+      promotion = h("div", { class: "steer", hidden: true }, h("label", {}, "Candidate", candidate), button("promote", "Promote", () => ({ candidate: candidate.value }))),
       h("p", { id: "steering-result", role: "status" }),
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Audit log" }, h("table", { id: "audit" })),
     ];
   }
 
+  // Those that can be promoted; the choice stays while they are the same.
+  function offer(candidates) {
+    const running = candidates.filter((one) => one.state !== "failed").map((one) => one.name);
+    if (names === running.join()) return;
+    names = running.join();
+    promotion.hidden = !running.length;
+    candidate.replaceChildren(...running.map((name) => h("option", { value: name }, name)));
+  }
+
   function update(status) {
+    build(status);
+    if (built) offer(status.candidates);
+  }
+
+  function build(status) {
     if (built === status.steering) return;
     built = status.steering;
+    names = "";
     at("steering-body").replaceChildren(...(built ? form() : [h("p", { class: "note" }, "Commands from this page need ", h("code", {}, "admin.key"), " and ", h("code", {}, "admin.page: true"), ". On the machine of the learner: ",
-      h("code", {}, "kaboost pause"), ", ", h("code", {}, "kaboost resume"), ", ", h("code", {}, "kaboost checkpoint"), ", ", h("code", {}, "kaboost rollback NUMBER"), ".")]));
+      h("code", {}, "kaboost pause"), ", ", h("code", {}, "kaboost resume"), ", ", h("code", {}, "kaboost checkpoint"), ", ", h("code", {}, "kaboost rollback NUMBER"), ", ", h("code", {}, "kaboost promote NAME"), ".")]));
   }
 
   return { update };

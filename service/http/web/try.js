@@ -36,7 +36,7 @@ const kaboostTry = (() => {
   }
 
   async function post(body) {
-    const response = await fetch("predict", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+    const response = await kaboostKey.fetch("predict", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
     const answer = await response.json();
     if (response.ok) return answer;
     const faults = (answer.errors ?? []).map((fault) => `${fault.pointer.replace("#/features/", "").replace("#/", "")}: ${fault.detail}`);

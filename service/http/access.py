@@ -1,0 +1,117 @@
+"""The middleware that admits requests; where no key is needed it is not there at all."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+
+from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kaboost.service.access.callers import Caller, Denied
+from kaboost.service.access.guard import Guard
+from kaboost.service.access.roles import OPEN, Lines, lines_of
+from kaboost.service.config.settings import Settings
+from kaboost.service.http import problems
+from kaboost.service.metrics import ApiMetrics
+
+CALLER = "kaboost.caller"  # in the scope of an admitted request
+LOG_SECONDS = 1.0  # between two lines about refused requests: a flood must not fill the log
+
+log = logging.getLogger(__name__)
+Count = Callable[[str], None]
+
+
+class AccessControl:
+    """Pass on the requests of callers that have the role of the path, as plain ASGI."""
+
+    def __init__(self, app: ASGIApp, guard: Guard, lines: Lines, count: Count) -> None:
+        self._app = app
+        self._guard = guard
+        self._lines = lines
+        self._count = count
+        self._next_log = 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Admit or refuse one request; a path that does not exist needs any key."""
+        if scope["type"] == "http":
+            role = self._lines.role_of(scope["path"])
+            if role != OPEN:
+                try:
+                    scope[CALLER] = await self._guard.admit(scope["headers"], role)
+                except Denied as denied:
+                    self._report(scope, denied)
+                    return await _problem(denied, scope["path"])(scope, receive, send)
+        await self._app(scope, receive, send)
+
+    def _report(self, scope: Scope, denied: Denied) -> None:
+        self._count(denied.reason)
+        if time.monotonic() >= self._next_log:
+            self._next_log = time.monotonic() + LOG_SECONDS
+            client = (scope.get("client") or ("unknown",))[0]
+            fields = {"client": client, "path": scope["path"], "reason": denied.reason}
+            log.warning("request refused", extra=fields)
+
+
+def _problem(denied: Denied, path: str) -> ASGIApp:
+    headers = {"www-authenticate": "Bearer"} if denied.status == 401 else {}
+    headers |= {"retry-after": str(denied.retry_after)} if denied.retry_after else {}
+    return problems.problem(HTTPException(denied.status, denied.detail, headers), path)
+
+
+def add_access(app: FastAPI, settings: Settings, metrics: ApiMetrics) -> None:
+    """Admit only callers with the roles of the routes, if the settings want keys."""
+    lines = lines_of(
+        _plain(app.router.routes)
+    )  # also without keys: no route without a line is served
+    if settings.api.auth.is_on:
+        guard = Guard(settings)
+        count = _counter(metrics)
+        app.add_middleware(AccessControl, guard=guard, lines=lines, count=count)
+
+
+def add_cors(app: FastAPI, settings: Settings) -> None:
+    """Admit requests of the web pages of some origins, if the settings name any.
+
+    Around the check of keys: a browser asks first, without one. Commands are refused all the same.
+    """
+    if settings.api.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.api.cors_origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("authorization", "content-type", "x-request-id", "traceparent"),
+            expose_headers=("retry-after", "x-request-id"),
+        )
+
+
+def _plain(routes: Iterable[BaseRoute]) -> list[Route]:
+    """Check that there are only plain routes, whose paths are whole."""
+    found = [route for route in routes if isinstance(route, Route)]
+    assert found == list(routes), "a mounted application has no lines in service/access/roles.py"
+    return found
+
+
+def _counter(metrics: ApiMetrics) -> Count:
+    def count(reason: str) -> None:
+        metrics.refused.labels(reason).inc()
+
+    return count
+
+
+def add_admin_access(app: Starlette, settings: Settings) -> None:
+    """Admit only callers with the role admin to the admin port, if the settings want keys."""
+    if settings.api.auth.is_on:
+        lines = lines_of(_plain(app.router.routes))
+        app.add_middleware(
+            AccessControl, guard=Guard(settings), lines=lines, count=lambda _reason: None
+        )
+
+
+def caller_of(scope: Scope) -> Caller | None:
+    """Return who has sent a request; None where no key is needed."""
+    found: Caller | None = scope.get(CALLER)
+    return found

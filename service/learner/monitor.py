@@ -1,0 +1,44 @@
+"""Why a model got worse: features and slices of sampled events, as metrics."""
+
+import math
+from collections.abc import Callable, Mapping
+
+from kaboost.service.config.settings import Settings
+from kaboost.service.events.privacy import make_privacy
+from kaboost.service.learner.feature_watch import FeatureWatch
+from kaboost.service.learner.recent import RecentEvents
+from kaboost.service.learner.slice_losses import SliceLosses
+from kaboost.service.metrics import LearnerMetrics
+
+SHOWN_SECONDS = 5.0  # between two comparisons, which take some milliseconds
+
+
+class Monitor:
+    """Follow the sampled events of one learner; one thread calls, about once a second."""
+
+    def __init__(
+        self, settings: Settings, metrics: LearnerMetrics, clock: Callable[[], float]
+    ) -> None:
+        self._features = FeatureWatch(metrics)
+        self._slices = SliceLosses(settings.metrics.slices, make_privacy(settings), metrics)
+        self._wants_losses = bool(settings.metrics.slices)
+        self._clock = clock
+        self._before = clock()
+        self._shown_at = -math.inf
+        self._kinds: Mapping[str, str] = {}
+
+    def follow(self, recent: RecentEvents) -> None:
+        """Take the new events of the sample, and show what they have changed."""
+        now, rows = self._clock(), recent.take_sample()
+        if any(recent.kinds.get(name, kind) != kind for name, kind in self._kinds.items()):
+            self._features.forget()
+        self._kinds = recent.kinds
+        self._features.add(rows, now - self._before)
+        self._before = now
+        if self._wants_losses:
+            for features, loss in recent.take_losses():
+                self._slices.add(features, loss)
+        if now - self._shown_at >= SHOWN_SECONDS:
+            self._shown_at = now
+            self._features.show()
+            self._slices.show()
