@@ -63,6 +63,8 @@ class LearnerMetrics(NamedTuple):
     publish_duration: Histogram
     checkpoint_duration: Histogram
     snapshot_failures: Counter  # {reason}
+    snapshots_sent: Counter  # {target, result}
+    sent_version: Gauge  # {target}
     event_to_snapshot: Histogram
     snapshot_version: Gauge
     snapshot_timestamp: Gauge
@@ -326,6 +328,18 @@ _LEARNER = {
         "kaboost_snapshot_failures",
         "Snapshots that could not be written.",
         ("reason",),
+    ),
+    "snapshots_sent": _Spec(
+        Counter,
+        "kaboost_snapshots_sent",
+        "Snapshots for a place of snapshots.publish: sent, failed or skipped for a newer one.",
+        ("target", "result"),
+    ),
+    "sent_version": _Spec(
+        Gauge,
+        "kaboost_snapshot_sent_version",
+        "Version of the snapshot that a place of snapshots.publish got last.",
+        ("target",),
     ),
     "restore_fallbacks": _Spec(
         Counter, "kaboost_restore_fallbacks", "Damaged checkpoints that were skipped at the start."

@@ -343,6 +343,18 @@ class Settings(BaseSettings):
             check_predictions(value, labels_, events, kafka.topic, kafka.dlq)
         return value
 
+    @field_validator("snapshots")
+    @classmethod
+    def _check_publish(cls, value: Snapshots, info: ValidationInfo) -> Snapshots:
+        """Refuse to publish a River model, and topics that are something else."""
+        if value.publish and river_spec.is_river(info.data.get("model")):
+            raise ValueError("a River model has no snapshots; leave publish out")
+        kafka = info.data.get("kafka")
+        for topic in (kafka.topic, kafka.dlq) if kafka else ():
+            if f"kafka:{topic}" in value.publish:
+                raise ValueError(f"publish: topic {topic} has other records; name another topic")
+        return value
+
     @field_validator("checkpoints")
     @classmethod
     def _check_store(cls, value: Checkpoints, info: ValidationInfo) -> Checkpoints:
@@ -385,7 +397,7 @@ def is_hidden(path: Leaf) -> bool:
         return True
     return any(
         path == extra[: len(path)] or (path[:2] == extra and is_secret(".".join(path[2:])))
-        for extra in (("kafka", "extra"), ("checkpoints", "options"))
+        for extra in (("kafka", "extra"), ("checkpoints", "options"), ("snapshots", "options"))
     )
 
 

@@ -16,6 +16,7 @@ from kaboost.service.kafka.dead_letters import DeadLetters
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.loop import LearnerLoop
 from kaboost.service.learner.parts import Parts, make_parts
+from kaboost.service.learner.snapshot_sender import sending
 from kaboost.service.learner.startup import (
     RestoreFromCheckpoint,
     Startup,
@@ -61,6 +62,7 @@ def run(
             if not stack.enter_context(locked):
                 return Exit.DONE
         stack.enter_context(_metrics_server(settings.metrics, registry))
+        stack.enter_context(sending(settings, metrics))
         before: int | None = None  # gaps that the last start accepted
         while (ended := _learn(parts, startup(parts, cold_start and before is None), stop)).gap:
             if kafka.on_gap != "accept" or before == 0 == ended.accepted:

@@ -61,6 +61,8 @@ kaboost_checkpoint_last_success_timestamp_seconds
 kaboost_checkpoint_size_bytes
 kaboost_checkpoint_failures_total{reason}
 kaboost_snapshot_failures_total{reason}
+kaboost_snapshots_sent_total{target,result}
+kaboost_snapshot_sent_version{target}
 kaboost_restore_fallbacks_total
 kaboost_model_memory_bytes
 kaboost_feature_candidates
