@@ -82,6 +82,25 @@ class ApiMetrics(NamedTuple):
     request_duration: Histogram  # {method, route, status}
 
 
+class ScoreMetrics(NamedTuple):
+    """The metrics of a process that answers the records of a topic; one thread writes them."""
+
+    consumed: Counter
+    answered: Counter
+    dead_letters: Counter  # {reason}
+    skipped: Counter  # {reason}
+    ignored: Counter
+    aborted: Counter
+    waiting: Gauge
+    partitions: Gauge
+    snapshot_version: Gauge
+    lag_records: Gauge  # {topic, partition}
+    lag_seconds: Gauge  # {topic, partition}
+    records_lost: Counter
+    batch_duration: Histogram
+    build_info: Gauge  # {version}
+
+
 def learner_metrics(registry: CollectorRegistry) -> LearnerMetrics:
     """Make the learner's metrics."""
     validation = Validation()
@@ -94,6 +113,14 @@ def learner_metrics(registry: CollectorRegistry) -> LearnerMetrics:
 def api_metrics(registry: CollectorRegistry) -> ApiMetrics:
     """Make an API worker's metrics."""
     return ApiMetrics(**_make(_API, registry))
+
+
+def score_metrics(registry: CollectorRegistry) -> ScoreMetrics:
+    """Make the metrics of `kaboost score`."""
+    shared = {name: _LEARNER[name] for name in ScoreMetrics._fields if name in _LEARNER}
+    metrics = ScoreMetrics(**_make(shared | _SCORE, registry))
+    metrics.build_info.labels(program_version()).set(1)
+    return metrics
 
 
 def program_version() -> str:
@@ -324,6 +351,29 @@ _API = {
         "http_server_request_duration_seconds",
         "Time of one HTTP request.",
         ("http_request_method", "http_route", "http_response_status_code"),
+        LATENCY_BUCKETS,
+    ),
+}
+_SCORE = {
+    "consumed": _Spec(
+        Counter, "kaboost_score_consumed", "Records whose offsets were committed by `score`."
+    ),
+    "answered": _Spec(Counter, "kaboost_score_answered", "Answers that were committed."),
+    "aborted": _Spec(
+        Counter, "kaboost_score_aborted", "Transactions that were aborted and tried again."
+    ),
+    "waiting": _Spec(
+        Gauge, "kaboost_score_waiting", "Whether records wait because there is no usable model."
+    ),
+    "partitions": _Spec(Gauge, "kaboost_score_partitions", "Partitions that the process reads."),
+    "snapshot_version": _Spec(
+        Gauge, "kaboost_score_snapshot_version", "Version of the snapshot that answers."
+    ),
+    "batch_duration": _Spec(
+        Histogram,
+        "kaboost_score_batch_duration_seconds",
+        "Time of one batch, from its records to the commit of its answers.",
+        (),
         LATENCY_BUCKETS,
     ),
 }
