@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import psutil
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from kaboost.service.config.settings import Settings
@@ -73,14 +72,23 @@ def scoring(settings: Settings) -> Iterator[Callable[[], int | BaseException | N
         end()
 
 
-def start(settings: Settings, module: str = "kaboost.service.cli", **env: str) -> psutil.Popen:
-    """Start `kaboost score` as a process of its own."""
-    file = settings.snapshots.directory.parent / "kaboost.json"
-    return psutil.Popen(
-        [sys.executable, "-P", "-m", module, "score", "--config", str(file)],
+@contextmanager
+def started(
+    settings: Settings, module: str = "", *arguments: str
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run `kaboost score`, or a module of the tests, as a process of its own."""
+    file = str(settings.snapshots.directory.parent / "kaboost.json")
+    words = [module, file] if module else ["kaboost.service.cli", "score", "--config", file]
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", *words, *arguments],
         stdin=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | env,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def committed_records(bootstrap: str, topic: str) -> list[Message]:
