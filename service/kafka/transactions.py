@@ -1,6 +1,5 @@
 """A producer that writes records and the offsets of what they answer in one transaction."""
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -33,7 +32,10 @@ FENCED = (
     "each ({1})"
 )
 
-log = logging.getLogger(__name__)
+TOO_LARGE = (
+    "{0}; raise max.message.bytes of the topic, set score.features: false, or batch.size in "
+    "kafka.extra below the topic's limit"
+)
 
 
 class Record(NamedTuple):
@@ -56,6 +58,7 @@ class Transactions:
         self._name = name
         self._patience = patience
         self._undelivered = ""  # why the broker has refused a record
+        self._is_too_large = False
         required = {
             **REQUIRED_CONFIG,
             "transactional.id": name,
@@ -99,6 +102,8 @@ class Transactions:
             self._try(lambda: self.producer.commit_transaction(REQUEST_SECONDS))
         except _Abort as abort:
             self._try(lambda: self.producer.abort_transaction(REQUEST_SECONDS))
+            if self._is_too_large:  # it would be again
+                raise BrokerError(TOO_LARGE.format(self._undelivered)) from abort
             return self._undelivered or str(abort)
         return ""
 
@@ -156,4 +161,5 @@ class Transactions:
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and not self._undelivered:
             size = len(message.value() or b"")
+            self._is_too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE
             self._undelivered = f"{message.topic()}: record of {size:,} bytes: {error.str()}"

@@ -1,4 +1,4 @@
-"""Processes that answer a topic's records, and what they wrote, for the tests of `kaboost score`."""
+"""Processes that answer records, and what they wrote, for the tests of `kaboost score`."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from kaboost.service.config.settings import Settings
 from kaboost.service.score import run as score
-from tests.kafka.client import PATIENCE
+from tests.kafka.client import PATIENCE, admin
 from tests.ports import free_port
 from tests.service.learning import Rows, rows
 from tests.service.serving import ROOT
@@ -47,29 +47,55 @@ def record(id_: Any, features: Mapping[str, Any], **more: Any) -> bytes:
     return json.dumps({"id": id_, "features": features, **more}).encode()
 
 
-@contextmanager
-def scoring(settings: Settings) -> Iterator[Callable[[], int | BaseException | None]]:
-    """Answer in a thread; the yielded function stops it and returns its exit code or error."""
-    stop, result = threading.Event(), []
+class Running:
+    """A process that answers, in a thread of the tests."""
 
-    def answer() -> None:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stop = threading.Event()
+        self._result: int | BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def __call__(self) -> int | BaseException | None:
+        """Stop it as SIGTERM would; return its exit code or error."""
+        self._stop.set()
+        self._thread.join(PATIENCE)
+        return self._result
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
         try:
-            result.append(score.run(settings, stop=stop))
+            self._result = score.run(self._settings, stop=self._stop)
         except BaseException as err:
-            result.append(err)
+            self._result = err
 
-    thread = threading.Thread(target=answer)
 
-    def end() -> int | BaseException | None:
-        stop.set()
-        thread.join(PATIENCE)
-        return result[0] if result else None
-
-    thread.start()
+@contextmanager
+def scoring(settings: Settings) -> Iterator[Running]:
+    """Answer in a thread; it is stopped at the end, whatever happened."""
+    running = Running(settings)
     try:
-        yield end
+        yield running
     finally:
-        end()
+        running()
+
+
+def on_port(settings: Settings, port: int | None = None) -> Settings:
+    """Return settings whose metrics are those of a process that answers."""
+    metrics = settings.metrics.model_copy(update={"port": port or settings.score.metrics_port})
+    return settings.model_copy(update={"metrics": metrics})
+
+
+def delete_before(settings: Settings, offset: int) -> None:
+    """Delete the records of partition 0 before an offset."""
+    at = TopicPartition(settings.score.topic or "", 0, offset)
+    client = admin(settings.kafka.bootstrap_servers)
+    client.delete_records([at])[at].result(PATIENCE)
 
 
 @contextmanager
