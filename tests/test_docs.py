@@ -15,7 +15,7 @@ from kaboost import Model
 from kaboost.models.evaluation.baselines import progressive_validation
 from kaboost.service import cli
 from kaboost.service.config.settings import Settings
-from kaboost.service.metrics import api_metrics, learner_metrics
+from kaboost.service.metrics import api_metrics, learner_metrics, score_metrics
 from kaboost.service.processes.api_server import create_api
 from tests.specs import LINEAR
 
@@ -57,14 +57,16 @@ def settings_of(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def metrics() -> Iterator[str]:
-    """Name every metric of both processes as a scrape shows it."""
+    """Name every metric of all processes as a scrape shows it."""
     registry = CollectorRegistry()
     api_metrics(registry)
     model = Model("binary", LINEAR, {"x": "number"})
     learner_metrics(registry).validation.record(
         progressive_validation(model.labels), model.booster.progress
     )
-    for family in registry.collect():
+    of_score = CollectorRegistry()  # has names of the learner's
+    score_metrics(of_score)
+    for family in [*registry.collect(), *of_score.collect()]:
         yield family.name + ("_total" if family.type == "counter" else "")
 
 

@@ -37,6 +37,14 @@ def dead(settings: Settings) -> list[Letter]:
     return [Letter(m.key(), m.value(), m.headers() or []) for m in found]
 
 
+def metric_of(settings: Settings, name: str, port: int | None = None) -> float | None:
+    """Read a metric of a process that answers; None while it has no port yet."""
+    try:
+        return gauge(on_port(settings, port), name)
+    except OSError:
+        return None
+
+
 @pytest.mark.parametrize("kills", [5, 20])
 def test_one_answer_over_kills(
     make_settings: Make, make_topic: Make, send: Send, kills: int
@@ -77,11 +85,11 @@ def test_two_processes_share_the_partitions(
             sent += 25
 
     def shares() -> list[float | None]:
-        return [gauge(on_port(wanted, port), "kaboost_score_partitions") for port in ports]
+        return [metric_of(wanted, "kaboost_score_partitions", port) for port in ports]
 
     send_more()
     with started(wanted, "", *flags[0]) as first, started(wanted, "", *flags[1]):
-        until(lambda: on_port(wanted, ports[0]) and len(ids(wanted)) == sent)
+        until(lambda: len(ids(wanted)) == sent)
         send_more()
         until(lambda: shares() == [2.0, 2.0])
         send_more()
@@ -120,11 +128,11 @@ def test_it_waits_for_the_first_snapshot(make_settings: Make, make_topic: Make, 
     wanted = settings_of_score(make_settings, make_topic, score={"features": False})
     send(wanted.score.topic, records(3))
     with scoring(wanted) as end:
-        until(lambda: waiting(wanted) == 1.0)
+        until(lambda: metric_of(wanted, "kaboost_score_waiting") == 1.0)
         assert [] == ids(wanted)
         version = publish(wanted, taught(wanted, events=0))
         until(lambda: len(ids(wanted)) == 3)
-        assert 0.0 == waiting(wanted)
+        assert 0.0 == metric_of(wanted, "kaboost_score_waiting")
         assert 0 == end()
 
     for answer in answers(wanted):
@@ -132,13 +140,6 @@ def test_it_waits_for_the_first_snapshot(make_settings: Make, make_topic: Make, 
             key: answer[key] for key in ("probability", "version")
         }
         assert "features" not in answer
-
-
-def waiting(settings: Settings) -> float | None:
-    try:
-        return gauge(on_port(settings), "kaboost_score_waiting")
-    except OSError:  # no port yet
-        return None
 
 
 def test_a_learner_joins_labels_to_answers(
