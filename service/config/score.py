@@ -75,7 +75,7 @@ def check_score(
     `group` is that of the learner, `others` the topics that it has labels and dead letters on.
     """
     if section.topic is None:
-        if "dlq_topic" in section.model_fields_set or "group_id" in section.model_fields_set:
+        if section.dlq_topic is not None or section.group_id is not None:
             raise ValueError(
                 "score.topic: is not set, so nothing is read; name the topic of the records, or "
                 "leave this section out"

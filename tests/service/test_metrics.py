@@ -17,7 +17,7 @@ from kaboost.models.evaluation.baselines import ProgressiveValidation, progressi
 from kaboost.models.evaluation.intervals import LEVELS
 from kaboost.models.evaluation.reliability import record_many
 from kaboost.service.config.settings import Settings
-from kaboost.service.metrics import Validation, api_metrics, learner_metrics
+from kaboost.service.metrics import Validation, api_metrics, learner_metrics, score_metrics
 from tests.kafka.client import encode
 from tests.service.learning import gauge, learned, learning, until
 from tests.specs import LINEAR

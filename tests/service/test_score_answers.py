@@ -145,7 +145,8 @@ def test_mapped_records_are_answered_like_requests(tmp_path: Path, name: str) ->
 
 def test_inferred_features_are_followed(tmp_path: Path) -> None:
     """What the model does not know is ignored until a later model knows it, and written as sent."""
-    wanted = settings(tmp_path, features={"schema": {"*": "auto", "age": "number"}}, **TOPICS)
+    schema = {"features": {"schema": {"*": "auto", "age": "number"}}, "model": {}}
+    wanted = settings(tmp_path, **schema, **TOPICS)
     by = served(wanted, events=0)
     value = record("a", {"age": 1, "new": "x"})
     made = answered(wanted, [value], by)
