@@ -14,6 +14,7 @@ from kaboost.service.config.settings import Settings, load
 from kaboost.service.kafka import transactions
 from kaboost.service.processes.score_role import run_score
 
+SIGNAL = signal.Signals[os.environ.get("KILL_SIGNAL", "SIGKILL")]
 # After which records are written: not sent yet, without offsets, not committed, committed.
 STEPS = ("flush", "send_offsets_to_transaction", "commit_transaction", "after:commit_transaction")
 
@@ -40,7 +41,7 @@ class Killed:
     def _count(self) -> None:
         self._left -= 1
         if self._left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), SIGNAL)
 
 
 def run_killed(settings: Settings, step: str, count: int) -> int:

@@ -100,7 +100,7 @@ def delete_before(settings: Settings, offset: int) -> None:
 
 @contextmanager
 def started(
-    settings: Settings, module: str = "", *arguments: str
+    settings: Settings, module: str = "", *arguments: str, **env: str
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Run `kaboost score`, or a module of the tests, as a process of its own."""
     file = str(settings.snapshots.directory.parent / "kaboost.json")
@@ -108,7 +108,7 @@ def started(
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", *words, *arguments],
         stdin=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | env,
     )
     try:
         yield process

@@ -2,8 +2,10 @@
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+import psutil
 import pytest
 
 from kaboost.service.config.settings import Settings
@@ -99,6 +101,43 @@ def test_two_processes_share_the_partitions(
         until(lambda: len(ids(wanted)) >= sent)
 
     assert sorted(map(str, range(sent))) == ids(wanted)
+
+
+def test_a_frozen_process_writes_nothing_late(
+    make_settings: Make, make_topic: Make, send: Send
+) -> None:
+    """It is stopped within a transaction until others have its partitions and its records."""
+    wanted = settings_of_score(make_settings, make_topic, 2, score={"batch_records": 10})
+    publish(wanted, taught(wanted))
+    for partition in range(2):
+        send(wanted.score.topic, records(40, 40 * partition), partition=partition)
+    port = free_port()
+    module, step = "tests.service.killed_score", "send_offsets_to_transaction=3"
+    with started(wanted, module, step, KILL_SIGNAL="SIGSTOP") as parent:
+        frozen = until(lambda: stopped_child(parent.pid))
+        with started(wanted, "", "--set", f"score.metrics_port={port}"):
+            until(lambda: metric_of(wanted, "kaboost_score_partitions", port) == 2.0)
+            until(lambda: len(set(ids(wanted))) == 80)
+            frozen.resume()
+            send(wanted.score.topic, records(20, 80))
+            until(lambda: not frozen.is_running() or has_joined(wanted))
+            send(wanted.score.topic, records(20, 100), partition=1)
+            until(lambda: len(set(ids(wanted))) == 120)
+        with suppress(psutil.NoSuchProcess):
+            frozen.kill()
+
+    assert sorted(map(str, range(120))) == ids(wanted)
+
+
+def stopped_child(pid: int) -> psutil.Process | None:
+    """Return the child of a process once it is stopped."""
+    children = psutil.Process(pid).children()
+    return next((each for each in children if each.status() == psutil.STATUS_STOPPED), None)
+
+
+def has_joined(settings: Settings) -> bool:
+    """Whether the first process has partitions again."""
+    return metric_of(settings, "kaboost_score_aborted_total") == 1.0
 
 
 def test_bad_records_are_dead_letters(make_settings: Make, make_topic: Make, send: Send) -> None:

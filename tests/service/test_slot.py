@@ -19,9 +19,7 @@ def test_numbers_are_free_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert 0 == again
 
 
-def test_a_killed_process_frees_its_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_process_frees_its_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel does."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     child = os.fork()
