@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -28,8 +29,8 @@ DEFAULT_CONFIG = {
     "log_level": 2,
 }
 FENCED = (
-    "another process has the name {0} in the group: set score.instance to a name of its own for "
-    "each ({1})"
+    "the broker has ended the transactions of {0}: this process stood still for longer than 10 s, "
+    "or another has its name; then set score.instance to a name of its own for each ({1})"
 )
 
 TOO_LARGE = (
@@ -51,6 +52,10 @@ class _Abort(Exception):
     """The transaction has to be aborted, and may then be tried again."""
 
 
+class _Fenced(_Abort):
+    """The broker takes nothing more from this client."""
+
+
 class Transactions:
     """Write records exactly once; one thread calls."""
 
@@ -59,19 +64,21 @@ class Transactions:
         self._patience = patience
         self._undelivered = ""  # why the broker has refused a record
         self._is_too_large = False
-        required = {
+        self._config = {
+            **DEFAULT_CONFIG,
+            **client,
             **REQUIRED_CONFIG,
             "transactional.id": name,
             "on_delivery": self._on_delivery,
         }
-        try:
-            self.producer = Producer({**DEFAULT_CONFIG, **client, **required})
-        except KafkaException as err:
-            raise ConfigError(f"kafka.extra does not fit: {err.args[0].str()}") from err
+        self.producer = self._make()
 
     def start(self) -> None:
         """End what a former process of this name has left open, and refuse it from now on."""
-        self._try(lambda: self.producer.init_transactions(REQUEST_SECONDS))
+        try:
+            self._try(lambda: self.producer.init_transactions(REQUEST_SECONDS))
+        except _Abort as abort:
+            raise BrokerError(str(abort)) from abort
 
     def write(self, records: Sequence[Record], offsets: Sequence[At], group: Any) -> str:
         """Write all records and offsets, or nothing.
@@ -87,9 +94,9 @@ class Transactions:
         Raises
         ------
         BrokerError
-            If the broker does not answer, or has given the name to another process.
+            If the broker does not answer, or does not take a record of this size.
         """
-        self._undelivered = ""
+        self._undelivered, self._is_too_large = "", False
         self.producer.begin_transaction()
         try:
             self._produce(records)
@@ -101,7 +108,7 @@ class Transactions:
             )
             self._try(lambda: self.producer.commit_transaction(REQUEST_SECONDS))
         except _Abort as abort:
-            self._try(lambda: self.producer.abort_transaction(REQUEST_SECONDS))
+            self._abort(abort)
             if self._is_too_large:  # it would be again
                 raise BrokerError(TOO_LARGE.format(self._undelivered)) from abort
             return self._undelivered or str(abort)
@@ -109,8 +116,27 @@ class Transactions:
 
     def close(self) -> None:
         """Drop what is not committed."""
-        self.producer.purge()
-        self.producer.poll(0)
+        with suppress(KafkaException):  # of a client that failed for good
+            self.producer.purge()
+            self.producer.poll(0)
+
+    def _abort(self, reason: _Abort) -> None:
+        """Abort the transaction; with a new client where the broker has done so."""
+        if not isinstance(reason, _Fenced):
+            try:
+                self._try(lambda: self.producer.abort_transaction(REQUEST_SECONDS))
+                return
+            except _Abort:
+                pass  # the new client aborts it
+        self.close()
+        self.producer = self._make()
+        self.start()
+
+    def _make(self) -> Producer:
+        try:
+            return Producer(self._config)
+        except KafkaException as err:
+            raise ConfigError(f"kafka.extra does not fit: {err.args[0].str()}") from err
 
     def _produce(self, records: Sequence[Record]) -> None:
         produce, until = self.producer.produce, time.monotonic() + self._patience
@@ -155,7 +181,7 @@ class Transactions:
         if error.txn_requires_abort() and not error.fatal():
             raise _Abort(error.str()) from err
         if error.code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH):
-            raise BrokerError(FENCED.format(self._name, error.str())) from err
+            raise _Fenced(FENCED.format(self._name, error.str())) from err
         raise BrokerError(f"no transaction with the broker: {error.str()}") from err
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
