@@ -13,6 +13,7 @@ from kaboost.service.kafka.letters import Headers
 
 REQUEST_SECONDS = 5.0  # for one request to the broker; it is tried again
 RETRY_SECONDS = 0.1
+STEP_SECONDS = 12.0  # for a step; by then the broker has ended the transaction
 REQUIRED_CONFIG = {
     "acks": "all",
     "enable.idempotence": True,
@@ -76,7 +77,9 @@ class Transactions:
     def start(self) -> None:
         """End what a former process of this name has left open, and refuse it from now on."""
         try:
-            self._try(lambda: self.producer.init_transactions(REQUEST_SECONDS))
+            begin = self.producer.init_transactions
+            if not self._repeat(lambda: begin(REQUEST_SECONDS), self._patience):
+                raise BrokerError(f"no transactions: no answer in {self._patience:g} s")
         except _Abort as abort:
             raise BrokerError(str(abort)) from abort
 
@@ -163,18 +166,27 @@ class Transactions:
             raise _Abort(self._undelivered)
 
     def _try(self, step: Callable[[], object]) -> None:
-        """Do a step, again while the broker asks for it."""
-        until = time.monotonic() + self._patience
-        while True:
+        """Do a step of a transaction, again while the broker asks for it.
+
+        A client that waits for longer may wait for ever, such as after a restart of the broker.
+        """
+        if not self._repeat(step, STEP_SECONDS):
+            raise _Fenced(f"no answer of the broker in {STEP_SECONDS:g} s")
+
+    def _repeat(self, step: Callable[[], object], seconds: float) -> bool:
+        """Do a step until it succeeds; return false if it has not after so long."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
             try:
                 step()
-                return
+                return True
             except KafkaException as err:
                 error = err.args[0]
                 waits = error.retriable() or error.code() == KafkaError._TIMED_OUT
-                if error.fatal() or not waits or time.monotonic() > until:
+                if error.fatal() or not waits:
                     self._raise(err)
             time.sleep(RETRY_SECONDS)
+        return False
 
     def _raise(self, err: KafkaException) -> None:
         error = err.args[0]
