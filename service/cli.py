@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kaboost.service import dlq_commands, keys_commands, lab_commands, status_command
+from kaboost.service import (
+    dlq_commands,
+    keys_commands,
+    lab_commands,
+    score_command,
+    status_command,
+)
 from kaboost.service.command_options import DEFAULT_FILE, File, Json, Set, Source, with_source
 from kaboost.service.command_options import load_settings as _load
 from kaboost.service.command_options import print_rows as _print
@@ -396,6 +402,9 @@ def _run(settings: "Settings", role: Callable[["Settings"], int]) -> None:
         log.error("stopped", extra={"exit_code": int(err.exit_code), "reason": str(err)})
         code = err.exit_code
     raise typer.Exit(code)
+
+
+score_command.register(app, _run)
 
 
 if __name__ == "__main__":
