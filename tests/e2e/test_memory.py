@@ -46,6 +46,7 @@ def test_memory_is_flat(broker, tmp_path):
     settings = run.settings()
     settings["snapshots"].update(keep=5, every_seconds=1.0, every_events=100_000)
     settings["checkpoints"].update(keep=2, every_seconds=2.0, every_events=200_000)
+    settings["events"] = {"duplicates": {"window": 0}}  # the same events come again and again
     run.config.write_text(yaml.safe_dump(settings, sort_keys=False))
     proof.create_topic(broker.bootstrap, run.topic)
     learner = run.start("learner")
