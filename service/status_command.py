@@ -145,6 +145,12 @@ def render(
     head.append(status["state"], STYLES[status["level"]])
     head.append(f"  {status['quality']}")
     lines = [head, *([Text(status["reason"])] if status["reason"] else [])]
+    if status["remedy"]:
+        lines.append(Text(f"what to do: {status['remedy']}", "dim"))
+    for other in status["states"][1:]:
+        if other["level"] != "good":
+            line = Text("also: ").append(other["state"], STYLES[other["level"]])
+            lines.append(line.append(f": {other['reason']}" if other["reason"] else ""))
     table = Table.grid(padding=(0, 2))
     table.add_row("recent loss", _number(_model(status)), sparkline(losses))
     table.add_row("events per second", _number(status["events_per_second"]), sparkline(rates))

@@ -16,6 +16,9 @@ from kaboost.service.config.access import is_loopback
 from kaboost.service.config.settings import Settings
 from kaboost.service.http import openapi
 from kaboost.service.http.follower import Follower
+from kaboost.service.http.headings import HEADINGS, Level, states
+from kaboost.service.http.loss_rise import find_rise
+from kaboost.service.http.quality import quality
 from kaboost.service.http.reports import (
     CandidateReport,
     LateLabels,
@@ -27,8 +30,8 @@ from kaboost.service.http.reports import (
     report_learner,
     report_model,
 )
+from kaboost.service.http.situation import Situation
 from kaboost.service.http.stream import Broadcast
-from kaboost.service.http.verdict import Level, Situation, judge, quality
 from kaboost.service.storage.candidate_state import CHAMPION, MODEL
 from kaboost.service.storage.live import FIGURES, RECORDS, LiveFiles
 
@@ -37,7 +40,7 @@ OTHER_NAME = (
     "records are shown to requests to 127.0.0.1 or localhost only: open the page by that address, "
     "or set api.show_records: true"
 )
-TREND_POINTS = 40  # of which the last ones show where the loss is going
+DRIFT = "drift"  # kind of an annotation
 
 
 class Rejection(BaseModel):
@@ -53,19 +56,26 @@ class Rejection(BaseModel):
     )
 
 
+class StateReport(BaseModel):
+    """One thing that is so now."""
+
+    state: str = Field(description="One of " + ", ".join(each.state for each in HEADINGS))
+    level: Level = Field(description="bad where somebody must act.")
+    reason: str = Field(description="Why it is so, if there is more to it.")
+    remedy: str = Field(description="What to do.")
+
+
 class StatusReport(BaseModel):
     """The state of the whole service, in words and figures."""
 
     model_config = ConfigDict(protected_namespaces=())
 
     time: float = Field(description="Of this report, in seconds since 1970.")
-    state: str = Field(
-        description="learning, waiting for events, cold, compiling, paused, stale, stalled, "
-        "falling back, records are rejected, nothing can be learned, learner stopped or "
-        "restarting, no model yet"
-    )
-    level: Level = Field(description="bad where somebody must act.")
-    reason: str = Field(description="Why it is in this state, if there is more to it.")
+    state: str = Field(description="The heading: the first of `states`.")
+    level: Level = Field(description="Of the heading: bad where somebody must act.")
+    reason: str = Field(description="Of the heading: why it is so, if there is more to it.")
+    remedy: str = Field(description="Of the heading: what to do.")
+    states: list[StateReport] = Field(description="All that is so now, the worst first.")
     quality: str = Field(description="The model against the better baseline, and the trend.")
     name: str
     task: str
@@ -143,19 +153,22 @@ class Live:
             state=report.state,
             reason=follower.reason,
             learns_nothing=follower.learns_nothing,
-            is_served=served is not None,
+            version=stamp.version if stamp else None,
             stale=bool(stamp and stamp.stale),
             fallback=bool(stamp and stamp.fallback),
             events_learned=events,
             events_per_second=rate,
+            dead_letters=self._settings.kafka.dlq,
+            symptoms=figures.get("symptoms", {}),
+            rise=find_rise(points, _drifts(figures)),
         )
         compared = figures or (served.snapshot.header if served else {})
-        verdict, task = judge(situation), self._settings.task.kind
-        recent = points[-TREND_POINTS:].tolist()
+        found, task = states(situation), self._settings.task.kind
         return StatusReport(
             time=time.time(),
-            **verdict._asdict(),
-            quality=quality(task, progressive, events, recent) if progressive else "",
+            **found[0]._asdict(),
+            states=[StateReport(**each._asdict()) for each in found],
+            quality=quality(task, progressive, events, points) if progressive else "",
             name=self._settings.name,
             task=task,
             version=stamp.version if stamp else None,
@@ -250,6 +263,10 @@ def add_live_routes(app: FastAPI, live: Live, broadcast: Broadcast) -> None:
 def _rejections(figures: Mapping[str, Any], *, with_reasons: bool) -> list[Rejection]:
     found = [Rejection(**each) for each in figures.get("rejections", ())]
     return found if with_reasons else [each.model_copy(update={"reason": ""}) for each in found]
+
+
+def _drifts(figures: Mapping[str, Any]) -> list[int]:
+    return [each[1] for each in figures.get("annotations", ()) if each[0] == DRIFT]
 
 
 def _named(columns: list[list[float]]) -> dict[str, list[float | None]]:

@@ -17,6 +17,7 @@ from kaboost.models.types import Vec
 from kaboost.service.metrics import LearnerMetrics
 
 RECENT_ROWS = 300
+BEFORE_ROWS = 900  # right before them, for a jump: more than come between two comparisons
 REFERENCE_ROWS = 2_000
 ENOUGH_ROWS = 100  # with a value, on both sides
 REFERENCE_SECONDS = 86_400.0  # in which a full reference is replaced about once
@@ -39,6 +40,7 @@ class Difference(NamedTuple):
     shift: float  # 0 for the same distribution, 1 for values of which none is in common
     unseen: float  # share far outside the usual range, or of values that were rare
     missing_before: float  # share of the reference
+    times: float = math.nan  # the median of numbers, in medians of the reference
 
     @property
     def size(self) -> float:
@@ -55,6 +57,7 @@ class Reference(NamedTuple):
     missing: float  # share of the rows
     ordered: Vec | None = None  # of numbers
     usual: Sequence[float] = ()  # low and high
+    median: float = math.nan
     counts: Counter[Any] | None = None  # of other values
 
 
@@ -64,6 +67,7 @@ class FeatureWatch:
     def __init__(self, metrics: LearnerMetrics) -> None:
         self._metrics = metrics
         self._recent: deque[Row] = deque(maxlen=RECENT_ROWS)
+        self._before: deque[Row] = deque(maxlen=BEFORE_ROWS)  # that have left the recent ones
         self._reference: list[Row] = []
         self._owed = 0.0  # rows of the reference that are to be replaced
         self._draw = random.Random(SEED)
@@ -78,6 +82,7 @@ class FeatureWatch:
             if len(self._recent) == RECENT_ROWS:
                 leaving.append(self._recent[0])
             self._recent.append(row)
+        self._before.extend(leaving)
         free = REFERENCE_ROWS - len(self._reference)
         self._reference += leaving[:free]
         self._changes += len(leaving[:free])
@@ -95,13 +100,16 @@ class FeatureWatch:
     def forget(self) -> None:
         """Begin again: the kind of a feature has changed, and with it the types of its values."""
         self._recent.clear()
+        self._before.clear()
         self._reference.clear()
         self._known.clear()
 
-    def show(self) -> None:
-        """Set the metrics, and remove those of features that are not shown any more."""
+    def show(self) -> dict[str, Difference]:
+        """Set the metrics, and remove those of features that are not shown any more; return all
+        differences, none while there are too few rows.
+        """
         if len(self._reference) < ENOUGH_ROWS:
-            return
+            return {}
         found = self.differences()
         ranked = sorted(found, key=lambda name: -round(found[name].size, 1))[:MOST_FEATURES]
         metrics = self._metrics
@@ -113,6 +121,7 @@ class FeatureWatch:
         for name in ranked:
             for gauge, value in zip(gauges, found[name], strict=False):
                 gauge.labels(name).set(value)
+        return found
 
     def differences(self) -> dict[str, Difference]:
         """Compare the features of the recent rows.
@@ -125,20 +134,33 @@ class FeatureWatch:
         changed = [name for name in names if self._has_changed(name)]
         for name in sorted(changed, key=lambda name: known.get(name, -1))[:LOOKED_THROUGH]:
             self._known[name] = _reference(self._reference, name, self._changes)
-        return {name: self._difference(name) for name in names if name in self._known}
+        return {
+            name: _compare(self._recent, name, self._known[name])
+            for name in names
+            if name in self._known
+        }
+
+    def jump(self, name: str) -> Difference | None:
+        """Compare the recent values of a feature with those right before; None for too few."""
+        if len(self._before) < ENOUGH_ROWS:
+            return None
+        return _compare(self._recent, name, _reference(self._before, name, 0))
 
     def _has_changed(self, name: str) -> bool:
         known = self._known.get(name)
         return known is None or self._changes - known.changes > len(self._reference) * CHANGED
 
-    def _difference(self, name: str) -> Difference:
-        now, before = _values(self._recent, name), self._known[name]
-        missing = 1.0 - len(now) / len(self._recent)
-        shift = unseen = math.nan
-        if min(len(now), before.rows) >= ENOUGH_ROWS:
-            compare = _numbers if before.ordered is not None else _words
-            shift, unseen = compare(now, before)
-        return Difference(missing, shift, unseen, before.missing)
+
+def _compare(recent: Sequence[Row], name: str, before: Reference) -> Difference:
+    now = _values(recent, name)
+    missing = 1.0 - len(now) / len(recent)
+    shift = unseen = times = math.nan
+    if min(len(now), before.rows) >= ENOUGH_ROWS:
+        compare = _numbers if before.ordered is not None else _words
+        shift, unseen = compare(now, before)
+        if before.ordered is not None and before.median:
+            times = float(np.median(now)) / before.median
+    return Difference(missing, shift, unseen, before.missing, times)
 
 
 def _reference(rows: Sequence[Row], name: str, changes: int) -> Reference:
@@ -146,7 +168,8 @@ def _reference(rows: Sequence[Row], name: str, changes: int) -> Reference:
     missing = 1.0 - len(values) / len(rows)
     if values and isinstance(values[0], float):
         ordered = np.sort(np.asarray(values, float))
-        return Reference(changes, len(values), missing, ordered, np.quantile(ordered, USUAL))
+        usual, median = np.quantile(ordered, USUAL), float(np.median(ordered))
+        return Reference(changes, len(values), missing, ordered, usual, median)
     return Reference(changes, len(values), missing, counts=Counter(values))
 
 

@@ -18,6 +18,7 @@ from kaboost.service.learner.monitor import Monitor
 from kaboost.service.learner.progress import Progress
 from kaboost.service.learner.recent import MAX_FEATURES, Row
 from kaboost.service.learner.records import place_of
+from kaboost.service.learner.symptoms import Symptoms
 from kaboost.service.learner.trainer import Trainer
 from kaboost.service.metrics import LearnerMetrics
 from kaboost.service.storage.live import FIGURES, RECORDS, LiveFiles
@@ -49,6 +50,7 @@ class LiveReport:
         self._metrics = metrics
         self._clock = clock
         self._monitor = Monitor(settings, metrics, clock)
+        self._symptoms = Symptoms()
         self._files = LiveFiles(settings.snapshots.directory)
         self._letters: deque[dict[str, Any]] = deque(maxlen=LETTERS)
         self._rates: deque[tuple[float, int]] = deque()
@@ -111,6 +113,7 @@ class LiveReport:
             "progressive": progressive(trainer.state),
             "rejections": progress.rejections,
             "annotations": trainer.annotations.state(),
+            "symptoms": self._symptoms.report(trainer, progress, self._monitor),
             **trainer.candidates.header(),
         }
 

@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from kaboost.service.config.settings import Settings
 from kaboost.service.events.privacy import make_privacy
+from kaboost.service.learner.broken_features import BrokenFeatures
 from kaboost.service.learner.feature_watch import FeatureWatch
 from kaboost.service.learner.recent import RecentEvents
 from kaboost.service.learner.slice_losses import SliceLosses
@@ -26,6 +28,8 @@ class Monitor:
         self._before = clock()
         self._shown_at = -math.inf
         self._kinds: Mapping[str, str] = {}
+        self._broken = BrokenFeatures()
+        self.broken_features: list[dict[str, Any]] = []  # what has happened to them
 
     def follow(self, recent: RecentEvents) -> None:
         """Take the new events of the sample, and show what they have changed."""
@@ -40,5 +44,7 @@ class Monitor:
                 self._slices.add(features, loss)
         if now - self._shown_at >= SHOWN_SECONDS:
             self._shown_at = now
-            self._features.show()
+            found = self._features.show()
+            self._broken.update(self._features, found)
+            self.broken_features = self._broken.report(found)
             self._slices.show()

@@ -1,0 +1,128 @@
+"""Whether the recent loss has risen above its earlier level: the relation of features and label has
+changed.
+
+It begins with a drift alarm of the model, or without one (not every model has alarms) where the
+recent loss is clearly above its level. It ends for good once the loss has come most of the way
+back, or after SETTLED_EVENTS, when the new level counts as the usual one: so it does not flap. All
+is a function of the history and the annotations, the same in every worker.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from kaboost.models.types import Mat, Vec
+
+EVENT, MODEL_LOSS = 0, 5  # columns of the history: see `History.table`
+WINDOW_EVENTS = 1_000  # of the recent loss, about
+BEFORE_EVENTS = 3_000  # before a rise, whose recent losses are the earlier level
+LATE_EVENTS = 300  # by which an alarm may come late: such losses are not of the level before
+LEAST_POINTS = 20  # of a level
+LEAST_EVENTS = 2_000  # that were learned before the level counts: until then the loss is falling
+RISE_SHARE, RISE_DEVIATIONS = 0.4, 8.0  # of the level, and of the deviations of its points
+LEAST_RISE = 0.15  # share of the level by which an alarm must raise the recent loss
+BACK_SHARE = 0.3  # of the rise: the loss has come back below it
+SETTLED_EVENTS = 20_000
+NOTED_EVENTS = 5_000  # since a rise, in which its recovery is reported
+
+
+class LossRise(NamedTuple):
+    """A rise of the recent loss."""
+
+    event: int  # at which it was noticed
+    is_alarm: bool  # by a drift alarm of the model
+    before: float  # the recent loss before
+    peak: float
+    now: float
+    recovered: bool
+
+    @property
+    def text(self) -> str:
+        """What has happened, in one sentence."""
+        noticed = "drift alarm" if self.is_alarm else "the recent loss has risen"
+        losses = f"{noticed} at event {self.event:,}; loss {self.before:.2g} -> {self.peak:.2g}"
+        if self.recovered:
+            return f"recovered from a change of the relation: {losses} -> {self.now:.2g}"
+        is_falling = self.now < self.peak - 0.15 * (self.peak - self.before)
+        return f"{losses}; " + (f"recovering: {self.now:.2g} now" if is_falling else "still high")
+
+
+class _Curve(NamedTuple):
+    """The recent loss over events, and the widths that are looked at, in events."""
+
+    events: Vec
+    losses: Vec
+    before: float
+    late: float
+    settled: float
+
+
+def find_rise(points: Mat, alarms: Sequence[int]) -> LossRise | None:
+    """Return the last rise, None where there is none that still matters.
+
+    Parameters
+    ----------
+    points
+        Of the history, (n, 8) as of `History.table`.
+    alarms
+        Events of the drift alarms of the model.
+    """
+    points = points[np.isfinite(points[:, MODEL_LOSS])]
+    if len(points) < LEAST_POINTS:
+        return None
+    events, stride = points[:, EVENT], float(points[-1, EVENT] - points[-2, EVENT])
+    curve = _Curve(
+        events,
+        points[:, MODEL_LOSS],
+        before=max(BEFORE_EVENTS, 2 * LEAST_POINTS * stride),
+        late=max(LATE_EVENTS, stride),
+        settled=max(SETTLED_EVENTS, 4 * LEAST_POINTS * stride),
+    )
+    first = max(events[-1] - curve.settled, LEAST_EVENTS)
+    begins = [(float(each), True) for each in alarms if each >= first]
+    begins += [(each, False) for each in _crossings(curve, first)]
+    found: LossRise | None = None
+    # One change may cause several alarms: the level before it is that before the first of them.
+    for begin, is_alarm in sorted(begins):
+        if found is None or found.recovered:
+            rise = _rise(curve, begin, is_alarm=is_alarm)
+            # An alarm that follows a crossing is of the same rise, and says more.
+            found = rise or found
+        elif is_alarm and not found.is_alarm and begin - found.event < WINDOW_EVENTS:
+            found = found._replace(event=int(begin), is_alarm=True)
+    is_old = found is not None and events[-1] - found.event > max(NOTED_EVENTS, 10 * stride)
+    return None if found and found.recovered and is_old else found
+
+
+def _rise(curve: _Curve, begin: float, *, is_alarm: bool) -> LossRise | None:
+    """Describe the rise at an event; None where the loss did not rise, or nothing was before."""
+    events, losses = curve.events, curve.losses
+    level = losses[(events >= begin - curve.before) & (events <= begin - curve.late)]
+    since = losses[events >= begin]
+    if len(level) < LEAST_POINTS // 2 or not len(since):
+        return None
+    before, top = float(np.median(level)), int(since.argmax())
+    peak = float(since[top])
+    if peak < before * (1.0 + LEAST_RISE):
+        return None
+    recovered = bool((since[top:] <= before + BACK_SHARE * (peak - before)).any())
+    return LossRise(int(begin), is_alarm, before, peak, float(losses[-1]), recovered)
+
+
+def _crossings(curve: _Curve, first: float) -> list[float]:
+    """Return the events at which the loss has risen above the limit of the level before."""
+    events, losses = curve.events, curve.losses
+    stride = float(events[-1] - events[-2])
+    late, width = round(max(1.0, WINDOW_EVENTS / stride)), round(curve.before / stride)
+    begin = max(width + late, int(events.searchsorted(first)))
+    if begin >= len(events):
+        return []
+    windows = sliding_window_view(losses[begin - late - width : len(losses) - late - 1], width)
+    level = np.median(windows, axis=1)
+    spread = 1.4826 * np.median(np.abs(windows - level[:, None]), axis=1)
+    now = losses[begin : begin + len(level)]
+    above = now > level + np.maximum(RISE_SHARE * level, RISE_DEVIATIONS * spread)
+    at = np.flatnonzero(np.diff(above.astype(int), prepend=0) == 1)
+    return [float(each) for each in events[begin + at]]
