@@ -7,6 +7,7 @@ back, or after SETTLED_EVENTS, when the new level counts as the usual one: so it
 is a function of the history and the annotations, the same in every worker.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,13 +16,14 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from kaboost.models.types import Mat, Vec
 
-EVENT, MODEL_LOSS = 0, 5  # columns of the history: see `History.table`
+EVENT, MODEL_LOSS, PRIOR_LOSS = 0, 5, 6  # columns of the history: see `History.table`
 WINDOW_EVENTS = 1_000  # of the recent loss, about
 BEFORE_EVENTS = 3_000  # before a rise, whose recent losses are the earlier level
 LATE_EVENTS = 300  # by which an alarm may come late: such losses are not of the level before
 LEAST_POINTS = 20  # of a level
 LEAST_EVENTS = 2_000  # that were learned before the level counts: until then the loss is falling
 RISE_SHARE, RISE_DEVIATIONS = 0.4, 8.0  # of the level, and of the deviations of its points
+LEAST_OF_PRIOR = 0.05  # share of the prior's recent loss: of tiny losses one event is a rise
 LEAST_RISE = 0.15  # share of the level by which an alarm must raise the recent loss
 BACK_SHARE = 0.3  # of the rise: the loss has come back below it
 SETTLED_EVENTS = 20_000
@@ -36,7 +38,12 @@ class LossRise(NamedTuple):
     before: float  # the recent loss before
     peak: float
     now: float
-    recovered: bool
+    ended: float = math.inf  # event at which the loss had come back
+
+    @property
+    def recovered(self) -> bool:
+        """Whether the loss has come back."""
+        return self.ended < math.inf
 
     @property
     def text(self) -> str:
@@ -54,6 +61,7 @@ class _Curve(NamedTuple):
 
     events: Vec
     losses: Vec
+    prior: Vec  # recent loss of the average
     before: float
     late: float
     settled: float
@@ -76,6 +84,7 @@ def find_rise(points: Mat, alarms: Sequence[int]) -> LossRise | None:
     curve = _Curve(
         events,
         points[:, MODEL_LOSS],
+        points[:, PRIOR_LOSS],
         before=max(BEFORE_EVENTS, 2 * LEAST_POINTS * stride),
         late=max(LATE_EVENTS, stride),
         settled=max(SETTLED_EVENTS, 4 * LEAST_POINTS * stride),
@@ -84,13 +93,10 @@ def find_rise(points: Mat, alarms: Sequence[int]) -> LossRise | None:
     begins = [(float(each), True) for each in alarms if each >= first]
     begins += [(each, False) for each in _crossings(curve, first)]
     found: LossRise | None = None
-    # One change may cause several alarms: the level before it is that before the first of them.
     for begin, is_alarm in sorted(begins):
-        if found is None or found.recovered:
-            rise = _rise(curve, begin, is_alarm=is_alarm)
-            # An alarm that follows a crossing is of the same rise, and says more.
-            found = rise or found
-        elif is_alarm and not found.is_alarm and begin - found.event < WINDOW_EVENTS:
+        if found is None or begin > found.ended:
+            found = _rise(curve, begin, is_alarm=is_alarm) or found
+        elif is_alarm and not found.is_alarm:  # a crossing and an alarm of one rise
             found = found._replace(event=int(begin), is_alarm=True)
     is_old = found is not None and events[-1] - found.event > max(NOTED_EVENTS, 10 * stride)
     return None if found and found.recovered and is_old else found
@@ -107,8 +113,9 @@ def _rise(curve: _Curve, begin: float, *, is_alarm: bool) -> LossRise | None:
     peak = float(since[top])
     if peak < before * (1.0 + LEAST_RISE):
         return None
-    recovered = bool((since[top:] <= before + BACK_SHARE * (peak - before)).any())
-    return LossRise(int(begin), is_alarm, before, peak, float(losses[-1]), recovered)
+    back = np.flatnonzero(since[top:] <= before + BACK_SHARE * (peak - before))
+    ended = float(events[events >= begin][top + back[0]]) if len(back) else math.inf
+    return LossRise(int(begin), is_alarm, before, peak, float(losses[-1]), ended)
 
 
 def _crossings(curve: _Curve, first: float) -> list[float]:
@@ -122,7 +129,8 @@ def _crossings(curve: _Curve, first: float) -> list[float]:
     windows = sliding_window_view(losses[begin - late - width : len(losses) - late - 1], width)
     level = np.median(windows, axis=1)
     spread = 1.4826 * np.median(np.abs(windows - level[:, None]), axis=1)
-    now = losses[begin : begin + len(level)]
-    above = now > level + np.maximum(RISE_SHARE * level, RISE_DEVIATIONS * spread)
-    at = np.flatnonzero(np.diff(above.astype(int), prepend=0) == 1)
+    now, prior = (of[begin : begin + len(level)] for of in (losses, curve.prior))
+    limits = RISE_SHARE * level, RISE_DEVIATIONS * spread, LEAST_OF_PRIOR * np.nan_to_num(prior)
+    above = now > level + np.max(limits, axis=0)
+    at = np.flatnonzero(np.diff(above.astype(int), prepend=int(above[0])) == 1)
     return [float(each) for each in events[begin + at]]

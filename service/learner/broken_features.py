@@ -16,8 +16,7 @@ from kaboost.service.learner.wall_clock import minutes_of
 MISSING = (0.2, 0.1)  # more than before: it begins above the first, and ends below the second
 TIMES = (5.0, 2.5)  # the median, or one part in so many of it
 UNSEEN = (0.5, 0.25)  # share of the values
-SHIFTED = (0.6, 0.3)  # distance from earlier values
-JUMP = 0.6  # distance from the values right before
+SHIFTED = (0.6, 0.3)  # distance from the earlier values, of another unit
 SHOWN = 20  # at most, the first ones
 VERY_LARGE = 100.0  # from which on a factor is rounded
 
@@ -61,16 +60,29 @@ def _kind(now: Difference, before: str, jump: Callable[[], Difference | None]) -
     """Return what is wrong with a feature, "" if nothing is."""
     if now.missing - now.missing_before > MISSING[before == "missing"]:
         return "missing"
+    for kind, differs in DIFFERS.items():
+        if not differs(now, before == kind):
+            continue
+        recent = None if before in DIFFERS else jump()
+        if before in DIFFERS or (recent is not None and differs(recent, False)):
+            return kind
+    return ""
+
+
+def _has_other_unit(now: Difference, lasts: bool) -> bool:
     times = max(now.times, 1.0 / now.times) if now.times > 0.0 else math.nan
-    kinds = {
-        "unit": times > TIMES[before == "unit"] and now.shift > SHIFTED[before == "unit"],
-        "unseen": now.unseen > UNSEEN[before == "unseen"],
-    }
-    kind = next((kind for kind, holds in kinds.items() if holds), "")
-    if not kind or before in kinds:
-        return kind
-    recent = jump()
-    return kind if recent is not None and recent.shift > JUMP else ""
+    return times > TIMES[lasts] and now.shift > SHIFTED[lasts]
+
+
+def _has_new_values(now: Difference, lasts: bool) -> bool:
+    return now.unseen > UNSEEN[lasts]
+
+
+# By kind: whether values differ from earlier ones, and, at the beginning, from those right before.
+DIFFERS: dict[str, Callable[[Difference, bool], bool]] = {
+    "unit": _has_other_unit,
+    "unseen": _has_new_values,
+}
 
 
 def _words(name: str, fault: _Fault, now: Difference) -> str:

@@ -141,8 +141,10 @@ class FeatureWatch:
         }
 
     def jump(self, name: str) -> Difference | None:
-        """Compare the recent values of a feature with those right before; None for too few."""
-        if len(self._before) < ENOUGH_ROWS:
+        """Compare the recent values of a feature with those right before; None for too few: what
+        only grows stays within the range of twice as many before, which is widened.
+        """
+        if len(self._before) < 2 * RECENT_ROWS:
             return None
         return _compare(self._recent, name, _reference(self._before, name, 0))
 

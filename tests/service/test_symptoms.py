@@ -1,0 +1,190 @@
+"""What is wrong with a stream, as the learner judges it: features, labels, rejected records."""
+
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Message
+from prometheus_client import CollectorRegistry
+
+from kaboost.service.errors import EventError
+from kaboost.service.learner.broken_features import BrokenFeatures
+from kaboost.service.learner.feature_watch import FeatureWatch, Row
+from kaboost.service.learner.label_silence import LabelSilence
+from kaboost.service.learner.progress import RecentRecords
+from kaboost.service.learner.rejected_share import RejectedShare
+from kaboost.service.metrics import learner_metrics
+
+NOW = 1_700_000_000.0  # seconds since 1970
+SINCE = "since 2023-11-14 22:13 UTC"
+ROWS = 40  # of one look
+
+
+class Watched:
+    """Rows that come a few at a time, and the texts of their broken features."""
+
+    def __init__(self, row: Callable[[random.Random, int], Row]) -> None:
+        self.row = row
+        self._draw = random.Random(1)
+        self._watch = FeatureWatch(learner_metrics(CollectorRegistry()))
+        self._broken = BrokenFeatures(lambda: NOW)
+        self._count = 0
+
+    def after(self, rows: int) -> list[str]:
+        """Return what is so after so many more, each change of it once."""
+        seen: list[str] = []
+        for _ in range(rows // ROWS):
+            self._watch.add([self._next() for _ in range(ROWS)], 1.0)
+            found = self._watch.show()
+            self._broken.update(self._watch, found)
+            text = "; ".join(each["text"] for each in self._broken.report(found))
+            if not seen or bool(seen[-1]) != bool(text):
+                seen.append(text)
+            seen[-1] = text
+        return seen
+
+    def _next(self) -> Row:
+        self._count += 1
+        return self.row(self._draw, self._count)
+
+
+def healthy(draw: random.Random, count: int) -> Row:
+    """Draw a lognormal amount, a counter, a country, and a feature that is often missing."""
+    return {
+        "amount": draw.lognormvariate(3.0, 1.0),
+        "counter": float(count),
+        "country": draw.choice(["PT", "DE", "FR"]),
+        "rare": draw.gauss(0.0, 1.0) if draw.random() < 0.5 else None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            lambda row, draw: {"amount": None if draw.random() < 0.6 else row["amount"]},
+            f"amount is missing in [56]. % of events {SINCE}; usually 0 %",
+        ),
+        (
+            lambda row, _: {"rare": None},
+            f"rare is missing in 100 % of events {SINCE}; usually [45]",
+        ),
+        (
+            lambda row, _: {"amount": 100.0 * row["amount"]},
+            f"amount is about (9.|1[0-2]0) times what it was {SINCE}: another unit?",
+        ),
+        (
+            lambda row, _: {"amount": row["amount"] / 100.0},
+            f"amount is about 1/(9.|1[0-2]0) of what it was {SINCE}",
+        ),
+        (
+            lambda row, _: {"country": row["country"].lower()},
+            f"100 % of the values of country are new {SINCE}",
+        ),
+    ],
+)
+def test_a_broken_feature(change: Callable[[Row, random.Random], Row], expected: str) -> None:
+    """It begins once, ends once, and names the feature; before and after it nothing is shown."""
+    watched = Watched(healthy)
+    before = watched.after(3_000)
+    watched.row = lambda draw, count: (row := healthy(draw, count)) | change(row, draw)
+    (nothing, broken), still = watched.after(1_000), watched.after(8_000)
+    watched.row = healthy
+    repaired = watched.after(2_000)
+
+    assert [""] == before
+    assert ["", 1] == [nothing, len(still)]
+    assert re.search(expected, broken), broken
+    assert "" == repaired[-1]
+    assert 2 >= len(repaired)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_drifts_is_not_broken(seed: int) -> None:
+    """Counters, a level that moves slowly, a new category of a tenth of the events."""
+    draw = random.Random(seed)
+
+    def row(_: random.Random, count: int) -> Row:
+        share = 0.1 if count > 4_000 else 0.0
+        return {
+            "counter": float(count),
+            "level": draw.gauss(10.0 * 1.0005**count, 3.0),
+            "country": "UK" if draw.random() < share else draw.choice(["PT", "DE"]),
+            "flag": draw.random() < 0.5,
+            "sparse": 1.0 if draw.random() < 0.05 else 0.0,
+        }
+
+    assert [""] == Watched(row).after(12_000)
+
+
+class Clock:
+    """Seconds that a test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that stands."""
+    return Clock()
+
+
+def test_labels_stop(clock: Clock) -> None:
+    """After three times the most events, and the longest time, between two labels that is usual."""
+    silence = LabelSilence(clock, lambda: NOW)
+    for _ in range(10):
+        clock.now += 20.0
+        silence.note(100, 0)
+        silence.note(100, 1)
+    silence.note(299, 0)
+    clock.now += 100.0
+    assert silence.describe(7) is None
+    silence.note(101, 0)
+    text = f"no label {SINCE}, while 400 events have come; 7 wait for their label"
+    assert {"stopped": True, "text": text} == silence.describe(7)
+    silence.note(5, 1)
+    assert silence.describe(7) is None
+    silence.note(1_000, 0)
+    clock.now += 59.0
+    assert silence.describe(7) is None  # the longest gap is 100 s by now
+
+
+def test_labels_that_never_came_are_awaited(clock: Clock) -> None:
+    """It is not known what is usual, so it is no alarm."""
+    silence = LabelSilence(clock, lambda: NOW)
+    silence.note(5_000, 0)
+    assert silence.describe(5_000) is None
+    clock.now += 11.0
+    found = silence.describe(5_000)
+
+    assert found is not None
+    assert not found["stopped"]
+    assert found["text"].startswith(f"no label yet, {SINCE}, while 5,000 events have come")
+
+
+def share_of(rejected: int, of: int, recent: RecentRecords, share: RejectedShare) -> Any:
+    """Note records of which some are rejected, evenly; return the level."""
+    messages = [Message(topic="t", partition=0, offset=k, value=b"") for k in range(of)]
+    bad = {k * of // rejected for k in range(rejected)} if rejected else set()
+    fault = EventError("feature_type", 'age: "secret" where a number belongs')
+    recent.note(messages, [(messages[k], fault) for k in sorted(bad)])
+    return (share.report(recent) or {}).get("level")
+
+
+def test_rejected_records_are_a_warning_and_then_bad() -> None:
+    """The levels do not come and go at their limits; no value of a record is in the words."""
+    recent, share = RecentRecords(), RejectedShare()
+
+    assert [None, None, "warning", "warning", None, "warning", "bad", "bad", "warning", None] == [
+        share_of(rejected, 1_000, recent, share)
+        for rejected in (0, 19, 20, 6, 5, 300, 500, 401, 399, 0)
+    ]
+    share_of(300, 1_000, recent, share)
+    text = (share.report(recent) or {})["text"]
+    assert "30 %: 300 of the last 1,000 records were rejected, most of them with code" in text
+    assert "secret" not in text
