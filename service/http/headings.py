@@ -101,7 +101,7 @@ def _broken(now: Situation) -> str | None:
 
 
 def _changed(now: Situation) -> str | None:
-    return now.rise.text if now.rise and not now.rise.recovered else None
+    return now.rise.text if now.rise and not now.rise.is_over else None
 
 
 def _cold(now: Situation) -> str | None:
@@ -113,7 +113,7 @@ def _waiting(now: Situation) -> str | None:
 
 
 def _learning(now: Situation) -> str:
-    recovered = now.rise.text if now.rise and now.rise.recovered else ""
+    recovered = now.rise.text if now.rise and now.rise.is_over else ""
     return now.reason or recovered
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -117,6 +117,11 @@ class Annotation(BaseModel):
     time: str
     text: str
 
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> "Annotation":
+        """Return the annotation of these values, in their order in a file."""
+        return cls(**dict(zip(cls.model_fields, values, strict=True)))
+
 
 class HistoryReport(BaseModel):
     """The losses over the whole life of the model."""
@@ -160,7 +165,7 @@ class Live:
             events_per_second=rate,
             dead_letters=self._settings.kafka.dlq,
             symptoms=figures.get("symptoms", {}),
-            rise=find_rise(points, _drifts(figures)),
+            rise=find_rise(points, _drifts(figures), time.time()),
         )
         compared = figures or (served.snapshot.header if served else {})
         found, task = states(situation), self._settings.task.kind
@@ -197,13 +202,12 @@ class Live:
         columns = [column.tolist() for column in table[::-1][::step][::-1].T]
         total, recent = columns[2:5], columns[5:8]
         annotations = self._files.read(FIGURES).get("annotations", ())
-        keys = Annotation.model_fields
         return HistoryReport(
             event=[int(event) for event in columns[0]],
             time=columns[1],
             loss=Series(**_named(total)),
             recent_loss=Series(**_named(recent)),
-            annotations=[Annotation(**dict(zip(keys, each, strict=True))) for each in annotations],
+            annotations=[Annotation.of(each) for each in annotations],
         )
 
     def records(self) -> dict[str, Any]:
@@ -265,8 +269,14 @@ def _rejections(figures: Mapping[str, Any], *, with_reasons: bool) -> list[Rejec
     return found if with_reasons else [each.model_copy(update={"reason": ""}) for each in found]
 
 
-def _drifts(figures: Mapping[str, Any]) -> list[int]:
-    return [each[1] for each in figures.get("annotations", ()) if each[0] == DRIFT]
+def _drifts(figures: Mapping[str, Any]) -> dict[int, float]:
+    """Return the events of drift alarms, with their times in seconds since 1970."""
+    found = [Annotation.of(each) for each in figures.get("annotations", ())]
+    return {
+        each.event: datetime.fromisoformat(each.time).timestamp()
+        for each in found
+        if each.kind == DRIFT
+    }
 
 
 def _named(columns: list[list[float]]) -> dict[str, list[float | None]]:

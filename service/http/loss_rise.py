@@ -3,12 +3,13 @@ changed.
 
 It begins with a drift alarm of the model, or without one (not every model has alarms) where the
 recent loss is clearly above its level. It ends for good once the loss has come most of the way
-back, or after SETTLED_EVENTS, when the new level counts as the usual one: so it does not flap. All
-is a function of the history and the annotations, the same in every worker.
+back, or after SETTLED_EVENTS, when the new level counts as the usual one; and not within
+HELD_SECONDS, in which nobody could read it. So it does not flap. All is a function of the history
+and the annotations, the same in every worker.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from kaboost.models.types import Mat, Vec
 
-EVENT, MODEL_LOSS, PRIOR_LOSS = 0, 5, 6  # columns of the history: see `History.table`
+EVENT, TIME, MODEL_LOSS, PRIOR_LOSS = 0, 1, 5, 6  # columns of the history: see `History.table`
 WINDOW_EVENTS = 1_000  # of the recent loss, about
 BEFORE_EVENTS = 3_000  # before a rise, whose recent losses are the earlier level
 LATE_EVENTS = 300  # by which an alarm may come late: such losses are not of the level before
@@ -24,10 +25,10 @@ LEAST_POINTS = 20  # of a level
 LEAST_EVENTS = 2_000  # that were learned before the level counts: until then the loss is falling
 RISE_SHARE, RISE_DEVIATIONS = 0.4, 8.0  # of the level, and of the deviations of its points
 LEAST_OF_PRIOR = 0.05  # share of the prior's recent loss: of tiny losses one event is a rise
-LEAST_RISE = 0.15  # share of the level by which an alarm must raise the recent loss
 BACK_SHARE = 0.3  # of the rise: the loss has come back below it
 SETTLED_EVENTS = 20_000
-NOTED_EVENTS = 5_000  # since a rise, in which its recovery is reported
+HELD_SECONDS = 30.0  # since a rise, in which it is shown at least
+NOTED_SECONDS = 900.0  # since a rise, in which its recovery is reported
 
 
 class LossRise(NamedTuple):
@@ -38,6 +39,7 @@ class LossRise(NamedTuple):
     before: float  # the recent loss before
     peak: float
     now: float
+    age: float = 0.0  # seconds since it was noticed
     ended: float = math.inf  # event at which the loss had come back
 
     @property
@@ -46,12 +48,19 @@ class LossRise(NamedTuple):
         return self.ended < math.inf
 
     @property
+    def is_over(self) -> bool:
+        """Whether it is no heading any more."""
+        return self.recovered and self.age > HELD_SECONDS
+
+    @property
     def text(self) -> str:
         """What has happened, in one sentence."""
         noticed = "drift alarm" if self.is_alarm else "the recent loss has risen"
         losses = f"{noticed} at event {self.event:,}; loss {self.before:.2g} -> {self.peak:.2g}"
-        if self.recovered:
+        if self.is_over:
             return f"recovered from a change of the relation: {losses} -> {self.now:.2g}"
+        if self.recovered:
+            return f"{losses}; recovered: {self.now:.2g} now"
         is_falling = self.now < self.peak - 0.15 * (self.peak - self.before)
         return f"{losses}; " + (f"recovering: {self.now:.2g} now" if is_falling else "still high")
 
@@ -67,7 +76,7 @@ class _Curve(NamedTuple):
     settled: float
 
 
-def find_rise(points: Mat, alarms: Sequence[int]) -> LossRise | None:
+def find_rise(points: Mat, alarms: Mapping[int, float], now: float) -> LossRise | None:
     """Return the last rise, None where there is none that still matters.
 
     Parameters
@@ -75,7 +84,9 @@ def find_rise(points: Mat, alarms: Sequence[int]) -> LossRise | None:
     points
         Of the history, (n, 8) as of `History.table`.
     alarms
-        Events of the drift alarms of the model.
+        Events of the drift alarms of the model, with their times of the wall clock.
+    now
+        Of the wall clock, in seconds since 1970.
     """
     points = points[np.isfinite(points[:, MODEL_LOSS])]
     if len(points) < LEAST_POINTS:
@@ -98,24 +109,28 @@ def find_rise(points: Mat, alarms: Sequence[int]) -> LossRise | None:
             found = _rise(curve, begin, is_alarm=is_alarm) or found
         elif is_alarm and not found.is_alarm:  # a crossing and an alarm of one rise
             found = found._replace(event=int(begin), is_alarm=True)
-    is_old = found is not None and events[-1] - found.event > max(NOTED_EVENTS, 10 * stride)
-    return None if found and found.recovered and is_old else found
+    if found is None:
+        return None
+    times = points[:, TIME]
+    place = min(int(events.searchsorted(found.event)), len(times) - 1)
+    at = alarms.get(found.event, float(times[place]))
+    found = found._replace(age=max(0.0, now - at))
+    return None if found.recovered and found.age > NOTED_SECONDS else found
 
 
 def _rise(curve: _Curve, begin: float, *, is_alarm: bool) -> LossRise | None:
-    """Describe the rise at an event; None where the loss did not rise, or nothing was before."""
+    """Describe the rise at an event; None where too little was before."""
     events, losses = curve.events, curve.losses
-    level = losses[(events >= begin - curve.before) & (events <= begin - curve.late)]
+    # The last ones: right after a start the loss is still falling.
+    level = losses[events <= begin - curve.late][-LEAST_POINTS:]
     since = losses[events >= begin]
-    if len(level) < LEAST_POINTS // 2 or not len(since):
+    if len(level) < LEAST_POINTS or not len(since):
         return None
     before, top = float(np.median(level)), int(since.argmax())
-    peak = float(since[top])
-    if peak < before * (1.0 + LEAST_RISE):
-        return None
+    peak = max(float(since[top]), before)
     back = np.flatnonzero(since[top:] <= before + BACK_SHARE * (peak - before))
     ended = float(events[events >= begin][top + back[0]]) if len(back) else math.inf
-    return LossRise(int(begin), is_alarm, before, peak, float(losses[-1]), ended)
+    return LossRise(int(begin), is_alarm, before, peak, float(losses[-1]), ended=ended)
 
 
 def _crossings(curve: _Curve, first: float) -> list[float]:

@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from kaboost.models.evaluation.baselines import PREDICTORS
 from kaboost.models.types import Mat
 
 FEW_EVENTS = 100  # below which losses say little
+CLEARLY = 0.9  # of the recent loss of the usual baseline, below which another one is better
 # The trend compares blocks: their recent losses share no event, so that their noise can be seen.
 BLOCK_EVENTS, BLOCK_POINTS = 1_000, 20  # at least, of a block
 COMPARED_BLOCKS = 3  # the last ones, with as many before them
@@ -44,12 +46,11 @@ def quality(task: str, progressive: Mapping[str, Any], events: int, points: Mat)
     """
     if events < FEW_EVENTS:
         return f"too few events to judge: {events:,} of {FEW_EVENTS}"
-    losses = [progressive.get(name, {}).get("recent_loss") for name in ("prior", "last_label")]
     model = progressive.get("model", {}).get("recent_loss")
-    known = [(loss, k) for k, loss in enumerate(losses) if loss is not None]
-    if model is None or not known:
+    which = _better(progressive)
+    if model is None or which is None:
         return ""
-    baseline, which = min(known)
+    baseline = progressive[PREDICTORS[1 + which]]["recent_loss"]
     words = BASELINES["regression" if task == "regression" else "classes"][which]
     if baseline <= 0.0:
         return f"the loss of {words} is 0: nothing is left to learn"
@@ -59,6 +60,20 @@ def quality(task: str, progressive: Mapping[str, Any], events: int, points: Mat)
     else:
         compared = f"{share:,} % {'better' if model < baseline else 'worse'} than {words}"
     return "; ".join(filter(None, [compared, trend(points, which)]))
+
+
+def _better(progressive: Mapping[str, Any]) -> int | None:
+    """Return the better baseline: that of all events, unless the other one is clearly better now.
+
+    Two that are about as good would otherwise take turns.
+    """
+    found = [progressive.get(name, {}) for name in PREDICTORS[1:]]
+    now = {k: of["recent_loss"] for k, of in enumerate(found) if of.get("recent_loss") is not None}
+    if not now:
+        return None
+    usual = min(now, key=lambda k: found[k].get("loss") or now[k])
+    best = min(now, key=lambda k: now[k])
+    return best if now[best] < CLEARLY * now[usual] else usual
 
 
 def trend(points: Mat, which: int) -> str:

@@ -70,7 +70,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "cold": ({"events_learned": 0}, "no event was learned yet"),
     "waiting for events": ({"events_per_second": 0.0}, ""),
     "learning": (
-        {"rise": RISE._replace(now=0.17, ended=7_000.0)},
+        {"rise": RISE._replace(now=0.17, age=60.0, ended=7_000.0)},
         "recovered from a change of the relation: drift alarm at event 5,000; loss 0.16 -> 0.41",
     ),
 }

@@ -3,16 +3,23 @@
 import itertools
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
 from kaboost.models.types import Mat
-from kaboost.service.http.loss_rise import NOTED_EVENTS, SETTLED_EVENTS, find_rise
+from kaboost.service.http.loss_rise import (
+    HELD_SECONDS,
+    NOTED_SECONDS,
+    SETTLED_EVENTS,
+    LossRise,
+    find_rise,
+)
 from kaboost.service.http.quality import quality, trend
 
 STRIDE, WINDOW = 25, 1_000
+SECONDS = 0.3  # from one event to the next
 NONE = np.empty((0, 8))
 
 
@@ -23,8 +30,14 @@ def history(loss: Callable[[int], float], events: int, stride: int = STRIDE, see
     for event in range(1, events + 1):
         recent += (loss(event) * draw.expovariate(1.0) - recent) / min(event, WINDOW)
         if event % stride == 0:
-            rows.append([event, event, 0.5, 1.0, 1.0, recent, 1.0, 1.0])
+            rows.append([event, event * SECONDS, 0.5, 1.0, 1.0, recent, 1.0, 1.0])
     return np.array(rows)
+
+
+def rise_at(points: Mat, event: int, alarms: Sequence[int]) -> LossRise | None:
+    """Look at a history when so many events were learned, and there were these alarms."""
+    times = {each: each * SECONDS for each in alarms if each <= event}
+    return find_rise(points[points[:, 0] <= event], times, event * SECONDS)
 
 
 def turned(event: int) -> float:
@@ -39,9 +52,8 @@ def test_a_change_of_the_relation(alarms: list[int], stride: int) -> None:
     points = history(turned, 18_000, stride)
 
     def at(event: int) -> list[object]:
-        seen = points[points[:, 0] <= event]
-        rise = find_rise(seen, [each for each in alarms if each <= event])
-        return [] if rise is None else [rise.is_alarm, rise.recovered]
+        rise = rise_at(points, event, alarms)
+        return [] if rise is None else [rise.is_alarm, rise.is_over]
 
     states = [at(event) for event in range(9_000, 18_000, 100)]
     changes = [now for before, now in itertools.pairwise(states) if before != now]
@@ -49,20 +61,34 @@ def test_a_change_of_the_relation(alarms: list[int], stride: int) -> None:
     if changes[0] == [False, False] and is_alarm:
         del changes[0]  # the loss itself was seen before the alarm
     assert [[is_alarm, False], [is_alarm, True], []] == changes
-    rise = find_rise(points[points[:, 0] <= 10_800], alarms)
+    rise = rise_at(points, 10_800, alarms)
     assert rise is not None
     assert 0.15 < rise.before < 0.25
     assert "; loss 0." in rise.text
-    assert NOTED_EVENTS < 18_000 - 10_150
+    assert HELD_SECONDS < 2_000 * SECONDS < NOTED_SECONDS < 7_000 * SECONDS
+
+
+def test_a_rise_is_shown_for_a_while() -> None:
+    """Also one that is over at once: somebody shall see it."""
+    points = history(lambda event: 2.0 if 10_000 <= event < 10_100 else 0.2, 13_000)
+    first = rise_at(points, 10_300, [10_080])
+    points[:, 1] = 10_080 * SECONDS  # the time of the events stands
+    held = find_rise(points, {10_080: 0.0}, HELD_SECONDS)
+    over = find_rise(points, {10_080: 0.0}, HELD_SECONDS + 1.0)
+
+    assert [False, True, True] == [each.recovered for each in (first, held, over) if each]
+    assert [False, False, True] == [each.is_over for each in (first, held, over) if each]
+    assert "recovered: 0.2" in held.text if held else ""
 
 
 def test_a_new_level_is_usual_after_a_while() -> None:
     """Where the new relation cannot be learned as well as the one before."""
     points = history(lambda event: 0.2 if event < 10_000 else 0.5, 10_000 + SETTLED_EVENTS + 1_000)
-    early, late = points[points[:, 0] <= 25_000], points
+    early = rise_at(points, 25_000, [10_200])
 
-    assert "still high" in str((find_rise(early, [10_200]) or NONE).text)
-    assert find_rise(late, [10_200]) is None
+    assert early is not None
+    assert "still high" in early.text
+    assert rise_at(points, len(points) * STRIDE, [10_200]) is None
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -72,7 +98,7 @@ def test_stable_losses_do_not_flap(seed: int) -> None:
     trends = [trend(points[:k], 0) for k in range(300, len(points), 4)]
 
     assert {"steady"} == set(trends)
-    assert {None} == {find_rise(points[:k], []) for k in range(40, len(points), 40)}
+    assert {None} == {rise_at(points, event, []) for event in range(1_000, 40_000, 1_000)}
 
 
 def test_trends_begin_and_end_once() -> None:
