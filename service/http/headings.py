@@ -70,14 +70,9 @@ def _rejected(now: Situation, level: Level) -> str | None:
     return f"{words}; they are kept in the topic {now.dead_letters}" if words else None
 
 
-def _labels_stopped(now: Situation) -> str | None:
+def _labels(now: Situation, state: str) -> str | None:
     silence = now.symptoms.get("labels")
-    return silence["text"] if silence and silence["stopped"] else None
-
-
-def _labels_awaited(now: Situation) -> str | None:
-    silence = now.symptoms.get("labels")
-    return silence["text"] if silence and not silence["stopped"] else None
+    return silence["text"] if silence and silence["state"] == state else None
 
 
 def _stale(now: Situation) -> str | None:
@@ -106,6 +101,10 @@ def _changed(now: Situation) -> str | None:
 
 def _cold(now: Situation) -> str | None:
     return None if now.events_learned else "no event was learned yet"
+
+
+def _awaited(now: Situation) -> str | None:
+    return None if now.events_per_second else _labels(now, "awaited")
 
 
 def _waiting(now: Situation) -> str | None:
@@ -144,7 +143,7 @@ HEADINGS: tuple[Heading, ...] = (
     Heading(
         "labels have stopped",
         "bad",
-        _labels_stopped,
+        lambda now: _labels(now, "stopped"),
         f"{LABELS}; events that wait are learned once their labels come, within labels.wait",
     ),
     Heading(
@@ -178,10 +177,9 @@ HEADINGS: tuple[Heading, ...] = (
         "the model learns the new relation by itself; if the loss stays high, look for what has "
         "changed in the world, in labels or in a feature that is not sent",
     ),
-    Heading(
-        "waiting for labels", "warning", _labels_awaited, "look at the producer of labels.topic"
-    ),
+    Heading("no label yet", "warning", lambda now: _labels(now, "none yet"), LABELS),
     Heading("cold", "warning", _cold, "it learns from the first labelled event on"),
+    Heading("waiting for labels", "good", _awaited),
     Heading("waiting for events", "good", _waiting),
     Heading("learning", "good", _learning),
 )

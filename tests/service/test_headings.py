@@ -16,7 +16,7 @@ RUNS = LearnerStatus("running", age=0.5, pid=7, heartbeat_pid=7)
 WELL = Situation(RUNS, "running", version=4, events_learned=500, events_per_second=9.0)
 RISE = LossRise(5_000, is_alarm=True, before=0.16, peak=0.41, now=0.4)
 REJECTED = {"share": 0.3, "text": "30 %: 300 of the last 1,000 records were rejected"}
-SILENCE = {"stopped": True, "text": "no label since 10:32, while 400 events have come"}
+SILENCE = {"state": "stopped", "text": "no label since 10:32, while 400 events have come"}
 
 
 def with_learner(**status: Any) -> dict[str, Any]:
@@ -66,8 +66,12 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"rise": RISE},
         "drift alarm at event 5,000; loss 0.16 -> 0.41; still high",
     ),
-    "waiting for labels": ({"symptoms": {"labels": SILENCE | {"stopped": False}}}, "no label"),
+    "no label yet": ({"symptoms": {"labels": SILENCE | {"state": "none yet"}}}, "no label"),
     "cold": ({"events_learned": 0}, "no event was learned yet"),
+    "waiting for labels": (
+        {"symptoms": {"labels": SILENCE | {"state": "awaited"}}, "events_per_second": 0.0},
+        "no label since 10:32",
+    ),
     "waiting for events": ({"events_per_second": 0.0}, ""),
     "learning": (
         {"rise": RISE._replace(now=0.17, age=60.0, ended=7_000.0)},

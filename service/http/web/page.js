@@ -3,7 +3,7 @@
 (() => {
   const { h, number, percent, duration } = kaboostCharts;
   const at = (id) => document.getElementById(id);
-  const HISTORY_POINTS = 2000, SILENT_MS = 4000, REOPEN_MS = 10000;
+  const HISTORY_POINTS = 2000, SILENT_MS = 6000, REOPEN_MS = 10000;
   const asked = {}; // when each part was asked for last, and what for
   let status = null, model = null, heard = 0;
 
