@@ -15,7 +15,7 @@ from kaboost.models.evaluation.baselines import PREDICTORS
 from kaboost.service.config.access import is_loopback
 from kaboost.service.config.settings import Settings
 from kaboost.service.http import openapi
-from kaboost.service.http.follower import Follower
+from kaboost.service.http.follower import Follower, LearnerStatus, Served
 from kaboost.service.http.headings import HEADINGS, Level, states
 from kaboost.service.http.loss_rise import find_rise
 from kaboost.service.http.quality import quality
@@ -147,11 +147,8 @@ class Live:
         figures, points = self._files.read(FIGURES), self._files.read_history()
         served, report = follower.current(), report_learner(learner)
         stamp = served.stamp if served else None
-        snapshot = report_model(served, learner) if served else None
+        progressive = figures.get("progressive") or _progressive(served, learner)
         events = max(int(figures.get("events_learned", 0)), stamp.events_learned if stamp else 0)
-        progressive = figures.get("progressive") or (
-            {k: v.model_dump() for k, v in snapshot.progressive.items()} if snapshot else {}
-        )
         rate = float(figures.get("events_per_second", 0.0)) if learner.is_alive else 0.0
         situation = Situation(
             learner=learner,
@@ -262,6 +259,13 @@ def add_live_routes(app: FastAPI, live: Live, broadcast: Broadcast) -> None:
     async def stream() -> Response:
         """Send the status once a second as server-sent events."""
         return broadcast.subscribe()
+
+
+def _progressive(served: Served | None, learner: LearnerStatus) -> dict[str, Any]:
+    """Return the losses of a snapshot, where the learner has written none yet."""
+    if served is None:
+        return {}
+    return {k: v.model_dump() for k, v in report_model(served, learner).progressive.items()}
 
 
 def _rejections(figures: Mapping[str, Any], *, with_reasons: bool) -> list[Rejection]:

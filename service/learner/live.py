@@ -122,8 +122,11 @@ class LiveReport:
         if now - self._seen_at >= SEEN_SECONDS:
             self._seen_at = now
             sample = list(trainer.recent.sample)
-            self._missing = missing_ratios(sample)
-            self._seen = self._seen_values(trainer, sample) if self._shows_records else {}
+            if sample:
+                self._missing = missing_ratios(sample)
+                self._seen = values_for_form(trainer, sample) if self._shows_records else {}
+            elif self._shows_records:  # of an earlier learner, or of a replay
+                self._seen = self._known_values(trainer)
         events = list(self._events(trainer)) if self._shows_records else []
         return {
             "shown": self._shows_records,
@@ -150,12 +153,11 @@ class LiveReport:
                 event |= {"label": label, "loss": None, "error": None}
             yield event
 
-    def _seen_values(self, trainer: Trainer, sample: Sequence[Row]) -> dict[str, Any]:
-        """Return, for the first features, values to fill a form with."""
-        names = [name for name in trainer.recent.kinds if not trainer.privacy.hides_feature(name)]
-        return {
-            name: seen_values([row.get(name) for row in sample]) for name in names[:MAX_FEATURES]
-        }
+    def _known_values(self, trainer: Trainer) -> dict[str, Any]:
+        """Return the values that were seen before this learner, without those that are hidden."""
+        kinds, hides = trainer.state.model.kinds, trainer.privacy.hides_feature
+        known = self._files.read(RECORDS).get("seen", {})
+        return {name: of for name, of in known.items() if name in kinds and not hides(name)}
 
     def _rate(self, events: int, now: float) -> float:
         if self._rates and events < self._rates[-1][1]:
@@ -170,6 +172,12 @@ class LiveReport:
         families = self._metrics.lag_records.collect()
         lag = sum(sample.value for family in families for sample in family.samples)
         return None if math.isnan(lag) else int(lag)
+
+
+def values_for_form(trainer: Trainer, sample: Sequence[Row]) -> dict[str, Any]:
+    """Return, for the first features, values to fill a form with."""
+    names = [name for name in trainer.recent.kinds if not trainer.privacy.hides_feature(name)]
+    return {name: seen_values([row.get(name) for row in sample]) for name in names[:MAX_FEATURES]}
 
 
 def progressive(state: State) -> dict[str, dict[str, float | None]]:

@@ -263,3 +263,16 @@ def test_example_records_are_rows(events: dict[str, Any]) -> None:
     record = example_record(settings, parse_schema(KINDS))
     rows = RecordRequests(settings.events).to_rows(json.dumps({"record": record}).encode(), KINDS)
     assert 1.5 == json.loads(rows)["features"]["amount.value"]
+
+
+def test_text_that_a_record_may_have_is_refused_in_features_with_the_remedy() -> None:
+    """Where the settings read text of records; a value of no such text has the remedy of before."""
+    body = b'{"features": {"amount.value": "3.5", "country": 7}}'
+    (number, text), (plain, _) = faults(body, coerce=True), faults(body)
+
+    assert number[1].endswith(
+        "send it without quotes, or send the row as record: its text is read as on the topic "
+        "(events.coerce)"
+    )
+    assert "record" not in text[1] + plain[1]
+    assert ask(b'{"record": {"amount": {"value": "3.5"}, "country": "PT"}}', coerce=True)

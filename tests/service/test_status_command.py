@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 from kaboost.service import status_command
 from kaboost.service.cli import app
 from kaboost.service.config.api import Api
-from kaboost.service.errors import NoAnswer
+from kaboost.service.errors import ConfigError, NoAnswer
 from kaboost.service.status_command import address_of, ask, render, sparkline, watch_status
 from tests.ports import free_port
 from tests.service.serving import Program
@@ -49,6 +50,40 @@ def test_nothing_answers() -> None:
     assert 1 == error.exit_code
     assert "no service answers at http://127.0.0.1:" in text
     assert "start it with kaboost serve, or set --url" in text
+
+
+def test_outside_of_the_folder_of_a_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks which service, and for nothing that only a service needs."""
+    monkeypatch.chdir(tmp_path)
+    error = CliRunner().invoke(app, ["status"]).exception
+
+    assert isinstance(error, ConfigError)
+    assert f"which service? There is no kaboost.yaml in {tmp_path}" in str(error)
+    assert "--url such as http://127.0.0.1:8000" in str(error)
+    assert "\n" not in str(error)
+
+
+def test_all_that_is_so_is_printed(api: Program) -> None:
+    """The remedy of the heading, and what else is wrong."""
+    found, points = ask(str(api.client.base_url))
+    states = [
+        {"state": "labels have stopped", "level": "bad", "reason": "no label", "remedy": "look"},
+        {
+            "state": "a feature is broken",
+            "level": "warning",
+            "reason": "x is missing",
+            "remedy": "",
+        },
+        {"state": "learning", "level": "good", "reason": "", "remedy": ""},
+    ]
+    text = printed(render(found | states[0] | {"states": states}, points, []))
+
+    assert "labels have stopped" in text
+    assert "what to do: look" in text
+    assert "also: a feature is broken: x is missing" in text
+    assert "also: learning" not in text
 
 
 def test_watching_goes_on_after_a_missed_answer(
