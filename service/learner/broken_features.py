@@ -10,7 +10,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from kaboost.service.learner.feature_watch import Difference, FeatureWatch
+from kaboost.service.learner.feature_watch import (
+    REFERENCE_SECONDS,
+    Difference,
+    FeatureWatch,
+)
 from kaboost.service.learner.wall_clock import minutes_of
 
 MISSING = (0.2, 0.1)  # more than before: it begins above the first, and ends below the second
@@ -36,7 +40,7 @@ class BrokenFeatures:
         self._faults: dict[str, _Fault] = {}
 
     def update(self, watch: FeatureWatch, found: Mapping[str, Difference]) -> None:
-        """Compare the features again."""
+        """Compare the features again. Those that are broken do not become the usual for a day."""
         for name, difference in found.items():
             before = self._faults.get(name)
             kind = _kind(difference, before.kind if before else "", partial(watch.jump, name))
@@ -46,6 +50,8 @@ class BrokenFeatures:
                 self._faults[name] = _Fault(kind, before.since if before else self._wall())
         for name in self._faults.keys() - found.keys():
             del self._faults[name]
+        begin = self._wall() - REFERENCE_SECONDS
+        watch.held = {name for name, fault in self._faults.items() if fault.since > begin}
 
     def report(self, found: Mapping[str, Difference]) -> list[dict[str, Any]]:
         """Describe the faults, the oldest first."""

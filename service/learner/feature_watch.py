@@ -8,7 +8,7 @@ slowly that it spans about a day: a shift is shown until it is the normal state.
 import math
 import random
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,6 +74,7 @@ class FeatureWatch:
         self._shown: set[str] = set()
         self._changes = 0  # rows that have come into the reference
         self._known: dict[str, Reference] = {}
+        self.held: Collection[str] = ()  # features whose references stay: they are broken now
 
     def add(self, rows: Sequence[Row], seconds: float) -> None:
         """Add sampled rows that came in some seconds."""
@@ -150,6 +151,8 @@ class FeatureWatch:
 
     def _has_changed(self, name: str) -> bool:
         known = self._known.get(name)
+        if known is not None and name in self.held:
+            return False
         return known is None or self._changes - known.changes > len(self._reference) * CHANGED
 
 
