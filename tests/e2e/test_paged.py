@@ -68,6 +68,7 @@ class Shop(threading.Thread):
         """Send no more."""
         self._ended.set()
         self.join()
+        del self._producer  # else it logs that the broker has gone
 
     def _send(self, id_: str, fault: str) -> None:
         draw = self._draw
