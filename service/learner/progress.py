@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +33,9 @@ UNMATCHED = (
     "have no features: set labels.id and events.id to paths of the same id, or labels.wait and "
     "labels.early higher"
 )
+# Codes whose messages begin with a name of the settings, not with a key that a record has.
+PLACED = frozenset({"schema", "label", "feature_type", "not_finite"})
+PLACE = re.compile(r"[\w.\-]{1,40}")
 COMPILING_SECONDS = 5.0  # between two log lines while kernels compile
 
 log = logging.getLogger(__name__)
@@ -78,7 +82,11 @@ class RecentRecords:
         """Describe how many were rejected, and why most of them; an example quotes a value."""
         code, reason = self._commonest()
         of_all = f"{self._rejected:,} of the last {self.records:,} {self._noun} were rejected"
-        example = f", such as: {reason}" if with_example else ""
+        place, _, _ = reason.partition(": ")
+        if with_example:
+            example = f", such as: {reason}"
+        else:
+            example = f" at {place}" if code in PLACED and PLACE.fullmatch(place) else ""
         return f"{of_all}, most of them with code {code}{example}"
 
     def fields(self) -> dict[str, Any]:

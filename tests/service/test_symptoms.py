@@ -189,4 +189,5 @@ def test_rejected_records_are_a_warning_and_then_bad() -> None:
     share_of(300, 1_000, recent, share)
     text = (share.report(recent) or {})["text"]
     assert "30 %: 300 of the last 1,000 records were rejected, most of them with code" in text
+    assert text.endswith("feature_type at age")
     assert "secret" not in text
