@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kaboost.service import dlq_commands, keys_commands, lab_commands, status_command
-from kaboost.service.command_options import DEFAULT_FILE, File, Json, Set
+from kaboost.service import (
+    dlq_commands,
+    keys_commands,
+    lab_commands,
+    score_command,
+    status_command,
+)
+from kaboost.service.command_options import DEFAULT_FILE, File, Json, Set, Source, with_source
 from kaboost.service.command_options import load_settings as _load
 from kaboost.service.command_options import print_rows as _print
 from kaboost.service.errors import ConfigError, Exit, KaboostError
@@ -113,12 +119,13 @@ def learner(
     _run(settings, lambda settings: run_learner(settings, cold_start=cold_start))
 
 
-@app.command(epilog="Example: kaboost api --config kaboost.yaml --set api.port=8080")
-def api(file: File = None, set_: Set = None) -> None:
+@app.command(epilog="Example: kaboost api --config kaboost.yaml --from kafka:fraud.snapshots")
+def api(file: File = None, set_: Set = None, source: Source = None) -> None:
     """Serve: POST /predict from the newest snapshot."""
+    import_without_numba()  # this process only supervises those that predict
     from kaboost.service.processes.roles import run_api
 
-    _run(_load(file, set_), run_api)
+    _run(_load(file, with_source(set_, source)), run_api)
 
 
 @app.command(epilog="Example: kaboost init --bootstrap 127.0.0.1:9092 --topic payments")
@@ -395,6 +402,9 @@ def _run(settings: "Settings", role: Callable[["Settings"], int]) -> None:
         log.error("stopped", extra={"exit_code": int(err.exit_code), "reason": str(err)})
         code = err.exit_code
     raise typer.Exit(code)
+
+
+score_command.register(app, _run)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,19 @@ Set = Annotated[
     typer.Option("--set", help="Set one value: kafka.topic=payments.", metavar="KEY=VALUE"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Source = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        help="Where the snapshots come from: kafka:TOPIC, s3://bucket/prefix, or a folder.",
+        metavar="PLACE",
+    ),
+]
+
+
+def with_source(set_: list[str] | None, source: str | None) -> list[str]:
+    """Add the setting of the flag `--from`."""
+    return [*(set_ or []), *([f"snapshots.source={source}"] if source else [])]
 
 
 def load_settings(file: Path | None, set_: list[str] | None) -> "Settings":

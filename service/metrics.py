@@ -63,6 +63,8 @@ class LearnerMetrics(NamedTuple):
     publish_duration: Histogram
     checkpoint_duration: Histogram
     snapshot_failures: Counter  # {reason}
+    snapshots_sent: Counter  # {target, result}
+    sent_version: Gauge  # {target}
     event_to_snapshot: Histogram
     snapshot_version: Gauge
     snapshot_timestamp: Gauge
@@ -95,14 +97,14 @@ def learner_metrics(registry: CollectorRegistry) -> LearnerMetrics:
     """Make the learner's metrics."""
     validation = Validation()
     registry.register(validation)
-    metrics = LearnerMetrics(validation=validation, **_make(_LEARNER, registry))
+    metrics = LearnerMetrics(validation=validation, **make(LEARNER, registry))
     metrics.build_info.labels(program_version()).set(1)
     return metrics
 
 
 def api_metrics(registry: CollectorRegistry) -> ApiMetrics:
     """Make an API worker's metrics."""
-    return ApiMetrics(**_make(_API, registry))
+    return ApiMetrics(**make(_API, registry))
 
 
 def program_version() -> str:
@@ -113,7 +115,9 @@ def program_version() -> str:
         return "unknown"
 
 
-class _Spec(NamedTuple):
+class Spec(NamedTuple):
+    """What a metric is made from."""
+
     kind: type
     name: str  # a counter's without its `_total`
     help: str
@@ -122,264 +126,274 @@ class _Spec(NamedTuple):
 
 
 _PARTITION = ("topic", "partition")
-_LEARNER = {
-    "consumed": _Spec(Counter, "kaboost_events_consumed", "Records read from the topic."),
-    "learned": _Spec(Counter, "kaboost_events_learned", "Events that the model learned."),
-    "rejected": _Spec(
+LEARNER = {
+    "consumed": Spec(Counter, "kaboost_events_consumed", "Records read from the topic."),
+    "learned": Spec(Counter, "kaboost_events_learned", "Events that the model learned."),
+    "rejected": Spec(
         Counter, "kaboost_events_rejected", "Records that are not valid events.", ("reason",)
     ),
-    "rejected_ratio": _Spec(
+    "rejected_ratio": Spec(
         Gauge, "kaboost_rejected_ratio", "Share of rejected records among the last 1,000."
     ),
-    "dead_letters": _Spec(
+    "dead_letters": Spec(
         Counter, "kaboost_dlq_records", "Dead letters that the broker confirmed.", ("reason",)
     ),
-    "duplicates": _Spec(
+    "duplicates": Spec(
         Counter, "kaboost_duplicates", "Events skipped because their id was learned before."
     ),
-    "influence_limited": _Spec(
+    "influence_limited": Spec(
         Counter,
         "kaboost_influence_limited",
         "Events learned with less weight, since their key has had its share.",
     ),
-    "skipped": _Spec(
+    "skipped": Spec(
         Counter,
         "kaboost_records_skipped",
         "Records that are no event and no fault, such as deletes of a table.",
         ("reason",),
     ),
-    "waiting_features": _Spec(
+    "waiting_features": Spec(
         Gauge, "kaboost_waiting_features", "Events whose features wait for their label."
     ),
-    "waiting_bytes": _Spec(Gauge, "kaboost_waiting_bytes", "Size of the waiting features on disk."),
-    "labels_early": _Spec(Gauge, "kaboost_labels_early", "Labels that wait for their features."),
-    "labels_held": _Spec(
+    "waiting_bytes": Spec(Gauge, "kaboost_waiting_bytes", "Size of the waiting features on disk."),
+    "labels_early": Spec(Gauge, "kaboost_labels_early", "Labels that wait for their features."),
+    "labels_held": Spec(
         Gauge, "kaboost_labels_held", "Labels joined with their features that are learned later."
     ),
-    "label_delay": _Spec(
+    "label_delay": Spec(
         Histogram,
         "kaboost_label_delay_seconds",
         "From an event's time to the time of its label.",
         (),
         LABEL_DELAY_BUCKETS,
     ),
-    "labels_joined": _Spec(
+    "labels_joined": Spec(
         Counter, "kaboost_labels_joined", "Labels that found the features that waited for them."
     ),
-    "labels_expired": _Spec(
+    "labels_expired": Spec(
         Counter, "kaboost_labels_expired", "Features that waited too long for a label."
     ),
-    "labels_unmatched": _Spec(
+    "labels_unmatched": Spec(
         Counter,
         "kaboost_labels_unmatched",
         "Labels that were rejected because their features did not come.",
     ),
-    "labels_corrected": _Spec(
+    "labels_corrected": Spec(
         Counter, "kaboost_labels_corrected", "Labels that replaced one already learned."
     ),
-    "ignored": _Spec(Counter, "kaboost_features_ignored", "Unknown features that were ignored."),
-    "metadata_repaired": _Spec(
+    "ignored": Spec(Counter, "kaboost_features_ignored", "Unknown features that were ignored."),
+    "metadata_repaired": Spec(
         Counter,
         "kaboost_metadata_repaired",
         "Ids and timestamps of events that were converted, or ignored because they are none.",
         ("field", "action"),
     ),
-    "weights_ignored": _Spec(
+    "weights_ignored": Spec(
         Counter,
         "kaboost_weights_ignored",
         "Events with a weight that the River model does not support.",
     ),
-    "lag_records": _Spec(
+    "lag_records": Spec(
         Gauge, "kaboost_consumer_lag_records", "Records not yet learned.", _PARTITION
     ),
-    "lag_seconds": _Spec(
+    "lag_seconds": Spec(
         Gauge,
         "kaboost_consumer_lag_seconds",
         "Age of the last record learned; 0 when all are learned.",
         _PARTITION,
     ),
-    "paused": _Spec(
+    "paused": Spec(
         Gauge,
         "kaboost_learning_paused",
         "1 while learning is paused by command or because files cannot be written, else 0.",
     ),
-    "stalled_seconds": _Spec(
+    "stalled_seconds": Spec(
         Gauge,
         "kaboost_learner_stalled_seconds",
         "Seconds since when a partition or all cannot be read, or learning is paused; else 0.",
     ),
-    "serving_fallback": _Spec(
+    "serving_fallback": Spec(
         Gauge,
         "kaboost_serving_fallback",
         "1 while answers come from the last good model, not the current one, else 0.",
     ),
-    "feature_missing": _Spec(
+    "feature_missing": Spec(
         Gauge,
         "kaboost_feature_missing_ratio",
         "Share of the last sampled events in which a feature is missing.",
         ("feature",),
     ),
-    "feature_shift": _Spec(
+    "feature_shift": Spec(
         Gauge,
         "kaboost_feature_shift",
         "Distance of a feature's last sampled values from earlier ones, 0 to 1.",
         ("feature",),
     ),
-    "feature_unseen": _Spec(
+    "feature_unseen": Spec(
         Gauge,
         "kaboost_feature_unseen_ratio",
         "Share of a feature's last sampled values that are far from, or rare among, earlier ones.",
         ("feature",),
     ),
-    "slice_loss": _Spec(
+    "slice_loss": Spec(
         Gauge,
         "kaboost_slice_loss",
         "Recent loss of sampled events by the value of a feature of metrics.slices.",
         ("feature", "value"),
     ),
-    "drifts": _Spec(
+    "drifts": Spec(
         Counter,
         "kaboost_drift",
         "Changes of the stream that the model has noticed: drift or level_shift.",
         ("kind",),
     ),
-    "rollbacks": _Spec(Counter, "kaboost_rollbacks", "Rollbacks to an earlier checkpoint."),
-    "promotions": _Spec(
+    "rollbacks": Spec(Counter, "kaboost_rollbacks", "Rollbacks to an earlier checkpoint."),
+    "promotions": Spec(
         Counter, "kaboost_promotions", "Candidates that became the model that is served."
     ),
-    "candidate_loss": _Spec(
+    "candidate_loss": Spec(
         Gauge,
         "kaboost_candidate_loss_window",
         "Progressive loss of a candidate over about the last thousand events.",
         ("candidate",),
     ),
-    "candidate_improvement": _Spec(
+    "candidate_improvement": Spec(
         Gauge,
         "kaboost_candidate_improvement_ratio",
         "How much lower a candidate's loss is in its round, as a part of the champion's.",
         ("candidate",),
     ),
-    "candidate_failures": _Spec(
+    "candidate_failures": Spec(
         Counter,
         "kaboost_candidate_failures",
         "Candidates that learn no more since an exception.",
         ("candidate",),
     ),
-    "gaps_accepted": _Spec(
+    "gaps_accepted": Spec(
         Counter,
         "kaboost_gaps_accepted",
         "Partitions read on from another offset than the state's, with kafka.on_gap: accept.",
         ("kind",),
     ),
-    "records_lost": _Spec(
+    "records_lost": Spec(
         Counter, "kaboost_records_lost", "Records deleted before they were read, accepted as a gap."
     ),
-    "batch_events": _Spec(
+    "batch_events": Spec(
         Histogram, "kaboost_learn_batch_events", "Events learned in one call.", (), BATCH_BUCKETS
     ),
-    "learn_duration": _Spec(
+    "learn_duration": Spec(
         Histogram, "kaboost_learn_duration_seconds", "Time to learn one batch.", (), LATENCY_BUCKETS
     ),
-    "publish_duration": _Spec(
+    "publish_duration": Spec(
         Histogram,
         "kaboost_snapshot_publish_duration_seconds",
         "Time to publish a snapshot.",
         (),
         WRITE_BUCKETS,
     ),
-    "checkpoint_duration": _Spec(
+    "checkpoint_duration": Spec(
         Histogram,
         "kaboost_checkpoint_duration_seconds",
         "Time to write a checkpoint.",
         (),
         WRITE_BUCKETS,
     ),
-    "event_to_snapshot": _Spec(
+    "event_to_snapshot": Spec(
         Histogram,
         "kaboost_event_to_snapshot_seconds",
         "From an event's time to its snapshot, for the first event learned in each snapshot.",
         (),
         DELAY_BUCKETS,
     ),
-    "snapshot_version": _Spec(
+    "snapshot_version": Spec(
         Gauge, "kaboost_snapshot_version", "Version of the last published snapshot."
     ),
-    "snapshot_timestamp": _Spec(
+    "snapshot_timestamp": Spec(
         Gauge, "kaboost_snapshot_timestamp_seconds", "Time of the last published snapshot."
     ),
-    "checkpoint_timestamp": _Spec(
+    "checkpoint_timestamp": Spec(
         Gauge,
         "kaboost_checkpoint_last_success_timestamp_seconds",
         "Time of the last durable checkpoint.",
     ),
-    "checkpoint_size": _Spec(
-        Gauge, "kaboost_checkpoint_size_bytes", "Size of the last checkpoint."
-    ),
-    "checkpoint_failures": _Spec(
+    "checkpoint_size": Spec(Gauge, "kaboost_checkpoint_size_bytes", "Size of the last checkpoint."),
+    "checkpoint_failures": Spec(
         Counter,
         "kaboost_checkpoint_failures",
         "Checkpoints that could not be written.",
         ("reason",),
     ),
-    "snapshot_failures": _Spec(
+    "snapshot_failures": Spec(
         Counter,
         "kaboost_snapshot_failures",
         "Snapshots that could not be written.",
         ("reason",),
     ),
-    "restore_fallbacks": _Spec(
+    "snapshots_sent": Spec(
+        Counter,
+        "kaboost_snapshots_sent",
+        "Snapshots for a place of snapshots.publish: sent, failed or skipped for a newer one.",
+        ("target", "result"),
+    ),
+    "sent_version": Spec(
+        Gauge,
+        "kaboost_snapshot_sent_version",
+        "Version of the snapshot that a place of snapshots.publish got last.",
+        ("target",),
+    ),
+    "restore_fallbacks": Spec(
         Counter, "kaboost_restore_fallbacks", "Damaged checkpoints that were skipped at the start."
     ),
-    "model_memory": _Spec(Gauge, "kaboost_model_memory_bytes", "Size of the model's arrays."),
-    "features_evicted": _Spec(Counter, "kaboost_features_evicted", "Features that made way."),
-    "feature_candidates": _Spec(
+    "model_memory": Spec(Gauge, "kaboost_model_memory_bytes", "Size of the model's arrays."),
+    "features_evicted": Spec(Counter, "kaboost_features_evicted", "Features that made way."),
+    "feature_candidates": Spec(
         Gauge, "kaboost_feature_candidates", "New names of features that are on trial."
     ),
-    "restarts": _Spec(Counter, "kaboost_learner_restarts", "Restarts by the supervisor."),
-    "model_info": _Spec(
+    "restarts": Spec(Counter, "kaboost_learner_restarts", "Restarts by the supervisor."),
+    "model_info": Spec(
         Gauge,
         "kaboost_model_info",
         "The model that learns; always 1.",
         ("model", "rule", "bank", "loss"),
     ),
-    "build_info": _Spec(
+    "build_info": Spec(
         Gauge, "kaboost_build_info", "Version of the program; always 1.", ("version",)
     ),
 }
 _API = {
-    "predict_duration": _Spec(
+    "predict_duration": Spec(
         Histogram,
         "kaboost_predict_duration_seconds",
         "Time of one request to POST /predict.",
         (),
         LATENCY_BUCKETS,
     ),
-    "predictions": _Spec(Counter, "kaboost_predictions", "Rows predicted."),
-    "predict_errors": _Spec(
+    "predictions": Spec(Counter, "kaboost_predictions", "Rows predicted."),
+    "predict_errors": Spec(
         Counter, "kaboost_predict_errors", "Requests to POST /predict that failed.", ("status",)
     ),
-    "features_ignored": _Spec(
+    "features_ignored": Spec(
         Counter, "kaboost_predict_features_ignored", "Unknown features of rows that were ignored."
     ),
-    "predictions_logged": _Spec(
+    "predictions_logged": Spec(
         Counter,
         "kaboost_predictions_logged",
         "Predictions for predictions.topic: written, failed or dropped.",
         ("result",),
     ),
-    "accepted": _Spec(
+    "accepted": Spec(
         Counter,
         "kaboost_records_accepted",
         "Records of POST /events and POST /labels that the broker confirmed.",
         ("topic",),
     ),
-    "refused": _Spec(
+    "refused": Spec(
         Counter,
         "kaboost_requests_refused",
         "Requests without a key, with another one, without the role, or too many.",
         ("reason",),
     ),
-    "request_duration": _Spec(
+    "request_duration": Spec(
         Histogram,
         "http_server_request_duration_seconds",
         "Time of one HTTP request.",
@@ -389,7 +403,8 @@ _API = {
 }
 
 
-def _make(specs: Mapping[str, _Spec], registry: CollectorRegistry) -> dict[str, Any]:
+def make(specs: Mapping[str, Spec], registry: CollectorRegistry) -> dict[str, Any]:
+    """Return the metrics of a registry, by field."""
     made = {}
     for field, spec in specs.items():
         more = {"buckets": spec.buckets} if spec.buckets else {}

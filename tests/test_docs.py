@@ -17,6 +17,7 @@ from kaboost.service import cli
 from kaboost.service.config.settings import Settings
 from kaboost.service.metrics import api_metrics, learner_metrics
 from kaboost.service.processes.api_server import create_api
+from kaboost.service.score.metrics import score_metrics
 from tests.specs import LINEAR
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,14 +58,16 @@ def settings_of(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def metrics() -> Iterator[str]:
-    """Name every metric of both processes as a scrape shows it."""
+    """Name every metric of all processes as a scrape shows it."""
     registry = CollectorRegistry()
     api_metrics(registry)
     model = Model("binary", LINEAR, {"x": "number"})
     learner_metrics(registry).validation.record(
         progressive_validation(model.labels), model.booster.progress
     )
-    for family in registry.collect():
+    of_score = CollectorRegistry()  # has names of the learner's
+    score_metrics(of_score)
+    for family in [*registry.collect(), *of_score.collect()]:
         yield family.name + ("_total" if family.type == "counter" else "")
 
 

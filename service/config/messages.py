@@ -27,7 +27,7 @@ WORDS = {
     "too_short": "is empty; write at least one entry",
 }
 
-NAMED = re.compile(r"Value error, ((?:labels|events|predictions)(?:\.[a-z_]+)+): ")
+NAMED = re.compile(r"Value error, ((?:labels|events|predictions|score)(?:\.[a-z_]+)+): ")
 SHORTHANDS = {("features",): "auto", ("api", "auth"): "none"}  # sections that one word can replace
 
 

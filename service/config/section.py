@@ -64,3 +64,6 @@ Folder = Annotated[Path, AfterValidator(_folder)]
 File = Annotated[Path, WithJsonSchema({"type": "string", "format": "file-path"})]
 StoreUrl = Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://\S+$")]
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+# Where snapshots travel: kafka:TOPIC, or the URL of an object store.
+TRANSPORT = r"^(kafka:[A-Za-z0-9._-]{1,249}|[a-z][a-z0-9+.-]*://\S+)$"
+Transport = Annotated[str, Field(pattern=TRANSPORT)]

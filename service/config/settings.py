@@ -41,6 +41,7 @@ from kaboost.service.config.records import (
     check_late_labels,
     check_predictions,
 )
+from kaboost.service.config.score import Score, check_score
 from kaboost.service.config.section import Seconds, Section, TopicName, is_secret, to_text
 from kaboost.service.config.sources import PREFIX, Leaf, flatten, read
 from kaboost.service.config.specification import check_spec, specify
@@ -214,6 +215,7 @@ class Settings(BaseSettings):
     events: Events = Field(default_factory=Events)
     labels: Labels = Field(default_factory=Labels)
     predictions: Predictions = Field(default_factory=Predictions)
+    score: Score = Field(default_factory=Score)
     model: dict[str, Any] | None = Field(
         default=None,
         validate_default=True,
@@ -343,6 +345,31 @@ class Settings(BaseSettings):
             check_predictions(value, labels_, events, kafka.topic, kafka.dlq)
         return value
 
+    @field_validator("snapshots")
+    @classmethod
+    def _check_publish(cls, value: Snapshots, info: ValidationInfo) -> Snapshots:
+        """Refuse to publish a River model, and topics that are something else."""
+        if value.publish and river_spec.is_river(info.data.get("model")):
+            raise ValueError("a River model has no snapshots; leave publish out")
+        kafka = info.data.get("kafka")
+        for topic in (kafka.topic, kafka.dlq) if kafka else ():
+            if f"kafka:{topic}" in value.publish:
+                raise ValueError(f"publish: topic {topic} has other records; name another topic")
+        return value
+
+    @field_validator("score")
+    @classmethod
+    def _check_score(cls, value: Score, info: ValidationInfo) -> Score:
+        """Refuse topics of `kaboost score` that are read or written as something else."""
+        kafka, events, labels, predictions = map(
+            info.data.get, ("kafka", "events", "labels", "predictions")
+        )
+        if kafka and events and labels and predictions:
+            others = [name for name in (kafka.dlq, labels.topic) if name]
+            topic, group = predictions.topic, kafka.group_id
+            check_score(value, events, group=group, predictions=topic, others=others)
+        return value
+
     @field_validator("checkpoints")
     @classmethod
     def _check_store(cls, value: Checkpoints, info: ValidationInfo) -> Checkpoints:
@@ -385,7 +412,7 @@ def is_hidden(path: Leaf) -> bool:
         return True
     return any(
         path == extra[: len(path)] or (path[:2] == extra and is_secret(".".join(path[2:])))
-        for extra in (("kafka", "extra"), ("checkpoints", "options"))
+        for extra in (("kafka", "extra"), ("checkpoints", "options"), ("snapshots", "options"))
     )
 
 

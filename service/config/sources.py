@@ -2,8 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -211,6 +211,16 @@ def _librdkafka_key(path: Leaf) -> str:
     return key if key in KEYS_WITH_UNDERSCORE else key.replace("_", ".")
 
 
+def _nearest(name: str, known: Sequence[str]) -> str:
+    """Return the name that is most like a wrong one, of several the first; none if none is."""
+
+    def likeness(other: str) -> float:
+        return SequenceMatcher(None, other, name).ratio()
+
+    best = max(known, key=likeness)
+    return best if likeness(best) >= 0.5 else ""
+
+
 def _refuse_unknown(settings: type[BaseSettings]) -> None:
     """Refuse unknown names; below a known section the settings class does."""
     known = [env_name((name,)) for name in settings.model_fields]
@@ -224,8 +234,8 @@ def _refuse_unknown(settings: type[BaseSettings]) -> None:
             or _LINKS.search(entry)
         ):
             continue
-        near = get_close_matches(entry[len(PREFIX) : len(name)], _names(settings), n=1, cutoff=0.5)
-        hint = f"did you mean {PREFIX}{near[0]}?" if near else "see docs/settings.md, or unset it"
+        near = _nearest(entry[len(PREFIX) : len(name)], _names(settings))
+        hint = f"did you mean {PREFIX}{near}?" if near else "see docs/settings.md, or unset it"
         raise ConfigError(f"environment variable {name} is not a setting: {hint}")
 
 

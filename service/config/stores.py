@@ -1,11 +1,21 @@
 """Settings of the files: snapshots and checkpoints, in a folder or an object store."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, SecretStr, field_validator
 
-from kaboost.service.config.section import Folder, Seconds, Section, StoreUrl, is_secret, to_text
+from kaboost.service.config.section import (
+    TRANSPORT,
+    Folder,
+    Seconds,
+    Section,
+    StoreUrl,
+    Transport,
+    is_secret,
+    to_text,
+)
 
 
 class Snapshots(Section):
@@ -19,6 +29,45 @@ class Snapshots(Section):
     )
     every_seconds: Seconds = Field(default=1.0, description="Most seconds between two snapshots.")
     keep: int = Field(default=10, ge=1, le=100_000, description="Number of newest files to keep.")
+    publish: list[Transport] = Field(
+        default_factory=list,
+        max_length=8,
+        description="Further places to which the learner sends its snapshots, for readers without "
+        "its folder: `kafka:TOPIC`, or a URL of an object store such as s3://bucket/fraud "
+        "(docs/readers.md).",
+    )
+    source: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Where `kaboost api` has its snapshots from, instead of `snapshots.directory`: "
+        "one of the places of `snapshots.publish`, or a folder; its flag `--from` sets it.",
+    )
+    options: dict[str, bool | int | float | str | SecretStr] = Field(
+        default_factory=dict,
+        description="Options of the client of object stores in `publish` and `source`, such as "
+        "endpoint_url; values of keys that look like secrets are never shown.",
+    )
+
+    @field_validator("options")
+    @classmethod
+    def _hide_options(cls, options: dict[str, Any]) -> dict[str, Any]:
+        return hide_options(options)
+
+    @field_validator("source")
+    @classmethod
+    def _check_source(cls, source: str | None) -> str | None:
+        is_place = source is None or re.match(TRANSPORT, source)
+        if not is_place and re.match(r"kafka:|[\w+.-]+:/", source or ""):
+            raise ValueError(
+                f"{source!r} is no source: write kafka:TOPIC, a URL such as s3://bucket/fraud, or "
+                "a folder"
+            )
+        return source
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the snapshots to serve come from a topic or an object store."""
+        return self.source is not None and re.match(TRANSPORT, self.source) is not None
 
 
 class Checkpoints(Section):
@@ -71,7 +120,12 @@ class Checkpoints(Section):
     @field_validator("options")
     @classmethod
     def _hide_options(cls, options: dict[str, Any]) -> dict[str, Any]:
-        return {
-            key: SecretStr(to_text(value)) if is_secret(key) else value
-            for key, value in options.items()
-        }
+        return hide_options(options)
+
+
+def hide_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Wrap the values of keys that look like secrets."""
+    return {
+        key: SecretStr(to_text(value)) if is_secret(key) else value
+        for key, value in options.items()
+    }

@@ -20,27 +20,44 @@ def make_decoder(
     schema: Mapping[str, str] | Schema | str, labels: Labels, settings: Settings
 ) -> TypedDecoder:
     """Make the decoder of events for a model's features and labels."""
-    decoder = _make_decoder(schema, labels, settings)
+    labelled = settings.labels.topic is None
+    decoder = _make_decoder(schema, labels, settings, settings.kafka.topic, labelled=labelled)
     decoder.privacy = make_privacy(settings)
     return decoder
 
 
+def make_unlabelled_decoder(
+    schema: Schema, labels: Labels, settings: Settings, topic: str
+) -> TypedDecoder:
+    """Make the decoder of a topic's records without labels, as a model's features; no record adds
+    any.
+    """
+    decoder = _make_decoder(schema, labels, settings, topic, labelled=False)
+    decoder.privacy = make_privacy(settings)
+    decoder.freeze()
+    return decoder
+
+
 def _make_decoder(
-    schema: Mapping[str, str] | Schema | str, labels: Labels, settings: Settings
+    schema: Mapping[str, str] | Schema | str,
+    labels: Labels,
+    settings: Settings,
+    topic: str,
+    *,
+    labelled: bool,
 ) -> TypedDecoder:
     events, unknown, limit = (
         settings.events,
         settings.features.unknown,
         settings.kafka.max_event_bytes,
     )
-    labelled = settings.labels.topic is None
     plain_json = (
         events.format in JSON_FORMATS and events.envelope == "none" and not events.schema_registry
     )
     if plain_json and labelled and not events.is_mapped and not events.coerce:
         return JsonDecoder(schema, labels, unknown, limit)
     mapping = RecordMapping(events, labelled=labelled)
-    reader = make_reader(events, settings.kafka.topic, limit)
+    reader = make_reader(events, topic, limit)
     return RecordDecoder(
         reader,
         mapping,

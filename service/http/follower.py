@@ -73,6 +73,7 @@ class Follower:
         self.served: Served | None = None
         self.learner = LearnerStatus()
         self.problem = ""  # why no newer snapshot can be read, after FAILING_SECONDS
+        self.source_problem = ""  # why none comes from where this reader has its snapshots
         self.waiting_for = learner_prerequisites(settings)
         self._versions = versions or WorkerVersions()
         self._missed = (
@@ -111,6 +112,7 @@ class Follower:
         stalled = condition.stalled if self.learner.is_alive else ""
         reasons = [
             self.problem,
+            self.source_problem,
             condition.paused,
             condition.fallback,
             stalled,
@@ -146,6 +148,7 @@ class Follower:
         """Read the newest snapshot and the learner's status."""
         with self._lock:
             served, self.learner = self.served, self._read_status()
+            self.source_problem = self._snapshots.source_problem()
             epoch, version = served.snapshot.numbering if served else Numbering()
             newer = self._snapshots.newest(version, self._unusable, epoch)
             if newer:
@@ -253,7 +256,9 @@ class Follower:
     def _stamp(self, snapshot: Snapshot, learner: LearnerStatus) -> Stamp:
         limit = self._settings.api.stale_after_seconds
         silent = learner.age is None or learner.age > limit
-        stalled = bool(self.problem or learner.condition.stalled or learner.condition.paused)
+        condition = learner.condition
+        problem = self.problem or self.source_problem
+        stalled = bool(problem or condition.stalled or condition.paused)
         header = snapshot.header
         return Stamp(
             name=header["name"],

@@ -19,6 +19,7 @@ from kaboost.service.events.decoder import Decoder, Faults, no_headers
 from kaboost.service.events.decoders import make_decoder
 from kaboost.service.events.diagnosis import explain_json
 from kaboost.service.events.label_records import LabelDecoder, make_label_decoder
+from kaboost.service.http.answer_records import answer_record, model_keys
 from kaboost.service.http.predict import Answer
 from kaboost.service.http.reports import Accepted, WrittenRecord
 from kaboost.service.metrics import ApiMetrics
@@ -182,11 +183,7 @@ class PredictionLog:
         response: Answer,
         snapshot: Snapshot,
     ) -> None:
-        """Write the rows of one response that have an id; it never fails and never waits.
-
-        Features are written as they were sent: those that the model does not know yet it is to
-        learn from this topic. The learner of the same model records the loss of these scores.
-        """
+        """Write the rows of one response that have an id; it never fails and never waits."""
         if self._topic is None or not any(id_ is not None for id_ in ids):
             return
         answer = msgspec.json.decode(response.body)
@@ -194,22 +191,11 @@ class PredictionLog:
         model, now = answer["model"], datetime.now(UTC).isoformat()
         rows = _sent_features(request)
         scores = response.scores.tolist()
+        keys = model_keys(model["version"], snapshot.header, snapshot.numbering.epoch)
         for id_, row, prediction, of_classes in zip(ids, rows, predictions, scores, strict=True):
             if id_ is None:
                 continue
-            kept = ("prediction", "probability", "score")
-            record = {
-                "id": id_,
-                "timestamp": now,
-                "features": row,
-                **{key: prediction[key] for key in kept if key in prediction},
-                "version": model["version"],
-                # The loss of a model that is served instead is not that of the one that learns.
-                "run": None if snapshot.header.get("fallback") else snapshot.header.get("run"),
-                "epoch": snapshot.numbering.epoch,
-            }
-            if len(of_classes) > 1:
-                record["scores"] = of_classes
+            record = answer_record(id_, now, row, prediction, of_classes, keys)
             value = msgspec.json.encode(record)
             if not self._sender.send(self._topic, id_.encode(), value, self._count):
                 self._metrics.predictions_logged.labels("dropped").inc()

@@ -4,6 +4,7 @@ import http.client
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
@@ -12,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from kaboost.service.http.source_metrics import SourceMetrics
 from kaboost.service.metrics import program_version
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -36,10 +38,13 @@ class BuildInfo(Collector):
         yield family
 
 
-def expose(registry: CollectorRegistry, learner: str | None) -> bytes:
-    """Write the metrics of all workers, then those of the learner's port."""
+def expose(registry: CollectorRegistry, learner: str | None, snapshots: Path) -> bytes:
+    """Write the metrics of all workers, those of a reader's source of snapshots, and those of the
+    learner's port.
+    """
     build = CollectorRegistry()
     build.register(BuildInfo())
+    build.register(SourceMetrics(snapshots))
     registries = (build, _all_workers(registry))
     text = "".join(generate_latest(part).decode() for part in registries)
     return merge_families(text, fetch(learner) if learner else "").encode()

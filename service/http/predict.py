@@ -237,7 +237,7 @@ class PredictCodec:
         values = model.predictions(scores)
         if not all(math.isfinite(sum(row)) for row in scores.tolist()):
             raise NotReady(f"version {stamp.version} predicts no finite numbers: it has diverged")
-        predictions = self._predictions(model, values, scores, cold=stamp.cold_start)
+        predictions = self.predictions(model, values, scores, cold=stamp.cold_start)
         if rows.level is not None:
             bounds = model.intervals_around(values, rows.level).tolist()
             for prediction, ends in zip(predictions, bounds, strict=True):
@@ -257,9 +257,10 @@ class PredictCodec:
             *missing_features(self._features, rows.features, table),
         ]
 
-    def _predictions(
+    def predictions(
         self, model: Model, values: Mat, scores: Mat, *, cold: bool
     ) -> list[dict[str, Any]]:
+        """Describe the predictions of B rows: values (B, C), or (B,), and scores (B, m)."""
         if self._kind == "regression":
             return [
                 {"prediction": value, "score": score}

@@ -222,7 +222,7 @@ def add_operation_routes(app: FastAPI, parts: Parts) -> None:
     @app.get("/metrics", response_class=Response, responses=openapi.TEXT)
     def metrics() -> Response:
         """Return the metrics of all workers, and under `serve` the learner's."""
-        text = expose(parts.registry, parts.learner_metrics)
+        text = expose(parts.registry, parts.learner_metrics, parts.settings.snapshots.directory)
         return Response(text, media_type=CONTENT_TYPE)
 
 

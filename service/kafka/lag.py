@@ -2,14 +2,16 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Protocol
 
 import msgspec
 from confluent_kafka import Message
+from prometheus_client import Counter, Gauge
 
 from kaboost.service.kafka.fetch_watch import NO_LEADER, Position
 from kaboost.service.kafka.identity import RecordMark
-from kaboost.service.metrics import LearnerMetrics
 
 
 class _Partition(msgspec.Struct):
@@ -54,13 +56,26 @@ class Statistics(msgspec.Struct):
         }
 
 
+class LagTarget(Protocol):
+    """The metrics of a process that reads a topic."""
+
+    @property
+    def lag_records(self) -> Gauge: ...
+
+    @property
+    def lag_seconds(self) -> Gauge: ...
+
+    @property
+    def records_lost(self) -> Counter: ...
+
+
 parse_statistics = msgspec.json.Decoder(Statistics).decode
 
 
 class LagMetrics:
     """Publish the lag of every partition of one topic, in records and in seconds."""
 
-    def __init__(self, topic: str, metrics: LearnerMetrics) -> None:
+    def __init__(self, topic: str, metrics: LagTarget) -> None:
         self._topic = topic
         self._metrics = metrics
         self._last: dict[int, Message] = {}  # the last record of every partition, learned or not
@@ -72,6 +87,14 @@ class LagMetrics:
             self._last = {records[-1].partition() or 0: records[-1]}
         else:
             self._last.update((message.partition() or 0, message) for message in records)
+
+    def forget(self, partitions: Iterable[int]) -> None:
+        """Publish nothing about partitions that are read by another process now."""
+        for partition in partitions:
+            self._last.pop(partition, None)
+            for gauge in (self._metrics.lag_records, self._metrics.lag_seconds):
+                with suppress(KeyError):  # none was published
+                    gauge.remove(self._topic, partition)
 
     def publish(
         self,

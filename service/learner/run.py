@@ -2,20 +2,19 @@
 
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from typing import NamedTuple
 
 from confluent_kafka import KafkaException
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 
-from kaboost.service.config.monitoring import Metrics
 from kaboost.service.config.settings import Settings
-from kaboost.service.errors import BrokerError, ConfigError, Exit, Gap
+from kaboost.service.errors import BrokerError, Exit, Gap
 from kaboost.service.kafka.dead_letters import DeadLetters
 from kaboost.service.learner.inputs import Inputs
 from kaboost.service.learner.loop import LearnerLoop
 from kaboost.service.learner.parts import Parts, make_parts
+from kaboost.service.learner.snapshot_sender import sending
 from kaboost.service.learner.startup import (
     RestoreFromCheckpoint,
     Startup,
@@ -24,6 +23,7 @@ from kaboost.service.learner.startup import (
 )
 from kaboost.service.learner.takeover import Report, lock_folders, no_report
 from kaboost.service.metrics import learner_metrics
+from kaboost.service.metrics_server import metrics_server
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,9 @@ def run(
             locked = lock_folders(parts.stores, timeout, stop, report)
             if not stack.enter_context(locked):
                 return Exit.DONE
-        stack.enter_context(_metrics_server(settings.metrics, registry))
+        metrics_at, keys = settings.metrics, ("metrics.port", "metrics.host")
+        stack.enter_context(metrics_server(metrics_at.host, metrics_at.port, registry, keys))
+        stack.enter_context(sending(settings, metrics))
         before: int | None = None  # gaps that the last start accepted
         while (ended := _learn(parts, startup(parts, cold_start and before is None), stop)).gap:
             if kafka.on_gap != "accept" or before == 0 == ended.accepted:
@@ -98,22 +100,3 @@ def _learn(parts: Parts, startup: Startup, stop: threading.Event) -> _Ended:
     except KafkaException as err:
         raise BrokerError(f"{kafka.bootstrap_servers}: {err.args[0].str()}") from err
     return _Ended(None, loop.gaps_accepted)
-
-
-@contextmanager
-def _metrics_server(metrics: Metrics, registry: CollectorRegistry) -> Iterator[None]:
-    """Serve the metrics on their own port."""
-    try:
-        server, thread = start_http_server(metrics.port, metrics.host, registry)
-    except OSError as err:
-        raise ConfigError(
-            f"metrics.port = {metrics.port}, metrics.host = {metrics.host}: {err.strerror}; "
-            "free it or set another"
-        ) from err
-    log.info("metrics served", extra={"host": metrics.host, "port": server.server_port})
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -29,6 +29,7 @@ from kaboost.service.processes.ports import (
     open_listener,
     reserve_metrics_port,
 )
+from kaboost.service.processes.readers import local_snapshots, refuse_source
 from kaboost.service.processes.signals import ShutdownSignal, handle_signals
 from kaboost.service.processes.status import is_of_another, previous_exit_reason, write_status
 from kaboost.service.processes.supervisor import (
@@ -54,6 +55,7 @@ log = logging.getLogger(__name__)
 def run_learner(settings: Settings, cold_start: bool = False, restarts: int = 0) -> int:
     """Learn until a signal, and write the reason of the end for the API processes."""
     refuse_river(settings, "kaboost learner")
+    refuse_source(settings, "kaboost learner")
     os.nice(LEARNER_NICENESS)  # before any thread starts: threads inherit it
     with handle_signals() as shutdown, serve_commands(settings):
         return shutdown.exit_code(learn(settings, shutdown, cold_start, restarts))
@@ -144,7 +146,8 @@ def run_api(settings: Settings) -> int:
     with (
         handle_signals() as shutdown,
         open_listener(settings.api) as listener,
-        shared_resources(settings) as factory,
+        local_snapshots(settings) as local,
+        shared_resources(local) as factory,
     ):
         roles = factory.workers(listener)
         code = supervise(roles, shutdown.stop, factory.on_report, listener.close)
@@ -153,6 +156,7 @@ def run_api(settings: Settings) -> int:
 
 def run_serve(settings: Settings, cold_start: bool = False) -> int:
     """Learn and serve in supervised processes."""
+    refuse_source(settings, "kaboost serve")
     if settings.is_live and settings.api.workers > 1:
         raise ConfigError(
             f"api.workers = {settings.api.workers}: a River model is served by the one process "

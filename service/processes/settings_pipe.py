@@ -33,6 +33,8 @@ def to_plain(settings: Settings, *, serves_page: bool = False) -> dict[str, obje
     tree = settings.model_dump(mode="json", by_alias=True)
     tree["kafka"]["extra"] = settings.kafka.client()
     del tree["kafka"]["extra"]["bootstrap.servers"]
+    for name in ("checkpoints", "snapshots"):
+        tree[name]["options"] = reveal_secrets(getattr(settings, name).options)
     if serves_page and settings.admin.page and settings.admin.key:
         tree["admin"]["key"] = settings.admin.key.get_secret_value()
     else:

@@ -67,6 +67,13 @@ def steps(path: Path, data: bytes) -> Iterator[str]:
     yield "durable"
 
 
+def replace(path: Path, data: bytes) -> None:
+    """Replace a file at once for its readers; it may be lost in a power cut."""
+    with open(_temporary(path), "wb") as file:
+        file.write(data)
+    os.replace(_temporary(path), path)
+
+
 def read(path: Path, *, mapped: bool = False, verify: bool = True) -> tuple[dict[str, Any], Arrays]:
     """Read and check one file; its arrays are read-only, and with `mapped` stay on the disk.
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+NAME = ".learner"  # of its file, next to the snapshots
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +29,12 @@ STARTED = ".started"  # marks a run without a checkpoint: object stores have no 
 WRITER = ".writer"  # says which process writes
 FETCHED_RUNS = 2  # the current one, and the one before it for the numbers of versions
 S3_TIMEOUTS = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 0}}
+S3_OPTIONS = {"use_listings_cache": False, "config_kwargs": S3_TIMEOUTS}
+PROTOCOL_OPTIONS: dict[str, dict[str, Any]] = {
+    "s3": S3_OPTIONS,
+    "s3a": S3_OPTIONS,
+    "file": {"auto_mkdir": True},
+}
 
 T = TypeVar("T")
 
@@ -37,21 +44,26 @@ log = logging.getLogger(__name__)
 class RemoteFiles:
     """The objects below one URL; each request is tried a few times."""
 
-    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        url: str,
+        options: Mapping[str, Any],
+        setting: str = "checkpoints.directory",
+        tries: int = TRIES,
+    ) -> None:
+        self._tries = tries
         try:
             import fsspec
         except ImportError as err:
-            raise _missing(url, err) from err
+            raise _missing(setting, url, err) from err
         protocol = url.partition("://")[0]
-        known = {"use_listings_cache": False, "config_kwargs": S3_TIMEOUTS}
+        known = PROTOCOL_OPTIONS.get(protocol, {})
         try:
-            self._fs, self._root = fsspec.core.url_to_fs(
-                url, **{**(known if protocol in ("s3", "s3a") else {}), **options}
-            )
+            self._fs, self._root = fsspec.core.url_to_fs(url, **{**known, **options})
         except ImportError as err:
-            raise _missing(url, err) from err
+            raise _missing(setting, url, err) from err
         except (TypeError, ValueError) as err:
-            raise ConfigError(f"checkpoints.directory: {url}: {err}") from err
+            raise ConfigError(f"{setting}: {url}: {err}") from err
         self.url = url.rstrip("/")
 
     def names(self) -> list[str]:
@@ -90,6 +102,10 @@ class RemoteFiles:
 
         self._attempt("written", name, write)
 
+    def replace(self, name: str, data: bytes) -> None:
+        """Write an object that its readers check, without reading it again."""
+        self._attempt("written", name, lambda: self._fs.pipe_file(self._path(name), data))
+
     def remove(self, name: str) -> None:
         """Remove an object, if it is there."""
 
@@ -103,13 +119,13 @@ class RemoteFiles:
         return f"{self._root.rstrip('/')}/{name}"
 
     def _attempt(self, what: str, name: str, request: Callable[[], T]) -> T:
-        for number in range(TRIES):
+        for number in range(self._tries):
             try:
                 return request()
             except Exception as err:  # each library behind fsspec has errors of its own
                 place = f"{self.url}/{name}".rstrip("/")
                 reason = f"{type(err).__name__}: {err}"
-                if number == TRIES - 1:
+                if number == self._tries - 1:
                     raise StoreAway(
                         f"{place} cannot be {what} ({reason}): see whether the object store "
                         "answers and its rights; what was written before is untouched"
@@ -118,6 +134,22 @@ class RemoteFiles:
                 log.warning("object store request failed, it is tried again", extra=fields)
                 time.sleep(BACKOFF_SECONDS * 4.0**number)
         raise AssertionError("unreachable")
+
+
+def require_packages(url: str, setting: str) -> None:
+    """Raise ConfigError where a package for a URL is missing, without the second that it takes to
+    load it.
+    """
+    try:
+        from fsspec.registry import available_protocols, known_implementations
+    except ImportError as err:
+        raise _missing(setting, url, err) from err
+    protocol = url.partition("://")[0]
+    if protocol not in available_protocols():
+        raise ConfigError(f"{setting}: {url}: no protocol of fsspec is called {protocol}")
+    package = known_implementations.get(protocol, {}).get("class", "fsspec").partition(".")[0]
+    if find_spec(package) is None:
+        raise _missing(setting, url, ImportError(name=package))
 
 
 class ObjectCheckpointStore(FolderCheckpointStore):
@@ -220,8 +252,8 @@ def _is_run(folder: str) -> bool:
     return Path(folder).match(RUNS)
 
 
-def _missing(url: str, err: ImportError) -> ConfigError:
+def _missing(setting: str, url: str, err: ImportError) -> ConfigError:
     return ConfigError(
-        f"checkpoints.directory: {url} needs the package {err.name or 'of its protocol'}: run pip "
+        f"{setting}: {url} needs the package {err.name or 'of its protocol'}: run pip "
         "install '.[object-store]', or name a folder"
     )

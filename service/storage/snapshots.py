@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from kaboost.models.evaluation.baselines import ProgressiveValidation
 from kaboost.models.model import Model
 from kaboost.service.errors import CheckpointError, Damaged, Incompatible, NotWritten
-from kaboost.service.storage import files, heartbeat
+from kaboost.service.storage import files, heartbeat, source_status
 from kaboost.service.storage.late_figures import LateFigures
 from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.state import State, read_validation
@@ -168,9 +168,17 @@ class FolderSnapshotStore:
             if order > Numbering(order.epoch if epoch is None else epoch, above)
         ]
 
+    def newest_path(self) -> Path | None:
+        """Return the file of the newest version of the latest epoch, None without one."""
+        return next(iter(self._paths_above(-1, None)), None)
+
+    def source_problem(self) -> str:
+        """Describe why no newer snapshot comes from elsewhere; empty where none has to come."""
+        return source_status.problem(self._directory)
+
     def heartbeat(self) -> None:
         """Show that the learner is alive, and which process it is."""
-        path = files.make(self._directory) / ".learner"
+        path = files.make(self._directory) / heartbeat.NAME
         try:
             heartbeat.write(path)
         except OSError as err:
@@ -182,14 +190,14 @@ class FolderSnapshotStore:
     def last_heartbeat(self) -> str | None:
         """Return the learner's last heartbeat, which differs from all before; None without one."""
         try:
-            return (self._directory / ".learner").read_text(encoding="ascii", errors="replace")
+            return (self._directory / heartbeat.NAME).read_text(encoding="ascii", errors="replace")
         except FileNotFoundError:
             return None
 
     def heartbeat_pid(self) -> int | None:
         """Return the process id of the learner that gave the last heartbeat."""
         try:
-            return int((self._directory / ".learner").read_bytes().split()[0])
+            return int((self._directory / heartbeat.NAME).read_bytes().split()[0])
         except (OSError, ValueError, IndexError):
             return None
 

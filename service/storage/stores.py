@@ -81,6 +81,9 @@ class SnapshotStore(Store, Protocol):
         skip unusable ones and add to them.
         """
 
+    def source_problem(self) -> str:
+        """Describe why no newer snapshot comes from elsewhere; empty where none has to come."""
+
     def heartbeat(self) -> None:
         """Show that the learner is alive."""
 
@@ -193,11 +196,11 @@ def _checkpoint_store(
 ) -> FolderCheckpointStore:
     if isinstance(checkpoints.directory, Path):
         return FolderCheckpointStore(folder, checkpoints.keep, lock)
-    options = {key: _reveal(value) for key, value in checkpoints.options.items()}
+    options = {key: reveal(value) for key, value in checkpoints.options.items()}
     remote = RemoteFiles(checkpoints.directory, options)
     return ObjectCheckpointStore(remote, folder, checkpoints.keep, lock)
 
 
-def _reveal(value: Any) -> Any:
+def reveal(value: Any) -> Any:
     """Return the value of a secret, without knowing the settings' classes."""
     return value.get_secret_value() if hasattr(value, "get_secret_value") else value

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,7 @@ class Program:
         settings: Settings,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
+        flags: Sequence[str] = (),
     ) -> None:
         self.folder = settings.snapshots.directory.parent
         self.port = settings.api.port
@@ -107,6 +108,7 @@ class Program:
                     command,
                     "--config",
                     str(self.folder / "kaboost.yaml"),
+                    *flags,
                 ],
                 stdin=subprocess.DEVNULL,
                 stderr=log,

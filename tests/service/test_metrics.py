@@ -18,6 +18,7 @@ from kaboost.models.evaluation.intervals import LEVELS
 from kaboost.models.evaluation.reliability import record_many
 from kaboost.service.config.settings import Settings
 from kaboost.service.metrics import Validation, api_metrics, learner_metrics
+from kaboost.service.score.metrics import score_metrics
 from tests.kafka.client import encode
 from tests.service.learning import gauge, learned, learning, until
 from tests.specs import LINEAR
@@ -61,6 +62,8 @@ kaboost_checkpoint_last_success_timestamp_seconds
 kaboost_checkpoint_size_bytes
 kaboost_checkpoint_failures_total{reason}
 kaboost_snapshot_failures_total{reason}
+kaboost_snapshots_sent_total{target,result}
+kaboost_snapshot_sent_version{target}
 kaboost_restore_fallbacks_total
 kaboost_model_memory_bytes
 kaboost_feature_candidates
@@ -92,6 +95,22 @@ kaboost_reliability_predicted{bin}
 kaboost_reliability_observed{bin}
 kaboost_calibration_error
 kaboost_interval_coverage{level}
+"""
+SCORE = """
+kaboost_build_info{version}
+kaboost_score_consumed_total
+kaboost_score_answered_total
+kaboost_score_aborted_total
+kaboost_score_waiting
+kaboost_score_partitions
+kaboost_score_snapshot_version
+kaboost_score_batch_duration_seconds
+kaboost_dlq_records_total{reason}
+kaboost_records_skipped_total{reason}
+kaboost_features_ignored_total
+kaboost_consumer_lag_records{topic,partition}
+kaboost_consumer_lag_seconds{topic,partition}
+kaboost_records_lost_total
 """
 API = """
 kaboost_predictions_logged_total{result}
@@ -138,6 +157,7 @@ def test_the_names_are_those_of_the_interface() -> None:
     """Dashboards depend on them: name, unit, labels."""
     assert set(LEARNER.split()) == names(learner_metrics(CollectorRegistry()))
     assert set(API.split()) == names(api_metrics(CollectorRegistry()))
+    assert set(SCORE.split()) == names(score_metrics(CollectorRegistry()))
 
     validation = Validation()
     model, seen = taught()
