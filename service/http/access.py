@@ -70,7 +70,7 @@ def _problem(denied: Denied, path: str) -> ASGIApp:
 def add_access(app: FastAPI, settings: Settings, metrics: ApiMetrics) -> None:
     """Admit only callers with the roles of the routes, if the settings want keys."""
     roles = route_roles(
-        _plain(app.router.routes)
+        plain_routes(app.router.routes)
     )  # also without keys: no route without a line is served
     if settings.api.auth.is_on:
         authenticator = Authenticator(settings)
@@ -93,7 +93,7 @@ def add_cors(app: FastAPI, settings: Settings) -> None:
         )
 
 
-def _plain(routes: Iterable[BaseRoute]) -> list[Route]:
+def plain_routes(routes: Iterable[BaseRoute]) -> list[Route]:
     """Check that there are only plain routes, whose paths are whole."""
     found = [route for route in routes if isinstance(route, Route)]
     assert found == list(routes), "a mounted application has no lines in service/access/roles.py"
@@ -110,7 +110,7 @@ def _counter(metrics: ApiMetrics) -> Count:
 def add_admin_access(app: Starlette, settings: Settings) -> None:
     """Admit only callers with the role admin to the admin port, if the settings want keys."""
     if settings.api.auth.is_on:
-        roles = route_roles(_plain(app.router.routes))
+        roles = route_roles(plain_routes(app.router.routes))
         app.add_middleware(
             AccessControl,
             authenticator=Authenticator(settings),

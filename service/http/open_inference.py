@@ -14,7 +14,7 @@ from starlette.routing import Route
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import NotReady, RequestError
 from kaboost.service.events.diagnosis import shorten, show
-from kaboost.service.http import tensors
+from kaboost.service.http import problems, tensors
 from kaboost.service.http.body import CHECKS, read_body
 from kaboost.service.http.follower import Served
 from kaboost.service.metrics import ApiMetrics, program_version
@@ -25,7 +25,6 @@ SERVER = {"name": "kaboost", "extensions": ["binary_tensor_data"]}
 LIMITS = {name: check for name, check in CHECKS.items() if name != b"content-type"}
 MAX_DIGITS = 20  # of a length
 CHUNK_VALUES = 100_000  # that are instances at one time: each takes ten times a byte of a tensor
-RETRY = {"retry-after": "1"}
 Current = Callable[[], Awaitable[Served]]
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -201,9 +200,8 @@ def _encode(
     return Response(text + b"".join(blobs), 200, headers, "application/octet-stream")
 
 
-def _respond(content: dict[str, Any], status: int = 200) -> Response:
-    headers = RETRY if status == 503 else None
-    return Response(msgspec.json.encode(content), status, headers, "application/json")
+def _respond(content: dict[str, Any]) -> Response:
+    return Response(msgspec.json.encode(content), media_type="application/json")
 
 
 def _guarded(handler: Handler) -> Handler:
@@ -212,12 +210,8 @@ def _guarded(handler: Handler) -> Handler:
     async def guarded(request: Request) -> Response:
         try:
             return await handler(request)
-        except HTTPException as err:
-            return _respond({"error": err.detail}, err.status_code)
-        except NotReady as err:
-            return _respond({"error": str(err)}, 503)
-        except RequestError as err:
-            return _respond({"error": "; ".join(": ".join(each) for each in err.errors)}, 422)
+        except (HTTPException, NotReady, RequestError) as err:
+            return problems.problem(err, request.url.path)
         except ClientDisconnect:
             return Response(status_code=400)
 

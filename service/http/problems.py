@@ -1,4 +1,6 @@
-"""Errors of requests as RFC 9457 documents (`application/problem+json`)."""
+"""Errors of requests as RFC 9457 documents (`application/problem+json`); those of the Open
+Inference Protocol as objects with `error`, which its clients read.
+"""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -11,6 +13,7 @@ from kaboost.service.errors import NotReady, RequestError
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = 1  # seconds
+OPEN_INFERENCE = "/v2"  # its paths
 MAX_FAULTS = 1_000  # listed in one document; a body of 8 MiB can hold millions
 
 # Public: a client may switch on `type`.
@@ -61,7 +64,8 @@ def problem(error: Exception, path: str) -> Response:
         case NotReady():
             return respond(503, str(error), path, headers={"retry-after": str(RETRY_AFTER)})
         case HTTPException():
-            detail = DETAILS.get(error.status_code, error.detail)
+            repeated = error.detail == HTTPStatus(error.status_code).phrase
+            detail = DETAILS.get(error.status_code, error.detail) if repeated else error.detail
             return respond(error.status_code, detail, path, headers=error.headers)
         case _:
             return respond(500, "internal error, a bug in Kaboost: the log has the details", path)
@@ -75,7 +79,10 @@ def respond(
     faults: Sequence[tuple[str, str]] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Write one problem document."""
+    """Write one problem document, or what the protocol of the path has in its place."""
+    if path == OPEN_INFERENCE or path.startswith(f"{OPEN_INFERENCE}/"):
+        error = {"error": "; ".join(map(": ".join, faults[:MAX_FAULTS])) or detail}
+        return Response(msgspec.json.encode(error), status, headers, "application/json")
     document = Problem(
         type=TYPES.get(status, "about:blank"),
         title=HTTPStatus(status).phrase,

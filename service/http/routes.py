@@ -18,14 +18,19 @@ from starlette.types import Receive, Scope, Send
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import NotReady, RequestError
 from kaboost.service.http import openapi, problems
-from kaboost.service.http.access import add_access, add_cors
+from kaboost.service.http.access import add_access, add_cors, plain_routes
 from kaboost.service.http.admin import add_steering
 from kaboost.service.http.body import read_body
 from kaboost.service.http.follower import Follower, Served
 from kaboost.service.http.ingest import Ingest, PredictionLog, Sender
 from kaboost.service.http.live import Live, add_live_routes
 from kaboost.service.http.metrics_page import CONTENT_TYPE, expose
-from kaboost.service.http.middleware import PREDICT, MetricsMiddleware, PredictShortcut
+from kaboost.service.http.middleware import (
+    PREDICT,
+    MetricsMiddleware,
+    PredictShortcut,
+    route_names,
+)
 from kaboost.service.http.open_inference import OpenInference, add_open_inference
 from kaboost.service.http.pages import add_pages
 from kaboost.service.http.predict import Rows
@@ -152,12 +157,12 @@ def build(parts: Parts) -> FastAPI:
     add_open_inference(app, OpenInference(parts.settings, *served, parts.metrics))
     add_redirects(app)
     add_pages(app)
-    paths = frozenset(str(getattr(route, "path", "")) for route in app.routes)
+    names = route_names(plain_routes(app.router.routes))
     app.add_middleware(PredictShortcut, predict=predict)
     add_access(app, parts.settings, parts.metrics)
     add_cors(app, parts.settings)
     app.add_middleware(
-        MetricsMiddleware, metrics=parts.metrics, paths=paths, is_draining=parts.is_draining
+        MetricsMiddleware, metrics=parts.metrics, names=names, is_draining=parts.is_draining
     )
     problems.install(app)
     app.add_exception_handler(405, method_not_allowed)

@@ -163,6 +163,9 @@ def test_a_service_wants_keys(keyed: Keyed) -> None:
     assert 1 <= sum(serving.metric(text, "kaboost_requests_refused_total", reason="no_key"))
     assert 1 == sum(serving.metric(text, "kaboost_requests_refused_total", reason="role"))
     assert program.events("request refused", client="127.0.0.1")
+    for headers, status in (({}, 401), (bearer(known[READ]), 403)):
+        answer = ask("/v2/models/kaboost/infer", json={}, headers=headers)
+        assert (status, ["error"]) == (answer.status_code, list(answer.json()))
     assert not any(key in program._log.read_text() for key in [*known.values(), "no-such-key"])
 
 
@@ -346,7 +349,10 @@ def test_the_rate_of_a_key_is_limited(tmp_path: Path) -> None:
     wanted = settings(tmp_path, api={"auth": auth})
     client = TestClient(
         AccessControl(
-            reached, Authenticator(wanted), RouteRoles({"/any": READ}, []), lambda _: None
+            reached,
+            Authenticator(wanted),
+            RouteRoles({"/any": READ, "/v2/any": READ}, []),
+            lambda _: None,
         )
     )
 
@@ -355,6 +361,8 @@ def test_the_rate_of_a_key_is_limited(tmp_path: Path) -> None:
         assert (204, 429) == (first.status_code, second.status_code)
         assert 95 <= int(second.headers["retry-after"]) <= 100
         assert TYPES[429] == second.json()["type"]
+        third = client.get("/v2/any", headers=bearer(known[name]))
+        assert (429, ["error"]) == (third.status_code, list(third.json()))
 
 
 def test_a_bucket_fills_with_time() -> None:

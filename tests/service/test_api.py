@@ -383,6 +383,9 @@ def test_metrics_count_every_request(serve: Start) -> None:
     program.client.get("/predict")
     for path in ("/a", "/b"):
         program.client.get(path)
+    model = "/v2/models/{model}/versions/{version}/ready"
+    for name in ("kaboost", "other", "other%0A"):
+        program.client.get(model.format(model=name, version=7))
     text = program.client.get("/metrics").text
 
     def count(name: str, **labels: str) -> float:
@@ -400,4 +403,5 @@ def test_metrics_count_every_request(serve: Start) -> None:
     ]
     assert [4, 1, 1] == [requests("/predict", status) for status in (200, 400, 405)]
     assert 2 == requests("", 404)
+    assert 3 == requests(model, 404)
     assert 0 < count("http_server_request_duration_seconds_sum", http_route="/predict") < 10

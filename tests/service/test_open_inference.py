@@ -179,6 +179,19 @@ def test_what_is_not_json_is_400(api: Program, content: bytes, length: str | Non
     assert answer.json()["error"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/v2/none", 404), ("DELETE", "/v2", 405), ("POST", "/v2/models/kaboost", 405)],
+)
+def test_what_is_not_served_is_an_error_of_the_protocol(
+    api: Program, method: str, path: str, status: int
+) -> None:
+    """Also where the framework refuses."""
+    answer = api.client.request(method, path)
+
+    assert (status, ["error"]) == (answer.status_code, list(answer.json()))
+
+
 def test_the_client_reports_errors(client: triton.InferenceServerClient) -> None:
     """Of another model, and of a value that does not fit."""
     with pytest.raises(InferenceServerException, match="there is no model 'other'"):
