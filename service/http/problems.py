@@ -32,6 +32,7 @@ TYPES = {
     500: "urn:kaboost:problem:bug",
     503: "urn:kaboost:problem:no-model",
 }
+NO_PROVIDER = "urn:kaboost:problem:no-provider"  # 503 for tokens alone
 # Where the framework's own detail only repeats the title.
 DETAILS = {
     404: "there is no such path; /docs lists all paths",
@@ -78,13 +79,14 @@ def respond(
     *,
     faults: Sequence[tuple[str, str]] = (),
     headers: Mapping[str, str] | None = None,
+    kind: str = "",
 ) -> Response:
     """Write one problem document, or what the protocol of the path has in its place."""
     if path == OPEN_INFERENCE or path.startswith(f"{OPEN_INFERENCE}/"):
         error = {"error": "; ".join(map(": ".join, faults[:MAX_FAULTS])) or detail}
         return Response(msgspec.json.encode(error), status, headers, "application/json")
     document = Problem(
-        type=TYPES.get(status, "about:blank"),
+        type=kind or TYPES.get(status, "about:blank"),
         title=HTTPStatus(status).phrase,
         status=status,
         detail=detail,

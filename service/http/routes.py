@@ -15,10 +15,11 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from kaboost.service.access.authenticator import Authenticator
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import NotReady, RequestError
 from kaboost.service.http import openapi, problems
-from kaboost.service.http.access import add_access, add_cors, plain_routes
+from kaboost.service.http.access import add_access, add_cors, make_authenticator, plain_routes
 from kaboost.service.http.admin import add_steering
 from kaboost.service.http.body import read_body
 from kaboost.service.http.follower import Follower, Served
@@ -148,7 +149,8 @@ def build(parts: Parts) -> FastAPI:
     app.router.routes.append(Route(PREDICT, predict, methods=["POST"]))
     add_model_routes(app, parts)
     add_ingest_routes(app, parts)
-    add_operation_routes(app, parts)
+    authenticator = make_authenticator(parts.settings)
+    add_operation_routes(app, parts, authenticator)
     live = Live(parts.settings, parts.follower)
     broadcast = Broadcast(lambda: live.status().model_dump_json(), parts.is_draining)
     add_live_routes(app, live, broadcast)
@@ -159,7 +161,7 @@ def build(parts: Parts) -> FastAPI:
     add_pages(app)
     names = route_names(plain_routes(app.router.routes))
     app.add_middleware(PredictShortcut, predict=predict)
-    add_access(app, parts.settings, parts.metrics)
+    add_access(app, authenticator, parts.metrics)
     add_cors(app, parts.settings)
     app.add_middleware(
         MetricsMiddleware, metrics=parts.metrics, names=names, is_draining=parts.is_draining
@@ -204,7 +206,9 @@ def add_ingest_routes(app: FastAPI, parts: Parts) -> None:
         return await ingest.labels(body, (await current(parts.follower)).snapshot.model)
 
 
-def add_operation_routes(app: FastAPI, parts: Parts) -> None:
+def add_operation_routes(
+    app: FastAPI, parts: Parts, authenticator: Authenticator | None = None
+) -> None:
     """Add the routes for probes and monitoring."""
 
     @app.get("/healthz/live")
@@ -221,6 +225,7 @@ def add_operation_routes(app: FastAPI, parts: Parts) -> None:
             version=served.stamp.version,
             stale=served.stamp.stale,
             reason=follower.reason,
+            access=authenticator.problem if authenticator else "",
             learner=report_learner(follower.learner),
         )
 
