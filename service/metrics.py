@@ -71,7 +71,7 @@ class LearnerMetrics(NamedTuple):
     checkpoint_failures: Counter  # {reason}
     restore_fallbacks: Counter
     model_memory: Gauge
-    feature_candidates: Gauge
+    feature_names_on_trial: Gauge
     features_evicted: Counter
     restarts: Counter
     model_info: Gauge  # {model, rule, bank, loss}
@@ -332,8 +332,8 @@ _LEARNER = {
     ),
     "model_memory": _Spec(Gauge, "kaboost_model_memory_bytes", "Size of the model's arrays."),
     "features_evicted": _Spec(Counter, "kaboost_features_evicted", "Features that made way."),
-    "feature_candidates": _Spec(
-        Gauge, "kaboost_feature_candidates", "New names of features that are on trial."
+    "feature_names_on_trial": _Spec(
+        Gauge, "kaboost_feature_names_on_trial", "New names of features that are on trial."
     ),
     "restarts": _Spec(Counter, "kaboost_learner_restarts", "Restarts by the supervisor."),
     "model_info": _Spec(

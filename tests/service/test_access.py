@@ -1,6 +1,5 @@
 """Keys and roles: every role against every route, a file of keys that changes, refusals."""
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +17,13 @@ from typer.testing import CliRunner
 
 from kaboost.service.access import keys, watched
 from kaboost.service.access.authenticator import Authenticator, check_access
-from kaboost.service.access.callers import Caller, Denied
+from kaboost.service.access.callers import Caller
 from kaboost.service.access.keys import new_key, read_keys
 from kaboost.service.access.rate import RateLimit
 from kaboost.service.access.roles import ADMIN, LEARN, OPEN, PREDICT, READ, RouteRoles, route_roles
 from kaboost.service.cli import app
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError
-from kaboost.service.http import stream
 from kaboost.service.http.access import CALLER, AccessControl, add_access
 from kaboost.service.http.admin import Asked, check_key, create_admin, to_command
 from kaboost.service.http.problems import TYPES
@@ -35,7 +33,6 @@ from tests.service import serving
 from tests.service.keyfiles import bearer, one_of_each_role, replace, with_keys, write_keys
 from tests.service.learning import until
 from tests.service.serving import (
-    PATIENCE,
     ROW,
     Program,
     publish,
@@ -374,55 +371,6 @@ def test_the_rate_of_a_key_is_limited(tmp_path: Path) -> None:
         assert TYPES[429] == second.json()["type"]
         third = client.get("/v2/any", headers=bearer(known[name]))
         assert (429, ["error"]) == (third.status_code, list(third.json()))
-
-
-def test_a_subject_has_a_bucket_of_its_own(tmp_path: Path) -> None:
-    """One that is spelled as the name of a key does not use up that key's requests."""
-    known = write_keys(tmp_path / "keys", ("shop", "read"))
-    auth = with_keys(tmp_path / "keys", max_requests_per_second=0.01)
-    authenticator = Authenticator(settings(tmp_path, api={"auth": auth}))
-    headers = [(b"authorization", b"Bearer " + known["shop"].encode())]
-    assert authenticator._rate is not None
-    authenticator._rate.wait_of((True, "shop"))
-
-    assert "shop" == asyncio.run(authenticator.admit(headers, READ)).name
-    with pytest.raises(Denied, match="max_requests"):
-        asyncio.run(authenticator.admit(headers, READ))
-
-
-def test_a_stream_ends_with_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that goes on is checked again: a key that was removed reads no more."""
-    monkeypatch.setattr(stream, "EVERY_SECONDS", 0.01)
-    monkeypatch.setattr(watched, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(watched, "SETTLED_SECONDS", 0.0)
-    known = write_keys(tmp_path / "keys", ("shop", "read"), ("page", "read"))
-    authenticator = Authenticator(settings(tmp_path, api={"auth": with_keys(tmp_path / "keys")}))
-    broadcast = stream.Broadcast(lambda: "{}", lambda: False)
-
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        await broadcast.subscribe()(scope, receive, send)
-
-    control = AccessControl(serve, authenticator, RouteRoles({"/stream": READ}, []), lambda _: None)
-
-    async def read() -> list[Any]:
-        sent: list[Any] = []
-
-        async def keep(message: Any) -> None:
-            sent.append(message)
-            if len(sent) == 2 * stream.CHECK_EVERY:
-                replace(tmp_path / "keys", (tmp_path / "keys").read_text().splitlines()[1])
-
-        async def never() -> Any:
-            await asyncio.Event().wait()
-
-        headers = [(b"authorization", b"Bearer " + known["shop"].encode())]
-        scope = {"type": "http", "path": "/stream", "headers": headers}
-        await asyncio.wait_for(control(scope, never, keep), PATIENCE)
-        return sent
-
-    sent = asyncio.run(read())
-    assert 2 * stream.CHECK_EVERY <= len(sent) <= 4 * stream.CHECK_EVERY
-    assert b"" == sent[-1]["body"]
 
 
 def test_a_bucket_fills_with_time() -> None:

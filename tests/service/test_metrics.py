@@ -63,7 +63,7 @@ kaboost_checkpoint_failures_total{reason}
 kaboost_snapshot_failures_total{reason}
 kaboost_restore_fallbacks_total
 kaboost_model_memory_bytes
-kaboost_feature_candidates
+kaboost_feature_names_on_trial
 kaboost_features_evicted_total
 kaboost_learner_restarts_total
 kaboost_learning_paused
