@@ -62,7 +62,8 @@ class AccessControl:
         if time.monotonic() >= self._next_log:
             self._next_log = time.monotonic() + LOG_SECONDS
             client = (scope.get("client") or ("unknown",))[0]
-            fields = {"client": client, "path": scope["path"], "reason": denied.reason}
+            route = self._roles.route_of(scope["path"])  # not the path: it may hold a key
+            fields = {"client": client, "route": route, "reason": denied.reason}
             log.warning("request refused", extra=fields)
 
 
@@ -81,11 +82,10 @@ def make_authenticator(settings: Settings) -> Authenticator | None:
     return Authenticator(settings) if settings.api.auth.is_on else None
 
 
-def add_access(app: FastAPI, authenticator: Authenticator | None, metrics: ApiMetrics) -> None:
+def add_access(
+    app: FastAPI, authenticator: Authenticator | None, roles: RouteRoles, metrics: ApiMetrics
+) -> None:
     """Admit only callers with the roles of the routes."""
-    roles = route_roles(
-        plain_routes(app.router.routes)
-    )  # also without keys: no route without a line is served
     if authenticator is not None:
         count = _counter(metrics)
         app.add_middleware(AccessControl, authenticator=authenticator, roles=roles, count=count)

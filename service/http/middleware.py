@@ -1,14 +1,13 @@
 """The middleware around every request: its duration, its id, unhandled errors, a short way in."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from re import Pattern
+from collections.abc import Callable
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kaboost.service.access.roles import Routed
+from kaboost.service.access.roles import RouteRoles
 from kaboost.service.http.problems import problem
 from kaboost.service.metrics import ApiMetrics
 
@@ -20,26 +19,6 @@ METHODS = frozenset(
 log = logging.getLogger(__name__)
 
 
-class RouteNames(NamedTuple):
-    """The paths of all routes, as they are spelled there: `/v2/models/{model}`."""
-
-    fixed: frozenset[str]
-    patterns: Sequence[tuple[Pattern[str], str]]
-
-    def name_of(self, path: str) -> str:
-        """Return the route of a path; empty if there is none."""
-        if path in self.fixed:
-            return path
-        return next((name for regex, name in self.patterns if regex.fullmatch(path)), "")
-
-
-def route_names(routes: Iterable[Routed]) -> RouteNames:
-    """Collect the paths of routes."""
-    listed = [(route.path_regex, route.path) for route in routes]
-    patterns = [(regex, path) for regex, path in listed if "{" in path]
-    return RouteNames(frozenset(path for _, path in listed if "{" not in path), patterns)
-
-
 class MetricsMiddleware:
     """Measure every request, as plain ASGI: the framework's base class took 180 µs a request."""
 
@@ -47,13 +26,13 @@ class MetricsMiddleware:
         self,
         app: ASGIApp,
         metrics: ApiMetrics,
-        names: RouteNames,
+        roles: RouteRoles,
         is_draining: Callable[[], bool] = lambda: False,
     ) -> None:
         self._app = app
         self._is_draining = is_draining
         self._metrics = metrics
-        self._names = names
+        self._roles = roles
         self._series: dict[
             tuple[str, str, int], Any
         ] = {}  # bounded by METHODS, routes and statuses
@@ -85,7 +64,7 @@ class MetricsMiddleware:
                 self._record(scope, status, perf_counter() - started)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
-        path = self._names.name_of(scope["path"])
+        path = self._roles.route_of(scope["path"])
         key = (scope["method"] if scope["method"] in METHODS else "_OTHER", path, status)
         series = self._series.get(key)
         if series is None:

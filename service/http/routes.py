@@ -16,6 +16,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from kaboost.service.access.authenticator import Authenticator
+from kaboost.service.access.roles import route_roles
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import NotReady, RequestError
 from kaboost.service.http import openapi, problems
@@ -30,7 +31,6 @@ from kaboost.service.http.middleware import (
     PREDICT,
     MetricsMiddleware,
     PredictShortcut,
-    route_names,
 )
 from kaboost.service.http.open_inference import OpenInference, add_open_inference
 from kaboost.service.http.pages import add_pages
@@ -159,12 +159,12 @@ def build(parts: Parts) -> FastAPI:
     add_open_inference(app, OpenInference(parts.settings, *served, parts.metrics))
     add_redirects(app)
     add_pages(app)
-    names = route_names(plain_routes(app.router.routes))
+    roles = route_roles(plain_routes(app.router.routes))
     app.add_middleware(PredictShortcut, predict=predict)
-    add_access(app, authenticator, parts.metrics)
+    add_access(app, authenticator, roles, parts.metrics)
     add_cors(app, parts.settings)
     app.add_middleware(
-        MetricsMiddleware, metrics=parts.metrics, names=names, is_draining=parts.is_draining
+        MetricsMiddleware, metrics=parts.metrics, roles=roles, is_draining=parts.is_draining
     )
     problems.install(app)
     app.add_exception_handler(405, method_not_allowed)

@@ -24,7 +24,7 @@ from kaboost.service.access.roles import ADMIN, LEARN, OPEN, PREDICT, READ, Rout
 from kaboost.service.cli import app
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError
-from kaboost.service.http.access import CALLER, AccessControl, add_access
+from kaboost.service.http.access import CALLER, AccessControl, plain_routes
 from kaboost.service.http.admin import Asked, check_key, create_admin, to_command
 from kaboost.service.http.problems import TYPES
 from kaboost.service.processes.api_server import create_api
@@ -129,7 +129,7 @@ def test_a_route_without_a_role_is_a_bug(tmp_path: Path) -> None:
     made.add_api_route("/model/new", lambda: None)
 
     with pytest.raises(AssertionError, match="/model/new has no line in service/access/roles"):
-        add_access(made, None, None)  # type: ignore[arg-type] # no metric is made
+        route_roles(plain_routes(made.router.routes))
 
 
 @pytest.fixture(scope="module")
