@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kaboost.service.access.roles import RouteRoles
 from kaboost.service.http.problems import problem
 from kaboost.service.metrics import ApiMetrics
+from kaboost.service.request_context import CURRENT, REQUEST_ID, read_ids
 
 PREDICT = "/predict"
 METHODS = frozenset(
@@ -17,6 +18,31 @@ METHODS = frozenset(
 )
 
 log = logging.getLogger(__name__)
+
+
+class RequestIdMiddleware:
+    """Give every request an id, for its log lines and its answer; the outermost layer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and return its id with the response."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        ids = read_ids(scope["headers"])
+        header = (REQUEST_ID, ids.request_id.encode())
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], header]
+            await send(message)
+
+        before = CURRENT.set(ids)
+        try:
+            await self._app(scope, receive, send_with_id)
+        finally:
+            CURRENT.reset(before)
 
 
 class MetricsMiddleware:
@@ -48,7 +74,6 @@ class MetricsMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] += request_id_headers(scope)
                 if self._is_draining():
                     message["headers"] += [(b"connection", b"close")]
             await send(message)
@@ -92,8 +117,3 @@ class PredictShortcut:
         if is_http and scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
         await (self._predict if shortcut else self._app)(scope, receive, send)
-
-
-def request_id_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """Return the client's X-Request-ID, so that the logs of both sides can be joined."""
-    return [(b"x-request-id", value) for name, value in scope["headers"] if name == b"x-request-id"]

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from kaboost.service.errors import NotReady, RequestError
+from kaboost.service.request_context import CURRENT
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = 1  # seconds
@@ -55,6 +56,7 @@ class Problem(msgspec.Struct, omit_defaults=True):
     detail: str
     instance: str
     errors: list[Fault] = []
+    request_id: str = ""
 
 
 def problem(error: Exception, path: str) -> Response:
@@ -92,6 +94,7 @@ def respond(
         detail=detail,
         instance=path,
         errors=[Fault(*fault) for fault in faults[:MAX_FAULTS]],
+        request_id=ids.request_id if (ids := CURRENT.get()) else "",
     )
     return Response(msgspec.json.encode(document), status, headers, MEDIA_TYPE)
 

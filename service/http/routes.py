@@ -31,6 +31,7 @@ from kaboost.service.http.middleware import (
     PREDICT,
     MetricsMiddleware,
     PredictShortcut,
+    RequestIdMiddleware,
 )
 from kaboost.service.http.open_inference import OpenInference, add_open_inference
 from kaboost.service.http.pages import add_pages
@@ -166,6 +167,7 @@ def build(parts: Parts) -> FastAPI:
     app.add_middleware(
         MetricsMiddleware, metrics=parts.metrics, roles=roles, is_draining=parts.is_draining
     )
+    app.add_middleware(RequestIdMiddleware)
     problems.install(app)
     app.add_exception_handler(405, method_not_allowed)
     openapi.install(app, parts.settings, parts.follower.current)

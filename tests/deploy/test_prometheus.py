@@ -254,8 +254,10 @@ def test_alert_tells_what_to_do(name: str) -> None:
 
     assert whole["labels"]["severity"] in ("critical", "warning")
     assert {"summary", "description", "runbook_url"} == set(annotations)
-    assert f"docs/runbook.md#{name.lower()}" == annotations["runbook_url"]
-    assert leads(ROOT / "README.md", annotations["runbook_url"])
+    page, anchor = "docs/runbook.md", name.lower()
+    url = f"{{{{ or $externalLabels.kaboost_runbook `{page}` }}}}#{anchor}"
+    assert url == annotations["runbook_url"]
+    assert leads(ROOT / "README.md", f"{page}#{anchor}")
 
 
 def test_shortened_rules_differ_in_time_alone() -> None:
