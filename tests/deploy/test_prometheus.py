@@ -49,7 +49,7 @@ STEADY = {
     r"waiting|labels_(early|held)": "0 as long as labels follow at once",
     r"labels_(expired|unmatched)": "a label that never comes, or that nobody waits for",
     r"rejected_ratio": "the same as long as the same share is rejected",
-    r"duplicates|skipped|limited|repaired|lost|candidates|evicted|accepted": "no such records",
+    r"duplicates|skipped|limited|repaired|lost|on_trial|evicted|accepted": "no such records",
     r"paused|stalled|ignored|fallback|restarts|failures|drift|rollbacks": "it does not happen here",
     r"promotions": "there are no candidates here",
 }
