@@ -34,6 +34,14 @@ class RequestIds(NamedTuple):
         return found | {"trace_id": self.trace_id} if self.trace_parent else found
 
 
+def trace_parent_of(headers: Iterable[tuple[str, bytes | None]]) -> str:
+    """Return the `traceparent` of a record's headers; empty without a valid one."""
+    for name, value in headers:
+        if name == "traceparent" and value is not None and VALID_TRACE.match(value):
+            return value[:55].decode()
+    return ""
+
+
 CURRENT: ContextVar[RequestIds | None] = ContextVar("request", default=None)
 
 

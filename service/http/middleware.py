@@ -11,6 +11,7 @@ from kaboost.service.access.roles import RouteRoles
 from kaboost.service.http.problems import problem
 from kaboost.service.metrics import ApiMetrics
 from kaboost.service.request_context import CURRENT, REQUEST_ID, read_ids
+from kaboost.service.tracing import Traces
 
 PREDICT = "/predict"
 METHODS = frozenset(
@@ -43,6 +44,36 @@ class RequestIdMiddleware:
             await self._app(scope, receive, send_with_id)
         finally:
             CURRENT.reset(before)
+
+
+class TracingMiddleware:
+    """Trace every request; without traces it is not there at all."""
+
+    def __init__(self, app: ASGIApp, traces: Traces, roles: RouteRoles) -> None:
+        self._app = app
+        self._traces = traces
+        self._roles = roles
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and record its route and status."""
+        ids = CURRENT.get()
+        if scope["type"] != "http" or ids is None:
+            return await self._app(scope, receive, send)
+        method = scope["method"] if scope["method"] in METHODS else "_OTHER"
+        route = self._roles.route_of(scope["path"])
+        with self._traces.request(f"{method} {route}".rstrip(), ids) as (span, own):
+            span.set_attributes({"http.request.method": method, "http.route": route})
+
+            async def send_and_note(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    span.set_attribute("http.response.status_code", message["status"])
+                await send(message)
+
+            before = CURRENT.set(own)
+            try:
+                await self._app(scope, receive, send_and_note)
+            finally:
+                CURRENT.reset(before)
 
 
 class MetricsMiddleware:

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from kaboost.service.access.authenticator import Authenticator
-from kaboost.service.access.roles import route_roles
+from kaboost.service.access.roles import RouteRoles, route_roles
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import NotReady, RequestError
 from kaboost.service.http import openapi, problems
@@ -32,6 +32,7 @@ from kaboost.service.http.middleware import (
     MetricsMiddleware,
     PredictShortcut,
     RequestIdMiddleware,
+    TracingMiddleware,
 )
 from kaboost.service.http.open_inference import OpenInference, add_open_inference
 from kaboost.service.http.pages import add_pages
@@ -48,6 +49,7 @@ from kaboost.service.http.reports import (
 )
 from kaboost.service.http.stream import Broadcast
 from kaboost.service.metrics import ApiMetrics
+from kaboost.service.tracing import Traces, make_traces
 
 LARGE_BODY_BYTES = 65_536  # takes milliseconds to decode: a thread hop of 0.1 ms hardly matters
 BEAT_SECONDS = 1.0  # between two heartbeats of the event loop
@@ -137,7 +139,10 @@ def build(parts: Parts) -> FastAPI:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        if traces is not None:
+            await asyncio.to_thread(traces.close)
 
+    traces = make_traces(parts.settings, "api")
     app = FastAPI(
         title="Kaboost",
         docs_url=None,
@@ -167,11 +172,18 @@ def build(parts: Parts) -> FastAPI:
     app.add_middleware(
         MetricsMiddleware, metrics=parts.metrics, roles=roles, is_draining=parts.is_draining
     )
-    app.add_middleware(RequestIdMiddleware)
+    add_request_ids(app, traces, roles)
     problems.install(app)
     app.add_exception_handler(405, method_not_allowed)
     openapi.install(app, parts.settings, parts.follower.current)
     return app
+
+
+def add_request_ids(app: FastAPI, traces: Traces | None, roles: RouteRoles) -> None:
+    """Give every request an id, and a span if it is traced."""
+    if traces is not None:
+        app.add_middleware(TracingMiddleware, traces=traces, roles=roles)
+    app.add_middleware(RequestIdMiddleware)
 
 
 def add_model_routes(app: FastAPI, parts: Parts) -> None:
