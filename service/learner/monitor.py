@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kaboost.service.config.settings import Settings
-from kaboost.service.events.privacy import make_privacy
 from kaboost.service.learner.broken_features import BrokenFeatures
 from kaboost.service.learner.feature_watch import FeatureWatch
 from kaboost.service.learner.recent import RecentEvents
-from kaboost.service.learner.slice_losses import SliceLosses
+from kaboost.service.learner.slice_losses import SliceLosses, check_slices
 from kaboost.service.metrics import LearnerMetrics
 
 SHOWN_SECONDS = 5.0  # between two comparisons, which take some milliseconds
@@ -21,9 +20,10 @@ class Monitor:
     def __init__(
         self, settings: Settings, metrics: LearnerMetrics, clock: Callable[[], float]
     ) -> None:
+        check_slices(settings)
         self._features = FeatureWatch(metrics)
-        self._slices = SliceLosses(settings.metrics.slices, make_privacy(settings), metrics)
-        self._wants_losses = bool(settings.metrics.slices)
+        self._slices = SliceLosses(settings.metrics.slices, metrics)
+        self._names = settings.metrics.slices
         self._clock = clock
         self._before = clock()
         self._shown_at = -math.inf
@@ -39,8 +39,9 @@ class Monitor:
         self._kinds = recent.kinds or self._kinds  # none yet, right after a promotion or rollback
         self._features.add(rows, now - self._before)
         self._before = now
-        if self._wants_losses:
-            for features, loss in recent.take_losses():
+        if self._names:
+            self._slices.check(recent.kinds)
+            for features, loss in recent.take_losses(self._names):
                 self._slices.add(features, loss)
         if now - self._shown_at >= SHOWN_SECONDS:
             self._shown_at = now
