@@ -129,41 +129,90 @@ class Clock:
         return self.now
 
 
-@pytest.fixture
-def clock() -> Clock:
-    """A clock that stands."""
-    return Clock()
+class Labelled:
+    """Events that come ten a second, and labels."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.silence = LabelSilence(self.clock, lambda: NOW)
+
+    def send(self, seconds: int, labels: Callable[[int], int] = lambda _: 0) -> set[str]:
+        """Send so many seconds of events, and the labels of each second; return what was so."""
+        seen = set()
+        for second in range(seconds):
+            self.clock.now += 1.0
+            self.silence.note(10, 0)
+            if count := labels(second):
+                self.silence.note(0, count)
+            seen.add(self.state)
+        return seen
+
+    @property
+    def state(self) -> str:
+        """What is so now."""
+        return (self.silence.describe(7) or {"state": ""})["state"]
 
 
-def test_labels_stop(clock: Clock) -> None:
-    """After three times the most events, and the longest time, between two labels that is usual."""
-    silence = LabelSilence(clock, lambda: NOW)
-    for _ in range(10):
-        clock.now += 20.0
-        silence.note(100, 0)
-        silence.note(0, 1)
-    silence.note(299, 0)
-    clock.now += 100.0
-    assert silence.describe(7) is None  # no event has come for a while
-    silence.note(1, 0)
-    text = f"no label {SINCE}, while 300 events have come; 7 wait for their label"
-    assert {"state": "stopped", "text": text} == silence.describe(7)
-    silence.note(5, 1)
-    assert silence.describe(7) is None
-    silence.note(1_000, 0)
-    clock.now += 9.0
-    assert "awaited" == (silence.describe(7) or {})["state"]  # the longest gap is 100 s by now
-    clock.now += 291.0
-    assert "stopped" == (silence.describe(7) or {})["state"]
+def test_labels_stop() -> None:
+    """After four times the most events, and the longest time, between two labels that is usual;
+    until one comes.
+    """
+    labelled = Labelled()
+    assert "stopped" not in labelled.send(300, lambda second: second % 20 == 19)
+    assert {"awaited"} == labelled.send(79)
+    assert {"stopped"} == labelled.send(1)
+    text = f"no label {SINCE}, while 800 events have come; 7 wait for their label"
+    assert text == (labelled.silence.describe(7) or {})["text"]
+    labelled.clock.now += 1_000.0
+    assert "stopped" == labelled.state
+    assert {""} == labelled.send(1, lambda _: 5)
+    assert {"awaited"} == labelled.send(4 * 90 - 1)  # the longest gap is 90 s by now
+    assert {"stopped"} == labelled.send(1)
 
 
-def test_labels_that_never_came_are_awaited(clock: Clock) -> None:
+def test_labels_that_come_all_the_time_stop() -> None:
+    """No gap between two of them is long; four times ten seconds are."""
+    labelled = Labelled()
+    labelled.send(100, lambda _: 8)
+    assert {"awaited"} == labelled.send(39)
+    assert {"stopped"} == labelled.send(1)
+
+
+@pytest.mark.parametrize("burst", [1, 600])
+def test_a_daily_burst_of_labels_has_not_stopped(burst: int) -> None:
+    """Though it is of more gaps than are kept: in a day of two hours, for five days."""
+    labelled = Labelled()
+    seen = [labelled.send(7_200, lambda second: 7_000 - burst < second <= 7_000) for _ in range(5)]
+
+    assert "stopped" not in set().union(*seen)
+    assert ("stopped" in labelled.send(5 * 7_200)) == (burst > 100)  # of few gaps none is usual
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rare_labels_have_not_stopped(seed: int) -> None:
+    """Labels of one event in 2,000, from the start of the learner on."""
+    draw, labelled = random.Random(seed), Labelled()
+
+    assert "stopped" not in labelled.send(8_000, lambda _: int(draw.random() < 0.005))
+
+
+def test_silence_does_not_count_while_nothing_is_read() -> None:
+    """Learning is paused or stalled, or no events come."""
+    labelled = Labelled()
+    labelled.send(300, lambda second: second % 20 == 19)
+    labelled.send(40)
+    labelled.silence.note(1_000, 0)
+    labelled.clock.now += 1_000.0
+    assert "" == labelled.state
+    labelled.send(1)
+    assert "awaited" == labelled.state
+
+
+def test_labels_that_never_came_are_awaited() -> None:
     """It is not known what is usual, so it is no alarm."""
-    silence = LabelSilence(clock, lambda: NOW)
-    silence.note(5_000, 0)
-    assert "awaited" == (silence.describe(5_000) or {})["state"]
-    clock.now += 11.0
-    found = silence.describe(5_000) or {}
+    labelled = Labelled()
+    assert {"awaited", "none yet"} == labelled.send(500)
+    found = labelled.silence.describe(5_000) or {}
 
     assert "none yet" == found["state"]
     assert found["text"].startswith(f"no label yet, {SINCE}, while 5,000 events have come")
