@@ -25,6 +25,7 @@ MOST_FEATURES = 50  # that are shown, those with the largest differences
 KEPT_CATEGORIES = 20  # of the reference; others count together
 USUAL = (0.05, 0.95)  # quantiles of the usual range, which is widened by its width on both sides
 RARE = 0.05  # share of a value in the reference
+CONSTANT = 0.95  # share of the commonest value of a feature that says nothing
 NEW_RATIO, NEW_COUNT = 5.0, 5  # how much more frequent a value is that counts as new, and its rows
 CHANGED = 0.05  # share of the reference that changes until it is looked through again
 LOOKED_THROUGH = 25  # references in one call of `show`
@@ -62,6 +63,20 @@ class Reference(NamedTuple):
     median: float = math.nan
     counts: Counter[Any] | None = None  # of other values
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether there is one value, but for a few rows; of numbers it is not known."""
+        common = self.counts.most_common(1) if self.counts else []
+        return bool(common) and common[0][1] > CONSTANT * self.rows
+
+
+class Jump(NamedTuple):
+    """How the recent values of a feature differ from those some rows before."""
+
+    recent: Difference
+    before: tuple[Difference, Difference]  # those from the reference, and from some before them
+    was_constant: bool
+
 
 class FeatureWatch:
     """The rows of one learner; one thread calls.
@@ -90,8 +105,12 @@ class FeatureWatch:
         self._known: dict[str, Reference] = {}
         self.held: Collection[str] = ()  # features whose references stay: they are broken now
 
-    def add(self, rows: Sequence[Row], seconds: float) -> None:
-        """Add sampled rows that came in some seconds."""
+    def add(
+        self, rows: Sequence[Row], seconds: float, instants: Collection[str] = frozenset()
+    ) -> None:
+        """Add sampled rows that came in some seconds; of features that are instants it counts only
+        whether they are missing: their values are always new.
+        """
         if not rows:
             return
         self._make_columns(rows)
@@ -107,6 +126,7 @@ class FeatureWatch:
             self._recent[slot] = np.nan
             for name, value in row.items():
                 if value is not None and name in self._columns:
+                    value = 0.0 if name in instants else value
                     self._recent[slot, self._columns[name]] = self._code(name, value)
             self._last |= {name: self._rows for name in row if name in self._columns}
             self._rows += 1
@@ -201,7 +221,7 @@ class FeatureWatch:
             if name in self._known
         }
 
-    def jump(self, name: str) -> Difference | None:
+    def jump(self, name: str) -> Jump | None:
         """Compare the recent values of a feature with those some rows before; None for too few:
         what only grows stays within the range of twice as many before, which is widened.
         """
@@ -210,7 +230,13 @@ class FeatureWatch:
             return None
         chosen = np.arange(max(0, left - BEFORE_ROWS), left - RECENT_ROWS) % BEFORE_ROWS
         before = self._before[chosen, self._columns[name]]
-        return _compare(self._column(name), _reference(before, name in self._numbers, 0))
+        older, last = before[:-RECENT_ROWS], before[-RECENT_ROWS:]
+        of_before, of_older = (_reference(of, name in self._numbers, 0) for of in (before, older))
+        return Jump(
+            _compare(self._column(name), of_before),
+            (_compare(before, self._known[name]), _compare(last, of_older)),
+            of_before.is_constant,
+        )
 
     def _has_changed(self, name: str) -> bool:
         known = self._known.get(name)
@@ -224,6 +250,7 @@ class FeatureWatch:
 
 
 def _compare(column: Vec, before: Reference) -> Difference:
+    """Compare values, NaN for missing ones, with earlier ones."""
     now = column[~np.isnan(column)]
     missing = 1.0 - len(now) / len(column)
     shift = unseen = times = math.nan

@@ -37,7 +37,8 @@ class Monitor:
         if any(recent.kinds.get(name, kind) != kind for name, kind in self._kinds.items()):
             self._features.forget()
         self._kinds = recent.kinds or self._kinds  # none yet, right after a promotion or rollback
-        self._features.add(rows, now - self._before)
+        instants = {name for name, kind in recent.kinds.items() if kind == "datetime"}
+        self._features.add(rows, now - self._before, instants)
         self._before = now
         if self._names:
             self._slices.check(recent.kinds)

@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,30 +14,37 @@ from kaboost.service.errors import EventError
 from kaboost.service.learner.broken_features import BrokenFeatures
 from kaboost.service.learner.feature_watch import FeatureWatch, Row
 from kaboost.service.learner.label_silence import LabelSilence
+from kaboost.service.learner.monitor import Monitor
 from kaboost.service.learner.progress import RecentRecords
 from kaboost.service.learner.rejected_share import RejectedShare
 from kaboost.service.metrics import learner_metrics
+from tests.service.serving import settings
 
 NOW = 1_700_000_000.0  # seconds since 1970
 SINCE = "since 2023-11-14 22:13 UTC"
+ABOUT_SINCE = SINCE.replace("13 ", "1[345] ")
 ROWS = 40  # of one look
 
 
 class Watched:
     """Rows that come a few at a time, and the texts of their broken features."""
 
-    def __init__(self, row: Callable[[random.Random, int], Row]) -> None:
-        self.row = row
+    def __init__(
+        self, row: Callable[[random.Random, int], Row], rows: int = ROWS, seconds: float = 1.0
+    ) -> None:
+        self.row, self._rows, self._seconds = row, rows, seconds
+        self._now = NOW
         self._draw = random.Random(1)
         self._watch = FeatureWatch(learner_metrics(CollectorRegistry()))
-        self._broken = BrokenFeatures(lambda: NOW)
+        self._broken = BrokenFeatures(lambda: self._now)
         self._count = 0
 
     def after(self, rows: int) -> list[str]:
         """Return what is so after so many more, each change of it once."""
         seen: list[str] = []
-        for _ in range(rows // ROWS):
-            self._watch.add([self._next() for _ in range(ROWS)], 1.0)
+        for _ in range(rows // self._rows):
+            self._now += self._seconds
+            self._watch.add([self._next() for _ in range(self._rows)], self._seconds)
             found = self._watch.show()
             self._broken.update(self._watch, found)
             text = "; ".join(each["text"] for each in self._broken.report(found))
@@ -65,23 +73,23 @@ def healthy(draw: random.Random, count: int) -> Row:
     [
         (
             lambda row, draw: {"amount": None if draw.random() < 0.6 else row["amount"]},
-            f"amount is missing in [56]. % of events {SINCE}; usually 0 %",
+            f"amount is missing in [56]. % of events {ABOUT_SINCE}; usually 0 %",
         ),
         (
             lambda row, _: {"rare": None},
-            f"rare is missing in 100 % of events {SINCE}; usually [45]",
+            f"rare is missing in 100 % of events {ABOUT_SINCE}; usually [45]",
         ),
         (
             lambda row, _: {"amount": 100.0 * row["amount"]},
-            f"amount is about (9.|1[0-2]0) times what it was {SINCE}: another unit?",
+            f"amount is about (9.|1[0-2]0) times what it was {ABOUT_SINCE}: another unit?",
         ),
         (
             lambda row, _: {"amount": row["amount"] / 100.0},
-            f"amount is about 1/(9.|1[0-2]0) of what it was {SINCE}",
+            f"amount is about 1/(9.|1[0-2]0) of what it was {ABOUT_SINCE}",
         ),
         (
             lambda row, _: {"country": row["country"].lower()},
-            f"100 % of the values of country are new {SINCE}",
+            f"100 % of the values of country are new {ABOUT_SINCE}",
         ),
     ],
 )
@@ -118,6 +126,74 @@ def test_what_drifts_is_not_broken(seed: int) -> None:
         }
 
     assert [""] == Watched(row).after(12_000)
+
+
+DAY = 6_000  # rows of a day that passes quickly: a look at 120 is of 29 minutes
+
+
+def words_of(day: Callable[[int], list[str]]) -> Callable[[random.Random, int], Row]:
+    """Make rows with one of the words of their day."""
+    return lambda draw, count: {"word": draw.choice(day(count // DAY))}
+
+
+def test_a_value_of_the_day_is_not_broken() -> None:
+    """A date, or the version of a build: the model has learned nothing from the one before."""
+    watched = Watched(words_of(lambda day: [f"2026-11-{day:02}"]), 120, 86_400 / DAY * 120)
+
+    assert [""] == watched.after(5 * DAY)
+
+
+def test_values_that_are_replaced_each_day_are_broken_once() -> None:
+    """Builds of two applications: it is known after a day that they are replaced now and then."""
+    watched = Watched(words_of(lambda day: [f"a{day}", f"b{day}"]), 120, 86_400 / DAY * 120)
+    watched.after(DAY)
+    first, _ = watched.after(DAY), watched.after(DAY)
+
+    assert "100 % of the values of word are new" in first[-1]
+    assert [""] == watched.after(4 * DAY)
+
+
+def test_values_that_are_always_new_are_not_broken() -> None:
+    """Identifiers of batches, which come some times each, and then never again."""
+    watched = Watched(lambda _, count: {"batch": f"b{count // 50}"})
+
+    assert [""] == watched.after(8_000)
+
+
+def test_a_jump_is_found_between_two_looks_at_many_rows() -> None:
+    """600 rows lie between them where many events come."""
+    watched = Watched(healthy, 600)
+    watched.after(3_000)
+    watched.row = lambda draw, count: healthy(draw, count) | {"country": draw.choice("abc")}
+
+    assert "100 % of the values of country are new" in watched.after(600)[-1]
+
+
+def test_an_instant_is_only_missing_or_not(tmp_path: Path) -> None:
+    """Its values are new always: seconds of now, several rows in each."""
+    clock, registry = Clock(), CollectorRegistry()
+    monitor = Monitor(settings(tmp_path), learner_metrics(registry), clock)
+
+    def look(text: str | None, rows: int) -> list[dict[str, Any]]:
+        clock.now += 5.0
+        sample = [{"at": text and f"{text}{k // 8}"} for k in range(rows)]
+        monitor.follow(Recent({"at": "datetime"}, sample))
+        return monitor.broken_features
+
+    assert [] == [each for k in range(60) for each in look(f"2026-11-26T{k}:", 80)]
+    assert 0.0 == registry.get_sample_value("kaboost_feature_unseen_ratio", {"feature": "at"})
+    assert "at is missing in 100 %" in look(None, 300)[0]["text"]
+
+
+class Recent:
+    """Sampled rows, as the learner has them."""
+
+    def __init__(self, kinds: dict[str, str], rows: list[Row]) -> None:
+        self.kinds, self._rows = kinds, rows
+
+    def take_sample(self) -> list[Row]:
+        """Return the rows."""
+        return self._rows
 
 
 class Clock:
