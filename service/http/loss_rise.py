@@ -1,8 +1,8 @@
 """Whether the recent loss has risen above its earlier level: the relation of features and label has
 changed.
 
-It begins with a drift alarm of the model, or without one (not every model has alarms) where the
-recent loss is clearly above its level. It ends for good once the loss has come most of the way
+It begins with a drift alarm of the model after which the recent loss has risen (alarms may be
+false), or without one (not every model has alarms) where the recent loss is clearly above its level. It ends for good once the loss has come most of the way
 back, or after SETTLED_EVENTS, when the new level counts as the usual one; and not within
 HELD_SECONDS, in which nobody could read it. So it does not flap. All is a function of the history
 and the annotations, the same in every worker.
@@ -24,6 +24,7 @@ LATE_EVENTS = 300  # by which an alarm may come late: such losses are not of the
 LEAST_POINTS = 20  # of a level
 LEAST_EVENTS = 2_000  # that were learned before the level counts: until then the loss is falling
 RISE_SHARE, RISE_DEVIATIONS = 0.4, 8.0  # of the level, and of the deviations of its points
+ALARM_SHARE, ALARM_DEVIATIONS = 0.15, 3.0  # the same for a rise with an alarm
 LEAST_OF_PRIOR = 0.05  # share of the prior's recent loss: of tiny losses one event is a rise
 BACK_SHARE = 0.3  # of the rise: the loss has come back below it
 SETTLED_EVENTS = 20_000
@@ -119,7 +120,7 @@ def find_rise(points: Mat, alarms: Mapping[int, float], now: float) -> LossRise 
 
 
 def _rise(curve: _Curve, begin: float, *, is_alarm: bool) -> LossRise | None:
-    """Describe the rise at an event; None where too little was before."""
+    """Describe the rise at an event; None where too little was before, or an alarm was false."""
     events, losses = curve.events, curve.losses
     # The last ones: right after a start the loss is still falling.
     level = losses[events <= begin - curve.late][-LEAST_POINTS:]
@@ -128,6 +129,9 @@ def _rise(curve: _Curve, begin: float, *, is_alarm: bool) -> LossRise | None:
         return None
     before, top = float(np.median(level)), int(since.argmax())
     peak = max(float(since[top]), before)
+    spread = 1.4826 * float(np.median(np.abs(level - before)))
+    if is_alarm and peak - before <= max(ALARM_SHARE * before, ALARM_DEVIATIONS * spread):
+        return None
     back = np.flatnonzero(since[top:] <= before + BACK_SHARE * (peak - before))
     ended = float(events[events >= begin][top + back[0]]) if len(back) else math.inf
     return LossRise(int(begin), is_alarm, before, peak, float(losses[-1]), ended=ended)

@@ -10,6 +10,7 @@ GAPS = 50  # between labels that say what is usual; more while they matter
 KNOWN_GAPS = 10  # from which on it is known what is usual: of fewer the longest says little
 MEMORY = 3.0  # lengths of a gap for which it counts, whatever comes after it: a pause of a day
 # is not forgotten over a burst of labels
+APART_EVENTS, APART_SECONDS = 100, 1.0  # between two arrivals: nearer labels are one
 LEAST_EVENTS, LEAST_SECONDS = 100, 5.0  # without a label: fewer say nothing
 RECENT_SECONDS = 10.0  # since the last event: events keep coming
 TIMES_USUAL = 4.0  # the longest of these gaps
@@ -64,7 +65,7 @@ class LabelSilence:
         nothing of the next one.
         """
         size = self._count.since(self._at_arrival)
-        if size.events < LEAST_EVENTS or size.seconds < LEAST_SECONDS:
+        if size.events < APART_EVENTS or size.seconds < APART_SECONDS:
             return
         self._at_arrival, now = self._count, self._count.seconds
         older, last = self._gaps[: 1 - GAPS], self._gaps[1 - GAPS :]

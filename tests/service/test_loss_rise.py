@@ -101,6 +101,15 @@ def test_stable_losses_do_not_flap(seed: int) -> None:
     assert {None} == {rise_at(points, event, []) for event in range(1_000, 40_000, 1_000)}
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("after", [0.3, 0.2])
+def test_a_false_alarm_is_no_rise(seed: int, after: float) -> None:
+    """Of a loss that stays or falls; the alarm has its mark in the curve."""
+    points = history(lambda event: 0.3 if event < 10_000 else after, 18_000, seed=seed)
+
+    assert {None} == {rise_at(points, event, [10_150]) for event in range(10_200, 18_000, 100)}
+
+
 def test_trends_begin_and_end_once() -> None:
     """A loss that falls by half, relative to the baseline, and then stays."""
     points = history(lambda event: 0.4 if event < 20_000 else 0.2, 40_000)
