@@ -159,9 +159,9 @@ def render(
     head.append(status["state"], STYLES[status["level"]])
     head.append(f"  {status['quality']}")
     lines = [head, *([Text(status["reason"])] if status["reason"] else [])]
-    if status["remedy"]:
+    if status.get("remedy"):  # a service of before has none
         lines.append(Text(f"what to do: {status['remedy']}", "dim"))
-    for other in status["states"][1:]:
+    for other in status.get("states", [])[1:]:
         if other["level"] != "good":
             line = Text("also: ").append(other["state"], STYLES[other["level"]])
             lines.append(line.append(f": {other['reason']}" if other["reason"] else ""))

@@ -1,7 +1,8 @@
 """The headings of a service: when each is shown, how bad it is, what it says, and what to do.
 
 The table is the whole rule. It is in the order of severity; among headings of one level a cause
-comes before what follows from it. All that apply are reported; the first one is the heading.
+comes before what follows from it. All that apply are reported; the first one is the heading. Of the
+good ones it is one, where nothing is wrong.
 docs/how-to/read-the-page.md has the same table for readers.
 """
 
@@ -36,11 +37,12 @@ class State(NamedTuple):
 def states(now: Situation) -> list[State]:
     """Return all headings that apply, the worst first; there is at least one."""
     found = [(heading, heading.when(now)) for heading in HEADINGS]
-    return [
+    applying = [
         State(heading.state, heading.level, reason, heading.remedy)
         for heading, reason in found
         if reason is not None
     ]
+    return [each for each in applying if each.level != "good"] or applying[:1]
 
 
 def _nothing(now: Situation) -> str | None:
@@ -59,14 +61,14 @@ def _restarting(now: Situation) -> str | None:
 def _silent(now: Situation) -> str | None:
     if not now.is_silent or now.is_loading or now.state in ("stopped", "restarting"):
         return None
-    return f"the learner gives no sign of life for {now.learner.age:,.0f} s; {now.answers}"
+    return f"the learner gives no sign of life for {now.silent_seconds:,.0f} s; {now.answers}"
 
 
 def _rejected(now: Situation, level: Level) -> str | None:
     seen = now.symptoms.get("rejected")
     found = seen if seen and seen["level"] == level else None
     problem = now.condition.problem if level == "bad" else ""
-    words = problem or (found["text"] if found else "")
+    words = found["text"] if found else problem  # the problem quotes what a record holds
     return f"{words}; they are kept in the topic {now.dead_letters}" if words else None
 
 
@@ -76,7 +78,8 @@ def _labels(now: Situation, state: str) -> str | None:
 
 
 def _stale(now: Situation) -> str | None:
-    explained = now.condition.paused or now.is_silent or now.learns_nothing or now.condition.problem
+    waits = now.condition.paused or now.is_loading
+    explained = waits or now.is_silent or now.learns_nothing or now.condition.problem
     if not now.stale or explained or now.state in ("stopped", "restarting", "stalled"):
         return None
     return now.reason or "no heartbeat of the learner was seen"

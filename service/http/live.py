@@ -161,7 +161,7 @@ class Live:
             events_learned=events,
             events_per_second=rate,
             dead_letters=self._settings.kafka.dlq,
-            symptoms=figures.get("symptoms", {}),
+            symptoms=figures.get("symptoms", {}) if learner.is_alive else {},
             rise=find_rise(points, _drifts(figures), time.time()),
         )
         compared = figures or (served.snapshot.header if served else {})

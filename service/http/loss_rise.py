@@ -2,10 +2,10 @@
 changed.
 
 It begins with a drift alarm of the model after which the recent loss has risen (alarms may be
-false), or without one (not every model has alarms) where the recent loss is clearly above its level. It ends for good once the loss has come most of the way
-back, or after SETTLED_EVENTS, when the new level counts as the usual one; and not within
-HELD_SECONDS, in which nobody could read it. So it does not flap. All is a function of the history
-and the annotations, the same in every worker.
+false), or without one (not every model has alarms) where it is clearly above its level. It ends for
+good once the loss has come most of the way back, or after SETTLED_EVENTS, when the new level counts
+as the usual one; and not within HELD_SECONDS, in which nobody could read it. So it does not flap.
+All is a function of the history and the annotations, the same in every worker.
 """
 
 import math
@@ -40,7 +40,7 @@ class LossRise(NamedTuple):
     before: float  # the recent loss before
     peak: float
     now: float
-    age: float = 0.0  # seconds since it was noticed
+    age: float = 0.0  # seconds since it was noticed; of event time where there was no alarm
     ended: float = math.inf  # event at which the loss had come back
 
     @property
@@ -114,8 +114,9 @@ def find_rise(points: Mat, alarms: Mapping[int, float], now: float) -> LossRise 
         return None
     times = points[:, TIME]
     place = min(int(events.searchsorted(found.event)), len(times) - 1)
-    at = alarms.get(found.event, float(times[place]))
-    found = found._replace(age=max(0.0, now - at))
+    # Event time without an alarm: a topic may be read late.
+    age = now - alarms[found.event] if found.is_alarm else float(times[-1] - times[place])
+    found = found._replace(age=max(0.0, age))
     return None if found.recovered and found.age > NOTED_SECONDS else found
 
 

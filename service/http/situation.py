@@ -8,6 +8,8 @@ from kaboost.service.http.loss_rise import LossRise
 from kaboost.service.storage.snapshots import Condition
 
 SILENT_SECONDS = 5.0  # without a heartbeat, of which there is one a second
+LOADING_SECONDS = 60.0  # until the first one of a process: its supervisor waits 30 s
+SHOWN_FEATURES = 3  # in words
 
 
 class Situation(NamedTuple):
@@ -39,12 +41,20 @@ class Situation(NamedTuple):
     @property
     def is_silent(self) -> bool:
         """Whether a learner that should run has given no heartbeat for some seconds."""
-        age = self.learner.age
-        return age is not None and age > SILENT_SECONDS
+        return self.silent_seconds > (LOADING_SECONDS if self._is_new else SILENT_SECONDS)
 
     @property
     def is_loading(self) -> bool:
-        """Whether a process was started that has given no heartbeat yet."""
+        """Whether a process was started that has given no heartbeat yet, and need not have."""
+        return self._is_new and not self.is_silent
+
+    @property
+    def silent_seconds(self) -> float:
+        """Seconds without a heartbeat of the process that should run; 0 where it never had one."""
+        return self.learner.state_age if self._is_new else self.learner.age or 0.0
+
+    @property
+    def _is_new(self) -> bool:
         return self.learner.state == "running" and self.learner.is_another
 
     @property
@@ -59,5 +69,7 @@ class Situation(NamedTuple):
 
     @property
     def broken_features(self) -> Sequence[str]:
-        """What has happened to features, one sentence each."""
-        return [each["text"] for each in self.symptoms.get("features", ())]
+        """What has happened to features, one sentence each, of many only the first ones."""
+        texts = [each["text"] for each in self.symptoms.get("features", ())]
+        more = len(texts) - SHOWN_FEATURES
+        return texts[:SHOWN_FEATURES] + ([f"and {more} more"] if more > 0 else [])

@@ -5,6 +5,7 @@ from typing import Any
 from kaboost.service.learner.progress import RecentRecords
 
 LEAST_RECORDS = 20  # rejected, among the last 1,000
+FIRST_RECORDS = 10  # rejected, of fewer than twice as many
 SOME = (0.01, 0.005)  # share from which it is a warning, and below which no longer
 HALF = (0.5, 0.4)  # the same for bad
 
@@ -18,7 +19,8 @@ class RejectedShare:
     def report(self, recent: RecentRecords) -> dict[str, Any] | None:
         """Return the level, share and words, without values of records; None for few rejected."""
         ratio, begins = recent.ratio, not self._level
-        if ratio <= SOME[not begins] or (begins and recent.rejected < LEAST_RECORDS):
+        least = FIRST_RECORDS if ratio >= HALF[0] else LEAST_RECORDS
+        if ratio <= SOME[not begins] or (begins and recent.rejected < least):
             self._level = ""
         elif ratio >= HALF[self._level == "bad"]:
             self._level = "bad"

@@ -104,6 +104,48 @@ def test_each_heading(state: str) -> None:
     assert reason in first.reason
 
 
+def test_a_learner_that_hangs_while_it_loads_is_red() -> None:
+    """Not a warning for ever; an old heartbeat of the one before is no alarm."""
+    loading = RUNS._replace(pid=8, age=90_000.0, state_age=59.0)
+    first, later = (
+        states(WELL._replace(learner=each, stale=True))
+        for each in (loading, loading._replace(state_age=61.0))
+    )
+
+    assert [("learner starting", "warning")] == [(each.state, each.level) for each in first]
+    assert ["learner gives no sign of life"] == [each.state for each in later]
+    assert "for 61 s" in later[0].reason
+
+
+def test_nothing_is_good_where_something_is_wrong() -> None:
+    """A learner that has stopped does not wait for events; of the good headings it is one."""
+    stopped, _ = CASES["learner stopped"]
+    found = states(WELL._replace(**stopped, events_per_second=0.0))
+
+    assert ["learner stopped"] == [each.state for each in found]
+    assert ["waiting for events"] == [
+        each.state for each in states(WELL._replace(events_per_second=0.0))
+    ]
+
+
+def test_many_broken_features_are_named_in_part() -> None:
+    """A join that fails breaks all of its features."""
+    broken = [{"name": f"x{k}", "text": f"x{k} is missing"} for k in range(20)]
+    found = states(WELL._replace(symptoms={"features": broken}))
+
+    assert "x0 is missing; x1 is missing; x2 is missing; and 17 more" == found[0].reason
+
+
+def test_rejected_records_are_not_quoted_where_words_without_values_are_known() -> None:
+    """The page shows them whatever `api.show_records` is."""
+    quoting = Condition(problem="10 of 10 records were rejected, such as: age: 'secret'")
+    changed = {"symptoms": {"rejected": REJECTED | {"level": "bad"}}}
+    found = states(WELL._replace(**changed, learner=RUNS._replace(condition=quoting)))
+
+    assert "records are rejected" == found[0].state
+    assert "secret" not in found[0].reason
+
+
 def test_all_that_is_so_is_listed() -> None:
     """A cause comes before what follows from it; the worst is the heading."""
     broken = {"features": [{"name": "x", "text": "x is missing"}], "labels": SILENCE}

@@ -81,6 +81,21 @@ def test_a_rise_is_shown_for_a_while() -> None:
     assert "recovered: 0.2" in held.text if held else ""
 
 
+def test_a_topic_that_is_read_late_recovers_as_well() -> None:
+    """Without an alarm only the times of the events are known: an hour ago, or in the future."""
+    points = history(turned, 14_000)
+
+    def states(late: float) -> list[bool | None]:
+        found = (
+            find_rise(points[points[:, 0] <= event], {}, event * SECONDS + late)
+            for event in range(9_000, 14_000, 200)
+        )
+        return [rise and rise.is_over for rise in found]
+
+    assert {None, False, True} == set(states(0.0))
+    assert states(0.0) == states(3_600.0) == states(-3_600.0)
+
+
 def test_a_new_level_is_usual_after_a_while() -> None:
     """Where the new relation cannot be learned as well as the one before."""
     points = history(lambda event: 0.2 if event < 10_000 else 0.5, 10_000 + SETTLED_EVENTS + 1_000)

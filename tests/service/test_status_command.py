@@ -84,6 +84,8 @@ def test_all_that_is_so_is_printed(api: Program) -> None:
     assert "what to do: look" in text
     assert "also: a feature is broken: x is missing" in text
     assert "also: learning" not in text
+    of_before = {key: value for key, value in found.items() if key not in ("states", "remedy")}
+    assert "recent loss" in printed(render(of_before, points, []))
 
 
 def test_watching_goes_on_after_a_missed_answer(

@@ -316,3 +316,12 @@ def test_rejected_records_are_a_warning_and_then_bad() -> None:
     assert "30 %: 300 of the last 1,000 records were rejected, most of them with code" in text
     assert text.endswith("feature_type at age")
     assert "secret" not in text
+
+
+def test_the_first_records_are_judged_once() -> None:
+    """Ten of ten are bad; that the eleventh is good changes nothing."""
+    recent, share = RecentRecords(), RejectedShare()
+    seen = [share_of(9, 9, recent, share), share_of(1, 1, recent, share)]
+    seen += [share_of(0, 1, recent, share) for _ in range(10)]
+
+    assert [None, *["bad"] * 11] == seen

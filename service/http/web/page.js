@@ -165,7 +165,7 @@
     heard = performance.now();
     status = JSON.parse(message.data);
     at("name").textContent = status.name;
-    showState(status.states, status.quality);
+    showState(status.states || [status], status.quality);
     if (document.hidden) return;
     showFigures(); showLosses(); showLate();
     kaboostCandidates.show(status);
