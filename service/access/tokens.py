@@ -4,16 +4,18 @@ import asyncio
 import http.client
 import json
 import logging
+import math
 import time
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 
 from kaboost.service.access.callers import Caller, Denied
 from kaboost.service.access.roles import ROLES
 from kaboost.service.access.watched import WatchedFile
-from kaboost.service.config.access import Jwt
+from kaboost.service.config.access import Jwt, is_trusted_url
 from kaboost.service.errors import ConfigError
 
 try:
@@ -23,10 +25,17 @@ except ImportError:  # the extra `auth`
 
 ALGORITHMS = ["RS256", "ES256"]  # whatever a token asks for: HS256 would take a public key
 LEEWAY_SECONDS = 10  # between two clocks
+RETRY_SECONDS = (1.0, 60.0)  # until a provider that did not answer is asked again, doubled to this
+WAIT_SECONDS = 1.0  # of a request for the first answer of the provider
 UNKNOWN_SECONDS = 5.0  # between two requests for keys that the provider may have added
 TIMEOUT_SECONDS = 5.0
 MOST_BYTES = 1_000_000  # of a JWKS
 MOST_TOKENS = 4_096  # that were checked and are remembered
+
+NO_SUBJECT = "the token is refused: its sub is empty; it names who is counted and recorded"
+NO_PROVIDER = (
+    "the identity provider has not answered yet, so no token can be checked: try again; keys work"
+)
 
 log = logging.getLogger(__name__)
 PublicKeys = Mapping[str | None, Any]  # jwt.PyJWK by key id
@@ -65,10 +74,26 @@ def read_jwks_file(path: Path) -> PublicKeys:
         ) from err
 
 
+class _TrustedRedirects(urllib.request.HTTPRedirectHandler):
+    """Follow no redirect to where somebody between could send other keys."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        """Refuse http after https, and http to other machines."""
+        downgrade = req.type == "https" and not newurl.startswith("https:")
+        if downgrade or not is_trusted_url(newurl):
+            raise URLError(f"it redirects to {newurl}, and not over https")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+_open = urllib.request.build_opener(_TrustedRedirects).open
+
+
 def fetch_jwks(url: str) -> PublicKeys:
     """Read a key set from a URL."""
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
+        with _open(url, timeout=TIMEOUT_SECONDS) as response:
             return read_jwks(response.read(MOST_BYTES), url)
     except (OSError, http.client.HTTPException) as err:
         reason = getattr(err, "reason", err) or type(err).__name__
@@ -76,7 +101,11 @@ def fetch_jwks(url: str) -> PublicKeys:
 
 
 class Tokens:
-    """Check tokens; those that were good are remembered until they expire or the keys change."""
+    """Check tokens; those that were good are remembered until they expire or the keys change.
+
+    A provider is asked in the background: one that does not answer stops no start. Until it does,
+    tokens are refused with 503, and it is asked again after a time that doubles.
+    """
 
     def __init__(self, settings: Jwt) -> None:
         if jwt is None:
@@ -90,12 +119,17 @@ class Tokens:
         self._file: WatchedFile[PublicKeys] | None = None
         where = settings.jwks or ""
         self._url = where if "://" in where else None
+        self._fetched: PublicKeys = {}
         if self._url is None:
             self._file = WatchedFile([Path(where)], lambda: read_jwks_file(Path(where)))
-        else:
-            self._fetched = fetch_jwks(self._url)
-        self._asked = time.monotonic()
+        self._asked = -math.inf
+        self._failures = 0  # since the last answer
         self._asking: asyncio.Task[None] | None = None
+        self.problem = ""  # why the provider's keys were not read the last time
+
+    def start(self) -> None:
+        """Ask the provider for its keys, if it was not asked."""
+        self._ask_if_due()
 
     def known(self, token: bytes) -> Caller | None:
         """Return the caller of a token that was checked before: a look-up."""
@@ -107,6 +141,7 @@ class Tokens:
         """Check a token (about 0.1 ms), or raise Denied."""
         key_id = _key_id(token)
         self._ask_if_due()
+        await self._wait_for_first()
         key = self._key(key_id)
         if key is None and self._url and time.monotonic() - self._asked > UNKNOWN_SECONDS:
             self._ask()
@@ -116,10 +151,21 @@ class Tokens:
         if key is None:
             raise Denied(401, "bad_token", "the token's kid is not a key of api.auth.jwt.jwks")
         caller = self._verify(token, key)
+        self._forget_others()
         if len(self._known) >= MOST_TOKENS:
             self._known.clear()
         self._known[token] = caller
         return caller
+
+    async def _wait_for_first(self) -> None:
+        """Wait a little for the first keys of the provider; 503 while there are none."""
+        if self._keys():
+            return
+        if self._asking is not None:
+            await asyncio.wait({self._asking}, timeout=WAIT_SECONDS)
+        if not self._keys():
+            again = self._asked + self._retry_seconds - time.monotonic()
+            raise Denied(503, "no_provider", NO_PROVIDER, max(1, math.ceil(again)))
 
     def _verify(self, token: bytes, key: Any) -> Caller:
         try:
@@ -130,14 +176,17 @@ class Tokens:
                 audience=self._settings.audience,
                 issuer=self._settings.issuer,
                 leeway=LEEWAY_SECONDS,
-                options={"require": ["exp", "iss", "aud"]},
+                options={"require": ["exp", "iss", "aud", "sub"]},
             )
         except jwt.ExpiredSignatureError:
             raise Denied(401, "expired", "the token has expired: get a new one") from None
         except (jwt.PyJWTError, TypeError, ValueError) as err:
             raise Denied(401, "bad_token", f"the token is refused: {_explain(err)}") from None
+        if not claims["sub"].strip():
+            raise Denied(401, "bad_token", NO_SUBJECT)
         roles = roles_of(claims, self._settings.roles_claim)
-        return Caller(str(claims.get("sub", "")), roles, float(claims["exp"]) + LEEWAY_SECONDS)
+        end = float(claims["exp"]) + LEEWAY_SECONDS
+        return Caller(claims["sub"], roles, end, is_subject=True)
 
     def _keys(self) -> PublicKeys:
         return self._file.current() if self._file else self._fetched
@@ -154,9 +203,15 @@ class Tokens:
             self._of = keys
             self._known.clear()
 
+    @property
+    def _retry_seconds(self) -> float:
+        first, most = RETRY_SECONDS
+        return min(most, first * 2.0 ** max(0, min(self._failures, 10) - 1))
+
     def _ask_if_due(self) -> None:
         """Ask every `jwks_seconds`, also while all tokens are known: a key may be taken back."""
-        if self._url and time.monotonic() - self._asked > self._settings.jwks_seconds:
+        due = self._retry_seconds if self._failures else self._settings.jwks_seconds
+        if self._url and time.monotonic() - self._asked > due:
             self._ask()
 
     def _ask(self) -> None:
@@ -166,10 +221,18 @@ class Tokens:
             self._asking = asyncio.create_task(self._fetch())
 
     async def _fetch(self) -> None:
+        """Read the keys; without an answer the same is done again by itself."""
         try:
             self._fetched = await asyncio.to_thread(fetch_jwks, self._url or "")
         except ConfigError as err:
+            self._failures += 1
+            self.problem = f"{err}; asked again in {self._retry_seconds:g} s"
             log.error("keys of tokens not read, the earlier ones count", extra={"reason": str(err)})
+            asyncio.get_running_loop().call_later(self._retry_seconds, self._ask)
+            return
+        if self._failures:
+            log.info("keys of tokens read again", extra={"failures": self._failures})
+        self._failures, self.problem = 0, ""
 
 
 def roles_of(claims: Mapping[str, Any], path: str) -> frozenset[str]:
@@ -195,10 +258,11 @@ def _explain(err: Exception) -> str:
     """Return why, without anything of the token."""
     words = {
         "InvalidAudienceError": "its aud is not api.auth.jwt.audience",
+        "InvalidSubjectError": "its sub is no text",
         "InvalidIssuerError": "its iss is not api.auth.jwt.issuer",
         "InvalidSignatureError": "its signature is wrong",
         "InvalidAlgorithmError": f"its alg is not one of {', '.join(ALGORITHMS)}",
         "ImmatureSignatureError": "it is not valid yet",
-        "MissingRequiredClaimError": "it needs exp, iss and aud",
+        "MissingRequiredClaimError": "it needs exp, iss, aud and sub",
     }
     return words.get(type(err).__name__, "it is no valid JWT")

@@ -18,6 +18,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_trusted_url(url: str) -> bool:
+    """Whether nobody between can change what comes from a URL: https, or http on this machine."""
+    parts = urlsplit(url)
+    if parts.scheme == "http":
+        return is_loopback(parts.hostname or "")
+    return parts.scheme == "https"
+
+
 class Jwt(Section):
     """Tokens of an identity provider; `issuer`, `audience` and `jwks` are set together."""
 
@@ -46,9 +54,7 @@ class Jwt(Section):
     @field_validator("jwks")
     @classmethod
     def _check_jwks(cls, value: str | None) -> str | None:
-        parts = urlsplit(value or "")
-        plain = parts.scheme == "http" and is_loopback(parts.hostname or "")
-        if "://" in (value or "") and parts.scheme != "https" and not plain:
+        if value is not None and "://" in value and not is_trusted_url(value):
             raise ValueError("whoever is between could send other keys: write an https URL")
         return value
 

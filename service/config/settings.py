@@ -32,7 +32,7 @@ from kaboost.service.config.candidates import (
 from kaboost.service.config.features import Features
 from kaboost.service.config.guard import Guard
 from kaboost.service.config.messages import describe_errors
-from kaboost.service.config.monitoring import Log, Metrics
+from kaboost.service.config.monitoring import Log, Metrics, Otel
 from kaboost.service.config.privacy import Privacy
 from kaboost.service.config.records import (
     Events,
@@ -237,6 +237,7 @@ class Settings(BaseSettings):
     metrics: Metrics = Field(default_factory=Metrics)
     admin: Admin = Field(default_factory=Admin)
     log: Log = Field(default_factory=Log)
+    otel: Otel = Field(default_factory=Otel)
     privacy: Privacy = Field(default_factory=Privacy)
     _origins: dict[Leaf, str] = PrivateAttr(default_factory=dict)
 

@@ -23,6 +23,7 @@ from kaboost.service.errors import Damaged, Incompatible, KaboostError, NotTaken
 from kaboost.service.http import problems
 from kaboost.service.http.access import add_admin_access, caller_of
 from kaboost.service.http.body import read_body
+from kaboost.service.http.middleware import RequestIdMiddleware
 from kaboost.service.storage import commands, files
 from kaboost.service.storage.audit import AuditLog
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
@@ -70,6 +71,7 @@ def create_admin(settings: Settings) -> Starlette:
     handlers = dict.fromkeys((HTTPException, KaboostError, Exception), problem)
     app = Starlette(routes=steering_routes(settings, check), exception_handlers=handlers)
     add_admin_access(app, settings)
+    app.add_middleware(RequestIdMiddleware)
     return app
 
 
