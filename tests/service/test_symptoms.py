@@ -242,7 +242,7 @@ def test_labels_stop() -> None:
     labelled.clock.now += 1_000.0
     assert "stopped" == labelled.state
     assert {""} == labelled.send(1, lambda _: 5)
-    assert {"awaited"} == labelled.send(4 * 90 - 1)  # the longest gap is 90 s by now
+    assert {"awaited"} == labelled.send(4 * 82 - 1)  # the longest gap is 82 s by now
     assert {"stopped"} == labelled.send(1)
 
 
