@@ -249,7 +249,7 @@ def test_labels_stop() -> None:
 def test_labels_that_come_all_the_time_stop() -> None:
     """No gap between two of them is long; four times ten seconds are."""
     labelled = Labelled()
-    labelled.send(100, lambda _: 8)
+    labelled.send(120, lambda _: 8)
     assert {"awaited"} == labelled.send(39)
     assert {"stopped"} == labelled.send(1)
 
