@@ -26,9 +26,12 @@ class _Count(NamedTuple):
     def since(self, other: "_Count") -> "_Count":
         return _Count(self.events - other.events, self.seconds - other.seconds)
 
+    def or_more(self, other: "_Count") -> "_Count":
+        return _Count(max(self.events, other.events), max(self.seconds, other.seconds))
+
 
 class _Gap(NamedTuple):
-    """Between two labels."""
+    """The longest one between two labels, until an arrival of them."""
 
     size: _Count
     ended: float  # as of `_Count.seconds`
@@ -47,6 +50,7 @@ class LabelSilence:
         self._gaps: list[_Gap] = []
         self._first: list[_Gap] = []  # that before the first label: a start is often in a pause
         self._count = self._at_label = self._at_arrival = _Count()
+        self._longest = _Count()  # without a label, since the last arrival
         self._event_at: float | None = None
         self._since = wall()
         self._has_label = False
@@ -64,19 +68,20 @@ class LabelSilence:
             self._at_label, self._has_label, self._since = self._count, True, self._wall()
 
     def _note_gap(self) -> None:
-        """Count the gap before a label. Those of a burst are one arrival: gaps within it say
+        """Count the gap before a label. Labels of a burst are one arrival: gaps within it say
         nothing of the next one.
         """
+        self._longest = self._longest.or_more(self._count.since(self._at_label))
         size, now = self._count.since(self._at_arrival), self._count.seconds
         is_near = size.events < APART_EVENTS or size.seconds < APART_SECONDS
         if is_near and self._has_label:
             return
-        self._at_arrival = self._count
+        gap, self._longest, self._at_arrival = _Gap(self._longest, now), _Count(), self._count
         if not self._has_label:
-            self._first = [_Gap(size, now)]
+            self._first = [gap]
             return
         older, last = self._gaps[: 1 - GAPS], self._gaps[1 - GAPS :]
-        self._gaps = [*_remembered(older, now), *last, _Gap(size, now)]
+        self._gaps = [*_remembered(older, now), *last, gap]
         self._first = _remembered(self._first, now)
 
     def describe(self, waiting: int) -> dict[str, Any] | None:

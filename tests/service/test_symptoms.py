@@ -247,10 +247,10 @@ def test_labels_stop() -> None:
 
 
 def test_labels_that_come_all_the_time_stop() -> None:
-    """No gap between two of them is long; four times ten seconds are."""
+    """No gap between two of them is long; 100 events are."""
     labelled = Labelled()
     labelled.send(120, lambda _: 8)
-    assert {"awaited"} == labelled.send(39)
+    assert {"awaited"} == labelled.send(9)
     assert {"stopped"} == labelled.send(1)
 
 
