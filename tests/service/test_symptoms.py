@@ -242,15 +242,15 @@ def test_labels_stop() -> None:
     labelled.clock.now += 1_000.0
     assert "stopped" == labelled.state
     assert {""} == labelled.send(1, lambda _: 5)
-    assert {"awaited"} == labelled.send(4 * 90 - 1)  # the longest gap is 90 s by now
+    assert {"awaited"} == labelled.send(4 * 82 - 1)  # the longest gap is 82 s by now
     assert {"stopped"} == labelled.send(1)
 
 
 def test_labels_that_come_all_the_time_stop() -> None:
-    """No gap between two of them is long; four times ten seconds are."""
+    """No gap between two of them is long; 100 events are."""
     labelled = Labelled()
-    labelled.send(100, lambda _: 8)
-    assert {"awaited"} == labelled.send(39)
+    labelled.send(120, lambda _: 8)
+    assert {"awaited"} == labelled.send(9)
     assert {"stopped"} == labelled.send(1)
 
 
