@@ -112,7 +112,8 @@ class MetricsMiddleware:
         try:
             await self._app(scope, receive, send_and_record)
         except Exception as error:  # boundary: every request gets a response
-            log.exception("request failed", extra={"path": scope["path"]})
+            route = self._roles.route_of(scope["path"])  # not the path: it may hold a key
+            log.exception("request failed", extra={"route": route})
             if not status:
                 await problem(error, scope["path"])(scope, receive, send_and_record)
         finally:

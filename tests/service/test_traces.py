@@ -4,18 +4,21 @@ import http.server
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from threading import Event
+from typing import Any, NamedTuple
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from kaboost.service import otel_traces
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError
+from kaboost.service.otel_traces import OtelTraces
 from kaboost.service.tracing import make_traces
 from tests.kafka.broker import Reachable
 from tests.kafka.client import encode, read
 from tests.service.learning import until
-from tests.service.serving import ROW, running, settings
+from tests.service.serving import PATIENCE, ROW, running, settings
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SAMPLED, NOT_SAMPLED = f"00-{TRACE}-{SPAN}-01", f"00-{TRACE}-{SPAN}-00"
@@ -101,6 +104,58 @@ def test_a_trace_is_followed(
     assert {bytes.fromhex(SPAN), posted.span_id} == set(learned)
     published = {link.span_id for span in by_name["publish snapshot"] for link in span.links}
     assert {span.span_id for span in learned.values()} <= published
+
+
+class Odd(NamedTuple):
+    """A record whose headers are as given; None: a name that is no text."""
+
+    given: list[tuple[str, bytes]] | None
+
+    def headers(self) -> Any:
+        if self.given is None:
+            raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+        return self.given
+
+
+def test_no_header_and_no_error_changes_what_is_learned(receiver: tuple[str, Spans]) -> None:
+    """A name that is no text has no trace; an error passes, and its message is not sent."""
+    url, spans = receiver
+    traces = OtelTraces(url, 1.0, "kaboost", "learner")
+    with traces.learning([Odd(None), Odd([("traceparent", b"\xff")])]):
+        pass
+    with (
+        pytest.raises(ValueError, match="planted"),
+        traces.learning([Odd(None), Odd([("traceparent", SAMPLED.encode())])]),
+    ):
+        raise ValueError("planted")
+    traces.close()
+    assert ["learn"] == [span.name for span in spans]
+    assert "planted" not in str(spans)
+
+
+def test_a_collector_that_hangs_does_not_keep_a_process_from_ending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The library would wait for it for 30 s."""
+    monkeypatch.setattr(otel_traces, "TIMEOUT_SECONDS", 0.1)
+    traces, go_on, ended = OtelTraces("http://127.0.0.1:9", 1.0, "a", "b"), Event(), Event()
+
+    def hang() -> None:
+        go_on.wait(PATIENCE)
+        ended.set()
+
+    monkeypatch.setattr(traces._provider, "shutdown", hang)
+    traces.close()
+    assert not ended.is_set()
+    go_on.set()
+    assert ended.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("address", ["http://user:planted@id:4318", "http://id:4318/?key=planted"])
+def test_the_address_of_a_collector_has_no_secret(tmp_path: Any, address: str) -> None:
+    """It is in messages and lines of the log."""
+    with pytest.raises(ConfigError, match="without a password"):
+        settings(tmp_path, otel={"endpoint": address})
 
 
 def test_traces_are_off_by_default(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
