@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 from threading import Event
 from typing import Any, NamedTuple
 
+import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from kaboost.service import otel_traces
 from kaboost.service.config.settings import Settings
@@ -89,6 +91,19 @@ def test_a_trace_is_followed(
         assert (200, 202) == (answer.status_code, accepted.status_code), accepted.text
         until(lambda: program.events_learned() == 7)
         until(lambda: {"learn", "publish snapshot", "POST /predict"} <= {s.name for s in spans})
+        accept = {"accept": "application/openmetrics-text; version=1.0.0"}
+        page = program.client.get("/metrics", headers=accept)
+        learners = httpx.get(f"http://127.0.0.1:{wanted.metrics.port}/metrics", headers=accept)
+    families = {each.name: each for each in text_string_to_metric_families(page.text)}
+    of_learner = {each.name for each in text_string_to_metric_families(learners.text)}
+    assert "application/openmetrics-text" in page.headers["content-type"]
+    assert {"kaboost_snapshot_version"} <= of_learner & set(families)
+    samples = families["http_server_request_duration_seconds"].samples
+    assert {("/predict", TRACE), ("/events", TRACE)} == {
+        (each.labels["http_route"], each.exemplar.labels["trace_id"])
+        for each in samples
+        if each.exemplar
+    }
     written = read(broker.bootstrap, topic, 7)[-1]
     by_name = {name: [s for s in spans if s.name == name] for name in {s.name for s in spans}}
 
