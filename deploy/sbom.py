@@ -6,10 +6,13 @@ the installed packages name; the lock has the hashes.
 
 import json
 import re
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from packaging.markers import Marker
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
@@ -28,12 +31,25 @@ SPDX = {
 }
 
 
+IMAGE = {
+    "sys_platform": "linux",
+    "platform_system": "Linux",
+    "platform_python_implementation": "CPython",
+    "implementation_name": "cpython",
+}
+
+
 class Locked(NamedTuple):
     """A package of a lock file."""
 
     name: str
     version: str
     marker: str  # empty where it is installed on every platform
+
+    @property
+    def is_in_image(self) -> bool:
+        """Whether it is installed on Linux."""
+        return not self.marker or Marker(self.marker).evaluate(IMAGE)
 
 
 def read_lock(path: Path) -> Iterator[Locked]:
@@ -58,22 +74,42 @@ def licence_of(name: str) -> str | None:
     return " OR ".join(sorted({SPDX.get(word.lower(), word) for word in words}))
 
 
-def component(package: Locked) -> dict[str, Any]:
-    """Describe a package."""
+def written_licences() -> dict[str, str]:
+    """Read the licences of the bill that is there, by name and version."""
+    listed = json.loads(SBOM.read_text())["components"]
+    return {
+        each["purl"]: each["licenses"][0]["expression"] for each in listed if "licenses" in each
+    }
+
+
+def installed_version(name: str) -> str | None:
+    """Return the version of a package that is installed here."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def component(package: Locked, known: Mapping[str, str]) -> dict[str, Any]:
+    """Describe a package; `known` has licences of those that are not installed here so."""
     purl = f"pkg:pypi/{package.name}@{package.version}"
     made = {"type": "library", "bom-ref": purl, "name": package.name, "version": package.version}
-    licence = licence_of(package.name)
+    is_here = installed_version(package.name) == package.version
+    licence = licence_of(package.name) if is_here else known.get(purl)
     named = [{"expression": licence}] if licence else []
     return made | {"purl": purl} | ({"licenses": named} if named else {})
 
 
 def document() -> str:
     """Write the whole bill; the same lock gives the same bytes."""
-    packages = sorted(read_lock(LOCK))
+    packages = sorted(each for each in read_lock(LOCK) if each.is_in_image)
+    known = written_licences() if SBOM.exists() else {}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     service = {
         "type": "application",
         "bom-ref": "kaboost",
         "name": "kaboost",
+        "version": project["version"],
         "licenses": [{"license": {"id": "Apache-2.0"}}],
     }
     bill = {
@@ -81,7 +117,7 @@ def document() -> str:
         "specVersion": "1.6",
         "version": 1,
         "metadata": {"component": service},
-        "components": [component(package) for package in packages],
+        "components": [component(package, known) for package in packages],
     }
     return json.dumps(bill, indent=1) + "\n"
 

@@ -5,8 +5,9 @@ the snapshot has links to its batches. Of records without a sampled `traceparent
 are looked at.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from opentelemetry import trace
@@ -51,7 +52,7 @@ class OtelTraces:
         """Trace one request; yield its span, and its ids with the span as the parent of others."""
         remote = _context_of(ids.trace_parent)
         parent = None if remote is None else _below(remote)
-        with self._tracer.start_as_current_span(name, parent, SpanKind.SERVER) as span:
+        with self._span(name, parent, SpanKind.SERVER) as span:
             span.set_attribute("kaboost.request_id", ids.request_id)
             yield span, ids._replace(trace_parent=_trace_parent(span))
 
@@ -63,7 +64,7 @@ class OtelTraces:
             yield
             return
         first, kind = _below(links[0].context), SpanKind.CONSUMER
-        with self._tracer.start_as_current_span("learn", first, kind, links=links) as span:
+        with self._span("learn", first, kind, links) as span:
             span.set_attribute("messaging.system", "kafka")
             span.set_attribute("messaging.batch.message_count", len(records))
             yield
@@ -77,19 +78,34 @@ class OtelTraces:
             yield
             return
         first, links = _below(self._unpublished[0].context), self._unpublished
-        with self._tracer.start_as_current_span("publish snapshot", first, links=links):
+        with self._span("publish snapshot", first, SpanKind.INTERNAL, links):
             yield
         self._unpublished = []
 
     def close(self) -> None:
-        """Send what is left, for some seconds at most."""
-        self._provider.shutdown()
+        """Send what is left, within `TIMEOUT_SECONDS`: the library waits for 30 for a collector
+        that hangs, longer than a process may take to end.
+        """
+        closing = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
+        closing.start()
+        closing.join(TIMEOUT_SECONDS)
+
+    def _span(
+        self, name: str, parent: Context | None, kind: SpanKind, links: Sequence[Link] = ()
+    ) -> AbstractContextManager[Span]:
+        """Begin a span without the messages of exceptions, which may hold values of records."""
+        return self._tracer.start_as_current_span(
+            name, parent, kind, links=links, record_exception=False, set_status_on_exception=False
+        )
 
 
 def _links(records: Sequence[Record]) -> Iterator[Link]:
     found = 0
     for record in records:
-        sent = trace_parent_of(record.headers() or ())
+        try:
+            sent = trace_parent_of(record.headers() or ())
+        except UnicodeDecodeError:  # the name of a header, which anybody may write: no trace
+            continue
         context = _context_of(sent) if sent else None
         if context is not None and context.trace_flags.sampled:
             yield Link(context)

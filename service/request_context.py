@@ -28,6 +28,11 @@ class RequestIds(NamedTuple):
         """The trace that the request belongs to; empty if there is none."""
         return self.trace_parent[3:35]
 
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the trace is recorded, as its flags have it."""
+        return bool(self.trace_parent) and bool(int(self.trace_parent[53:55], 16) & 1)
+
     def fields(self) -> dict[str, str]:
         """Return the fields of log lines."""
         found = {"request_id": self.request_id}

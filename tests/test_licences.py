@@ -3,12 +3,13 @@
 import json
 import re
 from email.message import Message
+from importlib import metadata
 
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from deploy.sbom import ROOT, SBOM, document, licence_of, read_lock
+from deploy.sbom import LOCK, ROOT, SBOM, document, licence_of, read_lock
 
 # Permissive ones, and of the weak copyleft those whose files are shipped unchanged.
 ALLOWED = {
@@ -22,7 +23,7 @@ def test_licences_are_allowed(lock: str) -> None:
     """Of each package that is installed with Kaboost; one that names none has to be looked at."""
     packages = list(read_lock(ROOT / lock))
     found = {each.name: licence_of(each.name) for each in packages}
-    absent = {each.name for each in packages if found[each.name] is None and not each.marker}
+    absent = {each.name for each in packages if found[each.name] is None and each.is_in_image}
     refused = {
         name: licence
         for name, licence in found.items()
@@ -41,8 +42,21 @@ def test_the_bill_of_materials_is_that_of_the_lock() -> None:
 
     assert document() == text, "run `make sbom`"
     assert None is JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
-    assert {(each.name, each.version) for each in read_lock(ROOT / "requirements.lock")} == listed
+    locked = {(each.name, each.version) for each in read_lock(LOCK) if each.is_in_image}
+    assert locked == listed
+    assert not {"colorama", "httpx2-jsfetch"} & {name for name, _ in listed}
+    assert metadata.version("kaboost") == json.loads(text)["metadata"]["component"]["version"]
     assert "kaboost.data" in (ROOT / "pyproject.toml").read_text()
+
+
+def test_another_version_here_does_not_change_the_bill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does a package that is not installed: its licence is that of the bill."""
+    made = Message()
+    made["License-Expression"] = "SSPL-1.0"
+    monkeypatch.setattr("deploy.sbom.metadata.metadata", lambda _name: made)
+    monkeypatch.setattr("deploy.sbom.metadata.version", lambda _name: "0.0.1")
+
+    assert document() == SBOM.read_text()
 
 
 def test_an_unknown_licence_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,21 +1,24 @@
 """Tokens of an identity provider: JWT with RS256 or ES256, checked against its public keys."""
 
 import asyncio
-import http.client
-import json
+import contextvars
 import logging
 import math
 import time
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 
 from kaboost.service.access.callers import Caller, Denied
+from kaboost.service.access.public_keys import (
+    ALGORITHMS,
+    PublicKeys,
+    fetch_jwks,
+    read_jwks_file,
+)
 from kaboost.service.access.roles import ROLES
 from kaboost.service.access.watched import WatchedFile
-from kaboost.service.config.access import Jwt, is_trusted_url
+from kaboost.service.config.access import Jwt
 from kaboost.service.errors import ConfigError
 
 try:
@@ -23,81 +26,18 @@ try:
 except ImportError:  # the extra `auth`
     jwt = None  # type: ignore[assignment]
 
-ALGORITHMS = ["RS256", "ES256"]  # whatever a token asks for: HS256 would take a public key
 LEEWAY_SECONDS = 10  # between two clocks
 RETRY_SECONDS = (1.0, 60.0)  # until a provider that did not answer is asked again, doubled to this
-WAIT_SECONDS = 1.0  # of a request for the first answer of the provider
+WAIT_SECONDS = 1.0  # of a request for an answer of the provider
 UNKNOWN_SECONDS = 5.0  # between two requests for keys that the provider may have added
-TIMEOUT_SECONDS = 5.0
-MOST_BYTES = 1_000_000  # of a JWKS
 MOST_TOKENS = 4_096  # that were checked and are remembered
 
 NO_SUBJECT = "the token is refused: its sub is empty; it names who is counted and recorded"
 NO_PROVIDER = (
-    "the identity provider has not answered yet, so no token can be checked: try again; keys work"
+    "the identity provider has not answered yet, so the token cannot be checked: try again"
 )
 
 log = logging.getLogger(__name__)
-PublicKeys = Mapping[str | None, Any]  # jwt.PyJWK by key id
-
-
-def read_jwks(text: str | bytes, where: str) -> PublicKeys:
-    """Read the public keys for RS256 and ES256 of a key set."""
-    try:
-        found = json.loads(text)["keys"]
-        usable = [(key, name) for key in found if (name := _algorithm(key))]
-        keys = {key.get("kid"): jwt.PyJWK(key, name) for key, name in usable}
-    except (ValueError, KeyError, TypeError, jwt.PyJWTError) as err:
-        raise ConfigError(
-            f"api.auth.jwt.jwks = {where}: no JWKS ({type(err).__name__}); "
-            'it must be JSON such as {"keys": [{"kty": "RSA", "kid": ..., ...}]}'
-        ) from err
-    if not keys:
-        raise ConfigError(f"api.auth.jwt.jwks = {where}: no RSA or EC key is in it")
-    return keys
-
-
-def _algorithm(key: Mapping[str, Any]) -> str:
-    """Return what a key signs with; empty for keys of other purposes, which are skipped."""
-    kinds = {("RSA", None): "RS256", ("EC", "P-256"): "ES256"}
-    name = kinds.get((key["kty"], key.get("crv")), "")
-    return name if key.get("alg", name) == name and key.get("use", "sig") == "sig" else ""
-
-
-def read_jwks_file(path: Path) -> PublicKeys:
-    """Read a key set from a file."""
-    try:
-        return read_jwks(path.read_bytes(), str(path))
-    except OSError as err:
-        raise ConfigError(
-            f"api.auth.jwt.jwks = {path}: {err.strerror}; name a file or an https URL"
-        ) from err
-
-
-class _TrustedRedirects(urllib.request.HTTPRedirectHandler):
-    """Follow no redirect to where somebody between could send other keys."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> urllib.request.Request | None:
-        """Refuse http after https, and http to other machines."""
-        downgrade = req.type == "https" and not newurl.startswith("https:")
-        if downgrade or not is_trusted_url(newurl):
-            raise URLError(f"it redirects to {newurl}, and not over https")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-_open = urllib.request.build_opener(_TrustedRedirects).open
-
-
-def fetch_jwks(url: str) -> PublicKeys:
-    """Read a key set from a URL."""
-    try:
-        with _open(url, timeout=TIMEOUT_SECONDS) as response:
-            return read_jwks(response.read(MOST_BYTES), url)
-    except (OSError, http.client.HTTPException) as err:
-        reason = getattr(err, "reason", err) or type(err).__name__
-        raise ConfigError(f"api.auth.jwt.jwks = {url}: {reason}; is the address right?") from err
 
 
 class Tokens:
@@ -125,7 +65,8 @@ class Tokens:
         self._asked = -math.inf
         self._failures = 0  # since the last answer
         self._asking: asyncio.Task[None] | None = None
-        self.problem = ""  # why the provider's keys were not read the last time
+        self._retry: asyncio.TimerHandle | None = None  # at most one, whoever has asked
+        self.problem = ""  # that the keys were not read the last time; shown without a key
 
     def start(self) -> None:
         """Ask the provider for its keys, if it was not asked."""
@@ -143,11 +84,14 @@ class Tokens:
         self._ask_if_due()
         await self._wait_for_first()
         key = self._key(key_id)
-        if key is None and self._url and time.monotonic() - self._asked > UNKNOWN_SECONDS:
+        if key is None and self._may_ask_for_others():
             self._ask()
-        if key is None and self._asking is not None:
-            await self._asking
+        asking = self._asking
+        if key is None and asking is not None and not asking.done():
+            await asyncio.wait({asking}, timeout=WAIT_SECONDS)  # others wait for it, too
             key = self._key(key_id)
+            if key is None and not asking.done():
+                raise Denied(503, "no_provider", NO_PROVIDER, 1)
         if key is None:
             raise Denied(401, "bad_token", "the token's kid is not a key of api.auth.jwt.jwks")
         caller = self._verify(token, key)
@@ -156,6 +100,13 @@ class Tokens:
             self._known.clear()
         self._known[token] = caller
         return caller
+
+    def _may_ask_for_others(self) -> bool:
+        """Whether the provider may be asked for an unknown kid, which needs no right: not while it
+        is away, when the timer asks.
+        """
+        since = time.monotonic() - self._asked
+        return self._url is not None and not self._failures and since > UNKNOWN_SECONDS
 
     async def _wait_for_first(self) -> None:
         """Wait a little for the first keys of the provider; 503 while there are none."""
@@ -217,22 +168,33 @@ class Tokens:
     def _ask(self) -> None:
         """Ask the provider for its keys in the background; requests go on with those known."""
         if self._asking is None or self._asking.done():
+            if self._retry is not None:
+                self._retry.cancel()
             self._asked = time.monotonic()
-            self._asking = asyncio.create_task(self._fetch())
+            # Not in the context of a request: its id would be in lines that are not about it.
+            context = contextvars.Context()
+            self._asking = asyncio.create_task(self._fetch(), context=context)
 
     async def _fetch(self) -> None:
         """Read the keys; without an answer the same is done again by itself."""
         try:
             self._fetched = await asyncio.to_thread(fetch_jwks, self._url or "")
         except ConfigError as err:
-            self._failures += 1
-            self.problem = f"{err}; asked again in {self._retry_seconds:g} s"
-            log.error("keys of tokens not read, the earlier ones count", extra={"reason": str(err)})
-            asyncio.get_running_loop().call_later(self._retry_seconds, self._ask)
-            return
-        if self._failures:
-            log.info("keys of tokens read again", extra={"failures": self._failures})
-        self._failures, self.problem = 0, ""
+            self._fail(str(err))
+        except Exception as err:  # boundary: nobody awaits the task, so nobody would see the error
+            self._fail(type(err).__name__)  # its message may hold the URL
+        else:
+            if self._failures:
+                log.info("keys of tokens read again", extra={"failures": self._failures})
+            self._failures, self.problem = 0, ""
+
+    def _fail(self, reason: str) -> None:
+        self._failures += 1
+        self.problem = (
+            f"the identity provider gives no keys; asked again in {self._retry_seconds:g} s"
+        )
+        log.error("keys of tokens not read, the earlier ones count", extra={"reason": reason})
+        self._retry = asyncio.get_running_loop().call_later(self._retry_seconds, self._ask)
 
 
 def roles_of(claims: Mapping[str, Any], path: str) -> frozenset[str]:

@@ -41,9 +41,9 @@ class Otel(Section):
 
     endpoint: str | None = Field(
         default=None,
-        pattern=r"^https?://",
+        pattern=r"^https?://[^@?#\s]+$",
         description="Address of a collector that takes OTLP over HTTP, such as "
-        "http://127.0.0.1:4318; not set: no traces.",
+        "http://127.0.0.1:4318, without a password; not set: no traces.",
     )
     sample_ratio: float = Field(
         default=0.01,

@@ -140,7 +140,7 @@ async def is_still_allowed(scope: Scope) -> bool:
         if check is not None:
             await check()
     except Denied as denied:
-        fields = {"path": scope["path"], "reason": denied.reason}
+        fields = {"reason": denied.reason}  # without the path, which may hold a key
         log.warning("a long answer is ended", extra=fields)
         return False
     return True

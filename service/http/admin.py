@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from kaboost.service.access.roles import ADMIN
 from kaboost.service.admin.sending import MAX_TEXT, send
@@ -66,12 +67,17 @@ BODIES: dict[str, type[Asked]] = {
 Check = Callable[[Request, Settings], None]
 
 
+class _Admin(Starlette):
+    def build_middleware_stack(self) -> ASGIApp:
+        """Give requests ids around all, also what answers unexpected errors."""
+        return RequestIdMiddleware(super().build_middleware_stack())
+
+
 def create_admin(settings: Settings) -> Starlette:
     """Build the application."""
     handlers = dict.fromkeys((HTTPException, KaboostError, Exception), problem)
-    app = Starlette(routes=steering_routes(settings, check), exception_handlers=handlers)
+    app = _Admin(routes=steering_routes(settings, check), exception_handlers=handlers)
     add_admin_access(app, settings)
-    app.add_middleware(RequestIdMiddleware)
     return app
 
 

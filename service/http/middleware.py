@@ -8,6 +8,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kaboost.service.access.roles import RouteRoles
+from kaboost.service.http.exemplars import Exemplars
 from kaboost.service.http.problems import problem
 from kaboost.service.metrics import ApiMetrics
 from kaboost.service.request_context import CURRENT, REQUEST_ID, read_ids
@@ -85,8 +86,10 @@ class MetricsMiddleware:
         metrics: ApiMetrics,
         roles: RouteRoles,
         is_draining: Callable[[], bool] = lambda: False,
+        exemplars: Exemplars | None = None,
     ) -> None:
         self._app = app
+        self._exemplars = exemplars
         self._is_draining = is_draining
         self._metrics = metrics
         self._roles = roles
@@ -112,7 +115,8 @@ class MetricsMiddleware:
         try:
             await self._app(scope, receive, send_and_record)
         except Exception as error:  # boundary: every request gets a response
-            log.exception("request failed", extra={"path": scope["path"]})
+            route = self._roles.route_of(scope["path"])  # not the path: it may hold a key
+            log.exception("request failed", extra={"route": route})
             if not status:
                 await problem(error, scope["path"])(scope, receive, send_and_record)
         finally:
@@ -127,6 +131,8 @@ class MetricsMiddleware:
             series = self._metrics.request_duration.labels(*map(str, key))
             self._series[key] = series
         series.observe(seconds)
+        if self._exemplars is not None:
+            self._exemplars.note(key, seconds)
         if status >= 400 and path == PREDICT:
             self._metrics.predict_errors.labels(str(status)).inc()
 

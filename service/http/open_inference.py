@@ -24,6 +24,7 @@ SERVER = {"name": "kaboost", "extensions": ["binary_tensor_data"]}
 # Not the check of the media type: binary requests are application/octet-stream.
 LIMITS = {name: check for name, check in CHECKS.items() if name != b"content-type"}
 MAX_DIGITS = 20  # of a length
+MOST_AT_ONCE = 2  # requests: each takes up to 250 MB
 CHUNK_VALUES = 100_000  # that are instances at one time: each takes ten times a byte of a tensor
 Current = Callable[[], Awaitable[Served]]
 Handler = Callable[[Request], Awaitable[Response]]
@@ -40,6 +41,7 @@ class OpenInference:
         self._ready = ready  # refuses where a service drains, too
         self._current = current
         self._metrics = metrics
+        self._inferring = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def server(self, _request: Request) -> Response:
         """Describe the server."""
@@ -84,7 +86,8 @@ class OpenInference:
         served = await self._current()
         self._check(request, served)
         length = request.headers.get(HEADER_LENGTH)
-        return await asyncio.to_thread(self._infer, served, body, length)
+        async with self._inferring:
+            return await asyncio.to_thread(self._infer, served, body, length)
 
     def _infer(self, served: Served, body: bytes, length: str | None) -> Response:
         asked, binary = _read(body, length)
@@ -96,14 +99,17 @@ class OpenInference:
         ignored = columns.keys() - set(codec.feature_names)
         columns = {name: values for name, values in columns.items() if name not in ignored}
         predictions: list[dict[str, Any]] = []
+        version = served.stamp.version
         step = max(1, CHUNK_VALUES // max(1, len(columns)))
         for start in range(0, rows, step):
-            predictions += _predict(served, columns, start, min(rows, start + step))
+            answer = _predict(served, columns, start, min(rows, start + step))
+            predictions += answer["predictions"]
+            version = answer["model"]["version"]  # a River model learns between parts
         self._metrics.predictions.inc(rows)
         self._metrics.features_ignored.inc(len(ignored) * rows)
         labels = served.snapshot.model.labels
         made = tensors.outputs_of(predictions, list(labels.classes), labels.kind)
-        head = {"model_name": self._name, "model_version": str(served.stamp.version)}
+        head = {"model_name": self._name, "model_version": str(version)}
         return _encode(head | ({"id": asked.id} if asked.id else {}), made, asked, wanted)
 
     def _check(self, request: Request, served: Served) -> None:
@@ -118,8 +124,8 @@ class OpenInference:
 
 def _predict(
     served: Served, columns: Mapping[str, Sequence[Any]], start: int, end: int
-) -> list[dict[str, Any]]:
-    """Predict some rows, as instances of `/predict`."""
+) -> dict[str, Any]:
+    """Predict some rows, as instances of `/predict`, and return its answer."""
     instances = [
         {"features": {name: values[row] for name, values in columns.items()}}
         for row in range(start, end)
@@ -129,8 +135,8 @@ def _predict(
     except RequestError as err:
         raise RequestError([(_place(at, start), why) for at, why in err.errors]) from err
     answer = served.codec.respond(read, served.snapshot.model, served.stamp)
-    predictions: list[dict[str, Any]] = msgspec.json.decode(answer.body)["predictions"]
-    return predictions
+    found: dict[str, Any] = msgspec.json.decode(answer.body)
+    return found
 
 
 def _read(body: bytes, length: str | None) -> tuple[tensors.Request, bytes]:

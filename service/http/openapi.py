@@ -54,7 +54,10 @@ MOMENT = "2026-11-20T10:00:00+01:00"
 RECORD = "The record as it is on the topic of events; its label may be absent."
 EXPLAIN = "Request explanations; only with bank reboosted_trees."
 TEXT: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Prometheus' text format.", "content": {"text/plain": {}}}
+    200: {
+        "description": "Prometheus' text format.",
+        "content": {"text/plain": {}, "application/openmetrics-text": {}},
+    }
 }
 
 

@@ -23,10 +23,11 @@ from kaboost.service.http import openapi, problems
 from kaboost.service.http.access import add_access, add_cors, make_authenticator, plain_routes
 from kaboost.service.http.admin import add_steering
 from kaboost.service.http.body import read_body
+from kaboost.service.http.exemplars import Exemplars
 from kaboost.service.http.follower import Follower, Served
 from kaboost.service.http.ingest import Ingest, PredictionLog, Sender
 from kaboost.service.http.live import Live, add_live_routes
-from kaboost.service.http.metrics_page import CONTENT_TYPE, expose
+from kaboost.service.http.metrics_page import expose
 from kaboost.service.http.middleware import (
     PREDICT,
     MetricsMiddleware,
@@ -143,6 +144,7 @@ def build(parts: Parts) -> FastAPI:
             await asyncio.to_thread(traces.close)
 
     traces = make_traces(parts.settings, "api")
+    exemplars = Exemplars() if traces is not None else None
     app = FastAPI(
         title="Kaboost",
         docs_url=None,
@@ -156,7 +158,7 @@ def build(parts: Parts) -> FastAPI:
     add_model_routes(app, parts)
     add_ingest_routes(app, parts)
     authenticator = make_authenticator(parts.settings)
-    add_operation_routes(app, parts, authenticator)
+    add_operation_routes(app, parts, authenticator, exemplars)
     live = Live(parts.settings, parts.follower)
     broadcast = Broadcast(lambda: live.status().model_dump_json(), parts.is_draining)
     add_live_routes(app, live, broadcast)
@@ -170,7 +172,11 @@ def build(parts: Parts) -> FastAPI:
     add_access(app, authenticator, roles, parts.metrics)
     add_cors(app, parts.settings)
     app.add_middleware(
-        MetricsMiddleware, metrics=parts.metrics, roles=roles, is_draining=parts.is_draining
+        MetricsMiddleware,
+        metrics=parts.metrics,
+        roles=roles,
+        is_draining=parts.is_draining,
+        exemplars=exemplars,
     )
     add_request_ids(app, traces, roles)
     problems.install(app)
@@ -221,7 +227,10 @@ def add_ingest_routes(app: FastAPI, parts: Parts) -> None:
 
 
 def add_operation_routes(
-    app: FastAPI, parts: Parts, authenticator: Authenticator | None = None
+    app: FastAPI,
+    parts: Parts,
+    authenticator: Authenticator | None = None,
+    exemplars: Exemplars | None = None,
 ) -> None:
     """Add the routes for probes and monitoring."""
 
@@ -244,10 +253,11 @@ def add_operation_routes(
         )
 
     @app.get("/metrics", response_class=Response, responses=openapi.TEXT)
-    def metrics() -> Response:
+    def metrics(request: Request) -> Response:
         """Return the metrics of all workers, and under `serve` the learner's."""
-        text = expose(parts.registry, parts.learner_metrics, parts.settings.snapshots.directory)
-        return Response(text, media_type=CONTENT_TYPE)
+        accept, snapshots = request.headers.get("accept", ""), parts.settings.snapshots.directory
+        text, kind = expose(parts.registry, parts.learner_metrics, snapshots, accept, exemplars)
+        return Response(text, media_type=kind)
 
 
 def add_redirects(app: FastAPI) -> None:

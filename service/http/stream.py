@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 import itertools
 import logging
 from collections.abc import Callable
@@ -62,7 +63,9 @@ class Broadcast:
         """Add a reader; the first one starts the messages."""
         self._readers.add(queue)
         if self._sending is None or self._sending.done():
-            self._sending = asyncio.create_task(self._send_all())
+            # Not in the context of the first reader: its id would be in lines about all of them.
+            context = contextvars.Context()
+            self._sending = asyncio.create_task(self._send_all(), context=context)
 
     def remove(self, queue: Queue) -> None:
         """Remove a reader."""

@@ -205,9 +205,10 @@ def outputs_of(
         values = ["" if value is None else str(value) for value in values]
     made = [Output("prediction", datatype, [n], values)]
     made.append(Output("score", "FP64", [n], [each["score"] for each in predictions]))
-    if predictions and predictions[0].get("probabilities"):
+    has_shares = predictions[0].get("probabilities") if predictions else kind != "regression"
+    if has_shares:
         shares = [list(each["probabilities"].values()) for each in predictions]
         flat = [value for row in shares for value in row]
         made.append(Output("probability", "FP64", [n], [e["probability"] for e in predictions]))
-        made.append(Output("probabilities", "FP64", [n, len(shares[0])], flat))
+        made.append(Output("probabilities", "FP64", [n, len(labels)], flat))
     return made

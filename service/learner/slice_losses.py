@@ -52,12 +52,14 @@ class SliceLosses:
 
     def check(self, kinds: Collection[str]) -> None:
         """Log names that are no feature so far; those of inferred features show only now."""
-        unknown = {name for name in self._names if kinds and name not in kinds}
+        if not kinds:  # right after a promotion or a rollback
+            return
+        unknown = {name for name in self._names if name not in kinds}
         for name in sorted(unknown - self._unknown):
             near = nearest(name, kinds)
             fields = {"feature": name, "nearest": near, "remedy": REMEDY}
             log.warning("a slice is no feature so far", extra=fields)
-        self._unknown = unknown
+        self._unknown |= unknown
 
     def add(self, features: dict[str, Any], loss: float | None) -> None:
         """Add a sampled event that was predicted before it was learned."""

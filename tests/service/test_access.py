@@ -288,14 +288,17 @@ def test_the_environment_says_none(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ({"jwt": {"issuer": "https://id.example.com"}}, "no audience and no jwks"),
         ({"jwt": {"jwks": "file:///etc/keys"}}, "write an https URL"),
         ({"jwt": {"jwks": "http://id.example.com/keys"}}, "write an https URL"),
+        ({"jwt": {"jwks": "https://u:planted@id.example.com/keys"}}, "need no password"),
+        ({"jwt": {"jwks": "https://id..example.com/keys"}}, "its host is no name"),
         ("everybody", "write none, or write below it any of required, keys"),
         ({"keyz": "a"}, "did you mean api.auth.keys"),
     ],
 )
 def test_settings_of_auth_are_checked(tmp_path: Path, auth: Any, words: str) -> None:
     """What would refuse everybody, or nobody, is refused with the remedy."""
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=words) as refused:
         settings(tmp_path, api={"auth": auth})
+    assert "planted" not in str(refused.value)
 
 
 DIGEST = "sha256:" + "0" * 64

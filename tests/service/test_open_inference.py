@@ -1,5 +1,8 @@
 """The Open Inference Protocol v2, by Triton's client: its calls as its examples make them."""
 
+import asyncio
+import threading
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 import tritonclient.http as triton
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 from tritonclient.utils import InferenceServerException
 
@@ -300,6 +304,47 @@ def test_many_rows_are_predicted_in_parts(
     with pytest.raises(RequestError) as refused:
         infer({"inputs": columns})
     assert "input speed, row 3" == refused.value.errors[0][0]
+
+
+def test_no_rows_have_all_outputs(infer: Callable[..., Response]) -> None:
+    """As a client's empty batch expects them; the one that it asks for is there."""
+    empty = [age(shape=[0], data=[])]
+    asked = {"inputs": empty, "outputs": [{"name": "probability"}, {"name": "probabilities"}]}
+    outputs = msgspec.json.decode(infer(asked).body)["outputs"]
+
+    assert [("probability", [0], []), ("probabilities", [0, 2], [])] == [
+        (each["name"], each["shape"], each["data"]) for each in outputs
+    ]
+
+
+def test_few_requests_are_inferred_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes up to 250 MB: the others wait."""
+    running, most, lock = 0, 0, threading.Lock()
+
+    def infer(*_: object) -> Response:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.02)  # long enough for others to begin, if they may
+        with lock:
+            running -= 1
+        return Response()
+
+    async def nothing(*_: object) -> Any:
+        return b""
+
+    made = OpenInference(settings(tmp_path), nothing, nothing, api_metrics(CollectorRegistry()))
+    monkeypatch.setattr(open_inference, "read_body", nothing)
+    monkeypatch.setattr(made, "_check", lambda *_: None)
+    monkeypatch.setattr(made, "_infer", infer)
+
+    async def ask() -> None:
+        requests = [Request({"type": "http", "headers": []}) for _ in range(8)]
+        await asyncio.gather(*map(made.infer, requests))
+
+    asyncio.run(ask())
+    assert open_inference.MOST_AT_ONCE == most
 
 
 def test_binary_texts_are_checked() -> None:

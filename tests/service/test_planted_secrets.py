@@ -21,10 +21,12 @@ from tests.ports import free_port
 from tests.service.keyfiles import bearer, write_keys
 from tests.service.learning import until
 from tests.service.serving import Program, running, settings
+from tests.service.test_provider import provider
 from tests.service.test_tokens import AUDIENCE, ISSUER, KEYS, jwks, token
 
 SASL, KEY_PASSWORD, ADMIN_KEY = "planted-sasl-71f3", "planted-ssl-88a2", "planted-admin-key-5d20a1"
 REGISTRY, HASH_KEY = "planted-registry-31c9", "planted-hash-key-90be"
+PROVIDER = "planted-provider-62e1"
 PRIVATE = ["jane.planted@example.com", "4929-7741-0000", "987654321.125", "Planted-Street-17"]
 MAIL, CARD, NUMBER, STREET = PRIVATE
 SCHEMA = {"email": "number", "card": "boolean", "amount": "number", "home.street": "number"}
@@ -49,13 +51,22 @@ PLANTED = [
 ]
 
 
+key_server = provider
+
+
 @pytest.fixture(params=["drop", "hash"])
 def wanted(
-    request: pytest.FixtureRequest, broker: Reachable, topic: str, tmp_path: Path
+    request: pytest.FixtureRequest,
+    broker: Reachable,
+    topic: str,
+    tmp_path: Path,
+    key_server: tuple[str, dict[str, Any]],
 ) -> Settings:
     """Settings with a secret wherever there can be one."""
-    (tmp_path / "jwks.json").write_text(jwks(**KEYS))
-    tokens = {"issuer": ISSUER, "audience": AUDIENCE, "jwks": str(tmp_path / "jwks.json")}
+    url, served = key_server
+    served["body"] = jwks(**KEYS)
+    address = f"{url}?api_key={PROVIDER}"
+    tokens = {"issuer": ISSUER, "audience": AUDIENCE, "jwks": address, "jwks_seconds": 1.0}
     privacy = {"fields": ["email", "card", "home"], "mode": request.param}
     registry = {"url": "http://127.0.0.1:9", "basic.auth.user.info": f"user:{REGISTRY}"}
     kafka = {"bootstrap_servers": broker.bootstrap, "topic": topic, "group_id": topic}
@@ -106,7 +117,7 @@ def pages(program: Program, wanted: Settings, key: str) -> Iterator[tuple[str, s
 def written(wanted: Settings) -> Iterator[tuple[str, str]]:
     """Read every file that the service has written, and what commands print."""
     folder = wanted.snapshots.directory.parent
-    given = {folder / name for name in ("kaboost.yaml", "keys", "jwks.json")}
+    given = {folder / name for name in ("kaboost.yaml", "keys")}
     for path in set(folder.rglob("*")) - given:
         if path.is_file():
             yield str(path.relative_to(folder)), path.read_text(errors="replace")
@@ -116,14 +127,18 @@ def written(wanted: Settings) -> Iterator[tuple[str, str]]:
 
 
 def test_planted_secrets_are_found_nowhere(
-    wanted: Settings, topic: str, send: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    wanted: Settings,
+    topic: str,
+    send: Callable[..., None],
+    key_server: tuple[str, dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Keys, tokens, passwords of brokers and registries, and the values of private fields."""
     folder = wanted.snapshots.directory.parent
     monkeypatch.setenv("KABOOST_KAFKA__EXTRA__SSL_KEY_PASSWORD", KEY_PASSWORD)
     key = write_keys(folder / "keys", ("all", "predict,learn,read,admin"))["all"]
     jwt = token(roles=["predict", "learn", "read", "admin"]).decode()
-    secrets = [key, jwt, ADMIN_KEY, SASL, KEY_PASSWORD, REGISTRY, HASH_KEY]
+    secrets = [key, jwt, ADMIN_KEY, SASL, KEY_PASSWORD, REGISTRY, HASH_KEY, PROVIDER]
     send(topic, PLANTED)
     assert wanted.admin.port is not None
     with running("serve", wanted) as program:
@@ -139,6 +154,14 @@ def test_planted_secrets_are_found_nowhere(
         bad = {"features": {"email": MAIL, "card": CARD}, "label": MAIL, "id": "b1"}
         for path in ("/predict", "/events", "/labels"):  # the answers go to who has sent the values
             program.client.post(path, json=bad, headers=bearer(key))
+        served = key_server[1]
+        served["location"] = f"http://id.example.com/?api_key={PROVIDER}"  # from now on refused
+
+        def is_refused() -> bool:
+            program.client.post("/predict", json=body, headers=bearer(jwt))  # what asks again
+            return "gives no keys" in program.client.get("/healthz/ready").text
+
+        until(is_refused)
         shown = list(sent_to(program, wanted.admin.port, secrets))
         shown += pages(program, wanted, key)
         send(topic, [b"\x00\x00\x00\x00\x07" + MAIL.encode()])  # of a registry that is away

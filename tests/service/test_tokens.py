@@ -2,34 +2,24 @@
 
 import asyncio
 import hmac
-import http.server
 import json
-import math
-import socket
-import threading
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from starlette.testclient import TestClient
 
 from kaboost.service.access import tokens, watched
-from kaboost.service.access.authenticator import Authenticator, check_access
+from kaboost.service.access.authenticator import Authenticator
 from kaboost.service.access.callers import Caller, Denied
-from kaboost.service.access.tokens import Tokens, read_jwks, roles_of
+from kaboost.service.access.tokens import Tokens, roles_of
 from kaboost.service.errors import ConfigError
-from kaboost.service.processes.api_server import create_api
 from tests.service.keyfiles import bearer, one_of_each_role
-from tests.service.learning import until
-from tests.service.serving import PATIENCE, ROW, publish, settings, taught
+from tests.service.serving import settings
 
 ISSUER, AUDIENCE = "https://id.example.com", "kaboost"
 Private = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
@@ -219,129 +209,6 @@ def test_the_file_of_keys_changes(
     with pytest.raises(Denied, match="kid is not a key"):
         check(of, sent)
     assert "anna" == check(of, token("ES256")).name
-
-
-@pytest.fixture
-def provider() -> Iterator[tuple[str, dict[str, Any]]]:
-    """An identity provider's key server on loopback, and what it answers."""
-    served: dict[str, Any] = {"body": jwks(RS256=KEYS["RS256"]), "asked": 0}
-
-    class Answer(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            served["asked"] += 1
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(served["body"].encode())
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/keys", served
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_new_keys_of_a_provider_are_asked_for(
-    make: Callable[..., Tokens],
-    provider: tuple[str, dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A token with an unknown kid waits for the keys; asked for at most every few seconds."""
-    url, served = provider
-    of = make(jwks=url)
-    assert 0 == served["asked"]
-    check(of, token())
-    served["body"] = jwks(**KEYS)
-    with pytest.raises(Denied, match="kid is not a key"):
-        check(of, token("ES256"))
-    assert 1 == served["asked"]
-
-    monkeypatch.setattr(tokens, "UNKNOWN_SECONDS", 0.0)
-    assert "anna" == check(of, token("ES256")).name
-    assert 2 == served["asked"]
-    served["body"] = "an error page"
-    with pytest.raises(Denied, match="kid is not a key"):
-        check(of, foreign())
-    assert "anna" == check(of, token("ES256")).name
-
-
-def test_known_tokens_ask_for_keys_too(
-    make: Callable[..., Tokens], provider: tuple[str, dict[str, Any]]
-) -> None:
-    """Every jwks_seconds: the tokens of a key that was taken back are not good until they end."""
-    url, served = provider
-    of, sent = make(jwks=url), token()
-
-    async def forgotten() -> None:
-        assert of.known(sent) is None
-        assert await of.check(sent) is of.known(sent)
-        served["body"] = jwks(ES256=KEYS["ES256"])
-        of._asked = -math.inf  # long ago
-        while of.known(sent) is not None:
-            await asyncio.sleep(0.01)
-
-    asyncio.run(asyncio.wait_for(forgotten(), PATIENCE))
-
-
-def test_a_provider_that_is_away_stops_no_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Keys work; tokens get 503 with Retry-After, until it answers: it is asked again by itself."""
-    monkeypatch.setattr(tokens, "RETRY_SECONDS", (0.05, 0.1))
-    known = one_of_each_role(tmp_path / "keys")
-    section = {"issuer": ISSUER, "audience": AUDIENCE, "jwks": "http://127.0.0.1:9/keys"}
-    auth = {"keys": str(tmp_path / "keys"), "jwt": section}
-    wanted = settings(tmp_path, api={"auth": auth})
-    check_access(wanted)  # as `config check`
-    publish(wanted, taught(wanted, 0))
-    with TestClient(create_api(wanted)) as client:
-        ask = partial(client.post, "/predict", json={"features": ROW})
-        refused = ask(headers=bearer(token().decode()))
-        assert (503, "urn:kaboost:problem:no-provider") == (
-            refused.status_code,
-            refused.json()["type"],
-        )
-        assert 1 <= int(refused.headers["retry-after"]) <= 2
-        assert "is the address right" in client.get("/healthz/ready").json()["access"]
-        assert 200 == ask(headers=bearer(known["predict"])).status_code
-        monkeypatch.setattr(tokens, "fetch_jwks", lambda _url: read_jwks(jwks(**KEYS), "here"))
-        until(lambda: client.get("/healthz/ready").json()["access"] == "")
-        assert 200 == ask(headers=bearer(token().decode())).status_code
-
-
-@pytest.mark.parametrize("target", ["http://example.com/keys", "ftp://127.0.0.1/keys"])
-def test_a_redirect_to_a_plain_address_is_not_followed(target: str) -> None:
-    """Whoever is between could send other keys."""
-    request = urllib.request.Request("https://id.example.com/keys")
-    handler = tokens._TrustedRedirects()
-
-    def follow(url: str) -> Any:
-        return handler.redirect_request(request, None, 302, "Found", {}, url)
-
-    for url in (target, "http://127.0.0.1/keys"):
-        with pytest.raises(URLError, match="not over https"):
-            follow(url)
-    assert "https://other.example.com/keys" == follow("https://other.example.com/keys").full_url
-
-
-def test_a_broken_answer_of_a_provider_is_an_error_of_settings() -> None:
-    """Also one that is no HTTP."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def answer() -> None:
-            with server.accept()[0] as connection:
-                connection.recv(4096)
-                connection.sendall(b"no HTTP\r\n\r\n")
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        with pytest.raises(ConfigError, match="is the address right"):
-            tokens.fetch_jwks(f"http://127.0.0.1:{server.getsockname()[1]}/keys")
-        thread.join()
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,23 @@ import http.server
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from threading import Event
+from typing import Any, NamedTuple
 
+import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from kaboost.service import otel_traces
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError
+from kaboost.service.otel_traces import OtelTraces
 from kaboost.service.tracing import make_traces
 from tests.kafka.broker import Reachable
 from tests.kafka.client import encode, read
 from tests.service.learning import until
-from tests.service.serving import ROW, running, settings
+from tests.service.serving import PATIENCE, ROW, running, settings
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SAMPLED, NOT_SAMPLED = f"00-{TRACE}-{SPAN}-01", f"00-{TRACE}-{SPAN}-00"
@@ -86,6 +91,19 @@ def test_a_trace_is_followed(
         assert (200, 202) == (answer.status_code, accepted.status_code), accepted.text
         until(lambda: program.events_learned() == 7)
         until(lambda: {"learn", "publish snapshot", "POST /predict"} <= {s.name for s in spans})
+        accept = {"accept": "application/openmetrics-text; version=1.0.0"}
+        page = program.client.get("/metrics", headers=accept)
+        learners = httpx.get(f"http://127.0.0.1:{wanted.metrics.port}/metrics", headers=accept)
+    families = {each.name: each for each in text_string_to_metric_families(page.text)}
+    of_learner = {each.name for each in text_string_to_metric_families(learners.text)}
+    assert "application/openmetrics-text" in page.headers["content-type"]
+    assert {"kaboost_snapshot_version"} <= of_learner & set(families)
+    samples = families["http_server_request_duration_seconds"].samples
+    assert {("/predict", TRACE), ("/events", TRACE)} == {
+        (each.labels["http_route"], each.exemplar.labels["trace_id"])
+        for each in samples
+        if each.exemplar
+    }
     written = read(broker.bootstrap, topic, 7)[-1]
     by_name = {name: [s for s in spans if s.name == name] for name in {s.name for s in spans}}
 
@@ -101,6 +119,58 @@ def test_a_trace_is_followed(
     assert {bytes.fromhex(SPAN), posted.span_id} == set(learned)
     published = {link.span_id for span in by_name["publish snapshot"] for link in span.links}
     assert {span.span_id for span in learned.values()} <= published
+
+
+class Odd(NamedTuple):
+    """A record whose headers are as given; None: a name that is no text."""
+
+    given: list[tuple[str, bytes]] | None
+
+    def headers(self) -> Any:
+        if self.given is None:
+            raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+        return self.given
+
+
+def test_no_header_and_no_error_changes_what_is_learned(receiver: tuple[str, Spans]) -> None:
+    """A name that is no text has no trace; an error passes, and its message is not sent."""
+    url, spans = receiver
+    traces = OtelTraces(url, 1.0, "kaboost", "learner")
+    with traces.learning([Odd(None), Odd([("traceparent", b"\xff")])]):
+        pass
+    with (
+        pytest.raises(ValueError, match="planted"),
+        traces.learning([Odd(None), Odd([("traceparent", SAMPLED.encode())])]),
+    ):
+        raise ValueError("planted")
+    traces.close()
+    assert ["learn"] == [span.name for span in spans]
+    assert "planted" not in str(spans)
+
+
+def test_a_collector_that_hangs_does_not_keep_a_process_from_ending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The library would wait for it for 30 s."""
+    monkeypatch.setattr(otel_traces, "TIMEOUT_SECONDS", 0.1)
+    traces, go_on, ended = OtelTraces("http://127.0.0.1:9", 1.0, "a", "b"), Event(), Event()
+
+    def hang() -> None:
+        go_on.wait(PATIENCE)
+        ended.set()
+
+    monkeypatch.setattr(traces._provider, "shutdown", hang)
+    traces.close()
+    assert not ended.is_set()
+    go_on.set()
+    assert ended.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("address", ["http://user:planted@id:4318", "http://id:4318/?key=planted"])
+def test_the_address_of_a_collector_has_no_secret(tmp_path: Any, address: str) -> None:
+    """It is in messages and lines of the log."""
+    with pytest.raises(ConfigError, match="without a password"):
+        settings(tmp_path, otel={"endpoint": address})
 
 
 def test_traces_are_off_by_default(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
