@@ -115,6 +115,8 @@ class Transactions:
         try:
             self._produce(records)
             self._try(self._flush)
+            if self._undelivered:
+                raise _Abort(self._undelivered)
             self._try(
                 lambda: self.producer.send_offsets_to_transaction(
                     list(offsets), group, REQUEST_SECONDS
@@ -173,11 +175,9 @@ class Transactions:
                     self._raise(err)
 
     def _flush(self) -> None:
-        """Wait until no record is on its way; one that was refused aborts the transaction."""
+        """Wait until no record is on its way."""
         if self.producer.flush(REQUEST_SECONDS):
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "records not confirmed"))
-        if self._undelivered:
-            raise _Abort(self._undelivered)
 
     def _try(self, step: Callable[[], object]) -> None:
         """Do a step of a transaction, again while the broker asks for it.
