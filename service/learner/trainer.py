@@ -101,7 +101,9 @@ class Trainer:
         self._kinds_logged = state.model.encoder.kinds
         self._run = parts.stores.checkpoints.run
         self.changes = lineage.changes
-        self._has_checkpoint = restored and not self.changes
+        # A new leader writes one at once: versions of the next go on from its own.
+        self._leader_epoch = parts.stores.checkpoints.leader_epoch
+        self._has_checkpoint = restored and not self.changes and not self._leader_epoch
         self._published = -1  # events learned by the newest snapshot of this run
         self._snapshots, self._checkpoints = (
             WriteSchedule(s.every_events, s.every_seconds)
@@ -495,7 +497,9 @@ class Trainer:
             self._published, version = -1, version + RESERVED_VERSIONS
             fields = {"folder": self._stores.snapshots.location, "version": version}
             log.warning("snapshots were removed, their versions go on", extra=fields)
-        if not version and not last:
+        if not version and not last and epoch and self._leader_epoch:
+            version = RESERVED_VERSIONS  # the leader before may have published some
+        elif not version and not last:
             epoch = int(time.time())
         elif snapshot:
             epoch = max(epoch, snapshot.numbering.epoch)
@@ -510,6 +514,7 @@ class Trainer:
             **self._numbering._asdict(),
             "new_names": self.new_names,
             "annotations": self.annotations.state(),
+            **({"leader_epoch": self._leader_epoch} if self._leader_epoch else {}),
             "last_records": {str(p): mark for p, mark in self.marks[0].items()},
             "run": self._run,
             "created": now_text(),

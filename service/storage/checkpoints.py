@@ -46,6 +46,9 @@ class Written(NamedTuple):
 class FolderCheckpointStore:
     """Keep the newest checkpoints of every run in folders below one folder."""
 
+    leader = ""  # who leads, where learners take turns
+    leader_epoch = 0  # of this writer
+
     def __init__(self, directory: Path, keep: int = 3, lock: FolderLock | None = None) -> None:
         self._directory = directory
         self._lock = lock or FolderLock(directory)

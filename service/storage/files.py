@@ -4,6 +4,7 @@ import fcntl
 import mmap
 import os
 import shutil
+import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -65,6 +66,21 @@ def steps(path: Path, data: bytes) -> Iterator[str]:
     yield "renamed"
     sync_folder(path.parent)
     yield "durable"
+
+
+def create(path: Path, data: bytes) -> None:
+    """Write a file durably that is not there yet, or raise FileExistsError; it is whole at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            sync(file.fileno())
+        os.link(temporary, path)
+        sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def replace(path: Path, data: bytes) -> None:

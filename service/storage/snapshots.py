@@ -67,6 +67,8 @@ class Condition(NamedTuple):
     labels_rejected_ratio: float = 0.0
     paused: str = ""  # who has paused learning, when and why
     fallback: str = ""  # why answers are of an earlier model
+    leader: str = ""  # who leads, where learners take turns
+    leader_epoch: int = 0
 
     @property
     def rejected_ratio(self) -> float:

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Protocol
 
 from kaboost.service.storage.checkpoints import Checkpoint, FolderCheckpointStore, Written
+from kaboost.service.storage.led_store import LedCheckpointStore
 from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.object_store import ObjectCheckpointStore, RemoteFiles
 from kaboost.service.storage.snapshots import Condition, FolderSnapshotStore, Snapshot, Status
@@ -35,6 +36,14 @@ class CheckpointStore(Store, Protocol):
 
     def holder(self) -> str | None:
         """Return which process is the writer, None where none is."""
+
+    @property
+    def leader(self) -> str:
+        """Who leads; empty where learners do not take turns."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch in which this writer leads; 0 where learners do not take turns."""
 
     @property
     def run(self) -> str:
@@ -163,9 +172,11 @@ class CheckpointSettings(Protocol):
         """How many files are kept."""
 
 
-def make_stores(checkpoints: CheckpointSettings, snapshots: Folder) -> Stores:
-    """Make the two stores of one learner; both may be in one folder."""
+def make_stores(checkpoints: CheckpointSettings, snapshots: Folder, *, led: bool = False) -> Stores:
+    """Make the two stores of one learner; both may be in one folder, but for those that are led."""
     lock = FolderLock(checkpoints.folder)
+    if led:
+        return Stores(led_store(checkpoints, lock), snapshot_store(snapshots))
     store = _checkpoint_store(checkpoints, checkpoints.folder, lock)
     if checkpoints.folder.resolve() != snapshots.directory.resolve():
         return Stores(store, snapshot_store(snapshots))
@@ -175,6 +186,15 @@ def make_stores(checkpoints: CheckpointSettings, snapshots: Folder) -> Stores:
 def checkpoint_store(checkpoints: CheckpointSettings) -> CheckpointStore:
     """Make the store of the folder on this machine, to see who holds its lock."""
     return FolderCheckpointStore(checkpoints.folder, checkpoints.keep)
+
+
+def led_store(
+    checkpoints: CheckpointSettings, lock: FolderLock | None = None
+) -> LedCheckpointStore:
+    """Make the store of learners that take turns: its `directory` is a URL, also of a folder."""
+    folder, url = checkpoints.folder, str(checkpoints.directory)
+    remote = RemoteFiles(url, _options(checkpoints))
+    return LedCheckpointStore(remote, folder, checkpoints.keep, lock or FolderLock(folder))
 
 
 @contextmanager
@@ -196,9 +216,12 @@ def _checkpoint_store(
 ) -> FolderCheckpointStore:
     if isinstance(checkpoints.directory, Path):
         return FolderCheckpointStore(folder, checkpoints.keep, lock)
-    options = {key: reveal(value) for key, value in checkpoints.options.items()}
-    remote = RemoteFiles(checkpoints.directory, options)
+    remote = RemoteFiles(checkpoints.directory, _options(checkpoints))
     return ObjectCheckpointStore(remote, folder, checkpoints.keep, lock)
+
+
+def _options(checkpoints: CheckpointSettings) -> dict[str, Any]:
+    return {key: reveal(value) for key, value in checkpoints.options.items()}
 
 
 def reveal(value: Any) -> Any:
