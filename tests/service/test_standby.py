@@ -2,11 +2,10 @@
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from botocore.session import get_session
 from moto.server import ThreadedMotoServer
@@ -18,8 +17,9 @@ from kaboost.service.storage.led_store import LedCheckpointStore
 from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.object_store import RemoteFiles
 from kaboost.service.storage.state import State
-from tests.kafka.broker import Reachable
+from tests.kafka.broker import Broker, Reachable
 from tests.kafka.client import create_topic, produce
+from tests.kafka.toxiproxy import Toxiproxy
 from tests.ports import free_port
 from tests.service.learning import SCHEMA, Rows, events, gauge, rows, settings_in, until
 from tests.service.serving import Program
@@ -131,9 +131,100 @@ def test_a_standby_takes_over_from_a_killed_leader(
         second, other = start("b")
         until(lambda: stands_by(second, other))
         produce(broker.bootstrap, topic, events(wanted[:2_000]))
-        until(lambda: killed.events("progress") or (gauge(first, "kaboost_events_learned_total") or 0) > 0)
+        until(lambda: gauge(first, "kaboost_events_learned_total"))
         killed.process.kill()
         until(lambda: leads(second), 30)
         assert 2.0 == gauge(second, "kaboost_leader_epoch")
         produce(broker.bootstrap, topic, events(wanted[2_000:]))
         expect_all_learned_once(store, tmp_path / "seen", wanted)
+
+
+def test_a_frozen_leader_is_refused_and_steps_down(broker: Reachable, tmp_path: Path) -> None:
+    """SIGSTOP for longer than a session, with a shared folder: it wakes up as a standby."""
+    topic, wanted = create_topic(broker.bootstrap), rows(3_000)
+    store = {"directory": str(tmp_path / "shared")}
+    with pair(broker.bootstrap, tmp_path, topic, store) as start:
+        first, frozen = start("a")
+        until(lambda: leads(first))
+        second, other = start("b")
+        until(lambda: stands_by(second, other))
+        produce(broker.bootstrap, topic, events(wanted[:1_000]))
+        until(lambda: gauge(first, "kaboost_events_learned_total") == 1_000.0)
+        frozen.process.send_signal(signal.SIGSTOP)
+        produce(broker.bootstrap, topic, events(wanted[1_000:2_000]))
+        until(lambda: leads(second), 30)
+        until(lambda: gauge(second, "kaboost_events_learned_total"))
+        frozen.process.send_signal(signal.SIGCONT)
+        until(lambda: frozen.events("stepped down"))
+        until(lambda: len(frozen.events("standing by")) == 2)
+        produce(broker.bootstrap, topic, events(wanted[2_000:]))
+        expect_all_learned_once(store, tmp_path / "seen", wanted)
+        other.process.terminate()  # an upgrade: the first one leads at once
+        until(lambda: leads(first), 30)
+        assert 3.0 == gauge(first, "kaboost_leader_epoch")
+        assert 0 == other.process.wait(30)
+
+
+def test_a_leader_cut_off_from_the_broker_steps_down(s3: str, tmp_path: Path) -> None:
+    """It still reaches the store, and writes nothing to it once another one leads."""
+    port, wanted = free_port(), rows(3_000)
+    broker = Broker(proxy=port)
+    try:
+        broker.start()
+        topic, store = create_topic(broker.bootstrap), on_s3(s3, tmp_path.name)
+        with (
+            closing(Toxiproxy(broker.proxied_port, port)) as network,
+            pair(broker.bootstrap, tmp_path, topic, store) as start,
+        ):
+            first, cut_off = start("a", bootstrap_servers=f"127.0.0.1:{port}")
+            until(lambda: leads(first))
+            second, other = start("b")
+            until(lambda: stands_by(second, other))
+            produce(broker.bootstrap, topic, events(wanted[:1_000]))
+            until(lambda: gauge(first, "kaboost_events_learned_total") == 1_000.0)
+            network.cut()
+            produce(broker.bootstrap, topic, events(wanted[1_000:2_000]))
+            until(lambda: leads(second), 30)
+            until(lambda: cut_off.events("stepped down"))
+            network.heal()
+            produce(broker.bootstrap, topic, events(wanted[2_000:]))
+            expect_all_learned_once(store, tmp_path / "seen", wanted)
+            assert not leads(first)
+    finally:
+        broker.close()
+
+
+def state(count: int) -> State:
+    """Return a state that has learned some events."""
+    model = Model("binary", LINEAR, {"x": "number"})
+    model.learn_many([{"x": float(k)} for k in range(count)], [k % 2 for k in range(count)])
+    return State.initial(model, {0: count})
+
+
+@pytest.mark.parametrize("kind", ["s3", "memory", "folder"])
+def test_a_late_checkpoint_is_refused(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Also one that was on its way when another claimed the next epoch: its number is taken then."""
+    places: dict[str, Callable[[], dict[str, Any]]] = {
+        "s3": lambda: on_s3(request.getfixturevalue("s3"), tmp_path.name),
+        "memory": lambda: {"directory": f"memory://{tmp_path.name}"},
+        "folder": lambda: {"directory": str(tmp_path / "shared")},
+    }
+    place = places[kind]()
+    old, new, third = (led_store(place, tmp_path / name) for name in ("a", "b", "c"))
+    with old.lock(), new.lock():
+        with pytest.raises(Superseded, match="leads now: what epoch 1 writes"):
+            old.write({}, state(1))
+        new.write({}, state(2))
+        late = f"{new.run}/checkpoint-000000000002.safetensors"
+        assert old._remote.create(late, b"late")  # between the look at the epochs and this one
+        assert not old._remote.create(late, b"later")
+        written = new.write({}, state(3))
+    with third.lock():
+        checkpoint, damaged = third.restore()
+
+    assert (1, 2, 3) == (old.leader_epoch, new.leader_epoch, third.leader_epoch)
+    assert written.name.endswith("checkpoint-000000000003.safetensors")
+    assert checkpoint is not None
+    assert ({0: 3}, 0) == (checkpoint.state.offsets, damaged)
