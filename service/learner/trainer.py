@@ -29,6 +29,7 @@ from kaboost.service.learner.guard import Fallback
 from kaboost.service.learner.history import first_time, record_decoded
 from kaboost.service.learner.lineage import Lineage
 from kaboost.service.learner.new_features import NewFeatures
+from kaboost.service.learner.numbering import resume
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recent import RecentEvents
 from kaboost.service.learner.recorder import Recorder
@@ -46,7 +47,6 @@ log = logging.getLogger(__name__)
 
 Rejected = tuple[Message | StoredRecord, EventError]
 Marks = dict[int, RecordMark]  # by partition, of the last record that was read
-RESERVED_VERSIONS = 1_000_000  # for snapshots after a checkpoint
 
 
 _VALUE = methodcaller("value")  # called for every record
@@ -99,10 +99,8 @@ class Trainer:
         self._new_features, self._may_evict = NewFeatures(), True
         self._decoder.limit_names(self._names)
         self._kinds_logged = state.model.encoder.kinds
-        self._run = parts.stores.checkpoints.run
-        self.changes = lineage.changes
-        # A new leader writes one at once: versions of the next go on from its own.
-        self._leader_epoch = parts.stores.checkpoints.leader_epoch
+        self._run, self.changes = parts.stores.checkpoints.run, lineage.changes
+        self._leader_epoch = parts.stores.checkpoints.leader_epoch  # who leads writes one at once
         self._has_checkpoint = restored and not self.changes and not self._leader_epoch
         self._published = -1  # events learned by the newest snapshot of this run
         self._snapshots, self._checkpoints = (
@@ -481,29 +479,16 @@ class Trainer:
         return spec["rule"]["kind"], spec["bank"]["kind"], spec["loss"]["kind"]
 
     def _resume(self) -> None:
-        """Show the newest files in the metrics, and publish nothing older than they are.
-
-        Versions go on from the highest, of the files or of the state. Where the folder has lost
-        snapshots, those since the checkpoint are unknown: some versions are left out.
-        """
+        """Show the newest files in the metrics, and publish nothing older than they are."""
         snapshot = self._stores.snapshots.newest()
         # The checkpoint of another champion may be missing; changes bring new features to requests.
         ours = snapshot and is_of(snapshot.header, self._run, self.state.champion)
         if snapshot and ours and not self.changes:
             self._published = snapshot.header["events_learned"]
-        epoch, version = self._numbering
-        last = self._stores.snapshots.last_version()
-        if last < version:
-            self._published, version = -1, version + RESERVED_VERSIONS
-            fields = {"folder": self._stores.snapshots.location, "version": version}
-            log.warning("snapshots were removed, their versions go on", extra=fields)
-        if not version and not last and epoch and self._leader_epoch:
-            version = RESERVED_VERSIONS  # the leader before may have published some
-        elif not version and not last:
-            epoch = int(time.time())
-        elif snapshot:
-            epoch = max(epoch, snapshot.numbering.epoch)
-        self._numbering = Numbering(epoch, max(version, last))
+        if self._stores.snapshots.last_version() < self._numbering.version:
+            self._published = -1
+        store = self._stores.snapshots
+        self._numbering = resume(self._numbering, store, snapshot, is_led=self._leader_epoch > 0)
         self._recorder.resume(snapshot, self._stores.checkpoints.newest())
 
     def _header(self) -> dict[str, Any]:

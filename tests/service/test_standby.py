@@ -205,7 +205,7 @@ def state(count: int) -> State:
 def test_a_late_checkpoint_is_refused(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """Also one that was on its way when another claimed the next epoch: its number is taken then."""
+    """Also one that was on its way while another claimed an epoch: its number is taken then."""
     places: dict[str, Callable[[], dict[str, Any]]] = {
         "s3": lambda: on_s3(request.getfixturevalue("s3"), tmp_path.name),
         "memory": lambda: {"directory": f"memory://{tmp_path.name}"},
