@@ -57,6 +57,8 @@ def run_learner(settings: Settings, cold_start: bool = False, restarts: int = 0)
     """Learn until a signal, and write the reason of the end for the API processes."""
     refuse_river(settings, "kaboost learner")
     refuse_source(settings, "kaboost learner")
+    if settings.standby.enabled:
+        standby.require_movable(settings)
     if settings.standby.enabled and cold_start:
         raise ConfigError(
             "--cold-start with --standby would begin a new model at every turn: begin it with "

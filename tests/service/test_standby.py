@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,15 @@ from botocore.session import get_session
 from moto.server import ThreadedMotoServer
 
 from kaboost.models.model import Model
-from kaboost.service.config.settings import Settings
-from kaboost.service.errors import Superseded
+from kaboost.service.config.settings import Kafka, Settings
+from kaboost.service.errors import ConfigError, Superseded
+from kaboost.service.http.follower import LearnerStatus
+from kaboost.service.kafka import election
+from kaboost.service.processes.roles import run_learner, run_serve
 from kaboost.service.storage.led_store import LedCheckpointStore
 from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.object_store import RemoteFiles
+from kaboost.service.storage.snapshots import FolderSnapshotStore, Status
 from kaboost.service.storage.state import State
 from tests.kafka.broker import Broker, Reachable
 from tests.kafka.client import create_topic, produce
@@ -119,6 +124,13 @@ def stands_by(settings: Settings, program: Program) -> bool:
     return bool(program.events("standby ready")) and not leads(settings)
 
 
+def reported(settings: Settings) -> LearnerStatus:
+    """Read what an API process next to a learner reports of it."""
+    store = FolderSnapshotStore(settings.snapshots.directory)
+    status = store.read_status() or Status("unknown", None, "")
+    return LearnerStatus(**status._asdict(), condition=store.read_condition())
+
+
 def test_a_standby_takes_over_from_a_killed_leader(
     broker: Reachable, s3: str, tmp_path: Path
 ) -> None:
@@ -130,11 +142,14 @@ def test_a_standby_takes_over_from_a_killed_leader(
         until(lambda: leads(first))
         second, other = start("b")
         until(lambda: stands_by(second, other))
+        assert "standby" == reported(second).state
         produce(broker.bootstrap, topic, events(wanted[:2_000]))
         until(lambda: gauge(first, "kaboost_events_learned_total"))
         killed.process.kill()
         until(lambda: leads(second), 30)
         assert 2.0 == gauge(second, "kaboost_leader_epoch")
+        until(lambda: reported(second).condition.leader_epoch == 2)
+        assert f"process {other.process.pid} on " in reported(second).condition.leader
         produce(broker.bootstrap, topic, events(wanted[2_000:]))
         expect_all_learned_once(store, tmp_path / "seen", wanted)
 
@@ -228,3 +243,32 @@ def test_a_late_checkpoint_is_refused(
     assert written.name.endswith("checkpoint-000000000003.safetensors")
     assert checkpoint is not None
     assert ({0: 3}, 0) == (checkpoint.state.offsets, damaged)
+
+
+@pytest.mark.parametrize(
+    ("run", "sections", "reason"),
+    [
+        (run_learner, {"labels": {"topic": "late"}}, "labels.topic = late"),
+        (run_learner, {"snapshots": {"publish": []}}, "snapshots.publish is empty"),
+        (partial(run_learner, cold_start=True), {}, "--cold-start with --standby"),
+        (run_serve, {}, "kaboost serve share one folder"),
+    ],
+)
+def test_what_cannot_be_taken_over_is_refused(
+    run: Callable[[Settings], int], sections: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    """Before anything is started, with the remedy."""
+    base = {"snapshots": {"directory": str(tmp_path / "s"), "publish": ["kafka:snapshots"]}}
+    base |= {"features": {"schema": SCHEMA}, "standby": {"enabled": True}}
+
+    with pytest.raises(ConfigError, match=reason):
+        run(settings_in(tmp_path / "kaboost.yaml", base, sections))
+
+
+def test_a_topic_of_several_partitions_elects_nobody(broker: Reachable) -> None:
+    """Each of them would have a leader."""
+    topic = create_topic(broker.bootstrap, 2)
+    kafka = Kafka(bootstrap_servers=broker.bootstrap, topic="t", group_id="t")
+
+    with pytest.raises(ConfigError, match="has 2 partitions: two learners would lead"):
+        election.create_topic(kafka, topic)
