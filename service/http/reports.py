@@ -63,7 +63,7 @@ class LearnerReport(BaseModel):
     problem: str = Field(description="Why it learns nothing; empty if it can learn.")
     compiling: str = Field(description="Step, steps and seconds left; empty if nothing compiles.")
     leader: str = Field(description="Which process leads; empty where learners do not take turns.")
-    leader_epoch: int = Field(description="Of its leadership; 0 where they do not.")
+    leader_epoch: int = Field(description="Of its leadership; 0 where they never did.")
 
 
 class LateLabels(BaseModel):

@@ -40,8 +40,8 @@ def run(
     5. When asked to stop, write a last checkpoint and snapshot, then leave the election.
     """
     settings = with_led_store(settings)
+    warm = Warm(settings)
     with Election(settings.kafka, settings.standby, stop) as election:
-        warm = Warm(settings)
         while True:
             with _standing_by(settings):
                 if not _wait(settings, election, warm, stop, report):
@@ -90,6 +90,7 @@ class Warm:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._store: LedCheckpointStore = led_store(settings.checkpoints)
+        self._store.clear()
         self._is_compiled = False
         self._next = 0.0
         self._problem = ""

@@ -100,8 +100,8 @@ class Trainer:
         self._decoder.limit_names(self._names)
         self._kinds_logged = state.model.encoder.kinds
         self._run, self.changes = parts.stores.checkpoints.run, lineage.changes
-        self._leader_epoch = parts.stores.checkpoints.leader_epoch  # who leads writes one at once
-        self._has_checkpoint = restored and not self.changes and not self._leader_epoch
+        self._leader_epoch = parts.stores.checkpoints.leader_epoch
+        self._has_checkpoint = restored and not self.changes and not self._leads
         self._published = -1  # events learned by the newest snapshot of this run
         self._snapshots, self._checkpoints = (
             WriteSchedule(s.every_events, s.every_seconds)
@@ -132,6 +132,11 @@ class Trainer:
     def numbering(self) -> Numbering:
         """That of the last snapshot."""
         return self._numbering
+
+    @property
+    def _leads(self) -> bool:
+        """Whether it was elected: it writes a checkpoint at once, from which versions go on."""
+        return bool(self._stores.checkpoints.leader)
 
     @property
     def unpublished(self) -> bool:
@@ -488,7 +493,7 @@ class Trainer:
         if self._stores.snapshots.last_version() < self._numbering.version:
             self._published = -1
         store = self._stores.snapshots
-        self._numbering = resume(self._numbering, store, snapshot, is_led=self._leader_epoch > 0)
+        self._numbering = resume(self._numbering, store, snapshot, is_led=self._leads)
         self._recorder.resume(snapshot, self._stores.checkpoints.newest())
 
     def _header(self) -> dict[str, Any]:

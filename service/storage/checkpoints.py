@@ -47,7 +47,7 @@ class FolderCheckpointStore:
     """Keep the newest checkpoints of every run in folders below one folder."""
 
     leader = ""  # who leads, where learners take turns
-    leader_epoch = 0  # of this writer
+    leader_epoch = 0  # of this writer; without a leader that of the state, which it continues
 
     def __init__(self, directory: Path, keep: int = 3, lock: FolderLock | None = None) -> None:
         self._directory = directory
@@ -137,6 +137,8 @@ class FolderCheckpointStore:
                 log.error("checkpoint damaged", extra={"path": str(path), "reason": str(err)})
                 damaged[files.number(path)] = str(err)
             else:
+                epoch = checkpoint.header.get("leader_epoch", 0)
+                self.leader_epoch = max(self.leader_epoch, epoch)
                 self._damaged = {*damaged, *checkpoint.header.get("damaged", ())}
                 return checkpoint, len(damaged)
         if damaged:

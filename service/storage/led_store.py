@@ -50,6 +50,13 @@ class LedCheckpointStore(ObjectCheckpointStore):
             self.fetch(FETCHED_RUNS)
             yield
 
+    def clear(self) -> None:
+        """Empty the folder: a process that was killed may have left a file that was not sent."""
+        with self._lock:
+            for path in self._folder.glob("run-*/*"):
+                if path.is_file():
+                    path.unlink()
+
     def follow(self) -> None:
         """Make the folder a copy of the newest runs, as a standby; nothing is claimed."""
         with self._lock:
@@ -79,16 +86,16 @@ class LedCheckpointStore(ObjectCheckpointStore):
             self.require_leader()
             path = Path(super(ObjectCheckpointStore, self).write(header, state).name)
             name = f"{path.parent.name}/{path.name}"
+            is_written = False
             try:
                 is_written = self._remote.create(name, path.read_bytes())
-            except StoreAway:
-                path.unlink(missing_ok=True)
-                raise
+            finally:
+                if not is_written:
+                    path.unlink(missing_ok=True)
             if is_written:
                 self._prune(path.parent)
                 status = path.stat()
                 return Written(f"{self._remote.url}/{name}", status.st_size, status.st_mtime)
-            path.unlink()
             self._fetch(name)
             log.warning("number of a checkpoint is taken", extra={"path": name})
         raise StoreAway(f"{self._remote.url}: {ATTEMPTS} numbers of checkpoints are taken")

@@ -43,7 +43,7 @@ class CheckpointStore(Store, Protocol):
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch in which this writer leads; 0 where learners do not take turns."""
+        """The epoch in which this writer leads, or has the state of; 0 where there was none."""
 
     @property
     def run(self) -> str:

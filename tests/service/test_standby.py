@@ -26,7 +26,18 @@ from tests.kafka.broker import Broker, Reachable
 from tests.kafka.client import create_topic, produce
 from tests.kafka.toxiproxy import Toxiproxy
 from tests.ports import free_port
-from tests.service.learning import SCHEMA, Rows, events, gauge, rows, settings_in, until
+from tests.service.learning import (
+    SCHEMA,
+    Rows,
+    events,
+    gauge,
+    learned,
+    learning,
+    rows,
+    settings_for,
+    settings_in,
+    until,
+)
 from tests.service.serving import Program
 from tests.specs import LINEAR
 
@@ -236,6 +247,10 @@ def test_a_late_checkpoint_is_refused(
         assert old._remote.create(late, b"late")  # between the look at the epochs and this one
         assert not old._remote.create(late, b"later")
         written = new.write({}, state(3))
+    unsent = third._folder / new.run / "checkpoint-000000000003.safetensors"
+    unsent.parent.mkdir(parents=True)
+    unsent.write_bytes(b"of a process that was killed before it was sent")
+    third.clear()
     with third.lock():
         checkpoint, damaged = third.restore()
 
@@ -263,6 +278,22 @@ def test_what_cannot_be_taken_over_is_refused(
 
     with pytest.raises(ConfigError, match=reason):
         run(settings_in(tmp_path / "kaboost.yaml", base, sections))
+
+
+def test_a_learner_alone_continues_the_epoch(topic: str, broker: Reachable, tmp_path: Path) -> None:
+    """Without --standby readers still take its snapshots: those of an earlier epoch they refuse."""
+    settings = settings_for(broker.bootstrap, tmp_path, topic)
+    store = led_store({"directory": str(settings.checkpoints.directory)}, tmp_path / "a")
+    with store.lock():
+        header = {"topic": topic, "epoch": 7, "version": 3, "leader_epoch": store.leader_epoch}
+        model = Model("binary", LINEAR, SCHEMA)
+        store.write(header, State.initial(model, {0: 0}))
+    with learning(settings):
+        until(lambda: learned(settings) == 0)
+        newest = FolderSnapshotStore(settings.snapshots.directory).newest()
+
+    assert newest is not None
+    assert (1, 7) == (newest.header["leader_epoch"], newest.header["epoch"])
 
 
 def test_a_topic_of_several_partitions_elects_nobody(broker: Reachable) -> None:
