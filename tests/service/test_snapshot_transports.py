@@ -352,6 +352,7 @@ def test_what_a_replaced_leader_sends_is_refused(make: Make, kind: str) -> None:
     receive(joining, 2)
 
     assert (2, 2) == (version(early), version(joining))
+    assert (2, 2) == (early.status.version, joining.status.version)
     for mirror in (early, joining):
         status = FolderSnapshotStore(mirror._directory).read_status()
         assert status is None or status.state != "late"
