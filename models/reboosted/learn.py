@@ -263,7 +263,7 @@ def learn_trees(
     """
     t, link, E = int(schedule.time[()]), int(params.link[()]), params.leaf_rates.shape[0]
     curvature = MAX_CURVATURE if link == LOG_ODDS else curvature
-    step = 1.0 / curvature if curvature > 0.0 else 0.0
+    step = 1.0 / max(curvature, TINY) if curvature > 0.0 else 0.0  # finite for labels of 1e308
     for k in range(a.tree_counts.shape[0]):
         N = float(a.tree_counts[k])
         for e in range(E):

@@ -100,5 +100,5 @@ def test_library_page_runs() -> None:
     page = (Path(__file__).parents[2] / "docs" / "library.md").read_text()
     blocks = re.findall(r"^```python\n(.+?)^```", page, re.M | re.S)
 
-    assert 6 == len(blocks)
+    assert 9 == len(blocks)
     exec("\n".join(blocks), {})
