@@ -29,5 +29,5 @@ class Standby(Section):
         default=2.0,
         ge=0.1,
         le=3_600.0,
-        description="Seconds between two looks of a standby for a newer checkpoint.",
+        description="Seconds between two polls of a standby for a newer checkpoint.",
     )

@@ -490,7 +490,8 @@ class Trainer:
         ours = snapshot and is_of(snapshot.header, self._run, self.state.champion)
         if snapshot and ours and not self.changes:
             self._published = snapshot.header["events_learned"]
-        if self._stores.snapshots.last_version() < self._numbering.version:
+        is_behind = self._stores.snapshots.last_version() < self._numbering.version
+        if is_behind or self._leads:  # readers wait for a snapshot of this leader epoch
             self._published = -1
         store = self._stores.snapshots
         self._numbering = resume(self._numbering, store, snapshot, is_led=self._leads)

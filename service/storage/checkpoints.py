@@ -137,8 +137,7 @@ class FolderCheckpointStore:
                 log.error("checkpoint damaged", extra={"path": str(path), "reason": str(err)})
                 damaged[files.number(path)] = str(err)
             else:
-                epoch = checkpoint.header.get("leader_epoch", 0)
-                self.leader_epoch = max(self.leader_epoch, epoch)
+                self._continue_epoch(checkpoint.header.get("leader_epoch", 0))
                 self._damaged = {*damaged, *checkpoint.header.get("damaged", ())}
                 return checkpoint, len(damaged)
         if damaged:
@@ -147,6 +146,10 @@ class FolderCheckpointStore:
                 f"no checkpoint can be read, start again with --cold-start: {reasons}"
             )
         return None, 0
+
+    def _continue_epoch(self, epoch: int) -> None:
+        """Note the leader epoch of the state: readers refuse snapshots of an earlier one."""
+        self.leader_epoch = max(self.leader_epoch, epoch)
 
     def load(self, number: int, expected: Mapping[str, Any]) -> Checkpoint:
         """Read one checkpoint of the current run, which may be one from before a rollback."""

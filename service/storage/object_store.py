@@ -97,7 +97,7 @@ class RemoteFiles:
         digest = hashlib.sha256(data).digest()
 
         def write() -> None:
-            self._fs.pipe_file(self._path(name), data)
+            self._pipe(name, data)
             if hashlib.sha256(self._fs.cat_file(self._path(name))).digest() != digest:
                 raise OSError("the store returns other bytes than were sent")
 
@@ -125,7 +125,7 @@ class RemoteFiles:
 
     def replace(self, name: str, data: bytes) -> None:
         """Write an object that its readers check, without reading it again."""
-        self._attempt("written", name, lambda: self._fs.pipe_file(self._path(name), data))
+        self._attempt("written", name, lambda: self._pipe(name, data))
 
     def remove(self, name: str) -> None:
         """Remove an object, if it is there."""
@@ -135,6 +135,13 @@ class RemoteFiles:
                 self._fs.rm_file(self._path(name))
 
         self._attempt("removed", name, remove)
+
+    def _pipe(self, name: str, data: bytes) -> None:
+        """Write an object; fsspec would let readers of a folder see half of it."""
+        if self._protocol in LOCAL:
+            files.put(Path(self._path(name)), data)
+        else:
+            self._fs.pipe_file(self._path(name), data)
 
     def _path(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"

@@ -129,8 +129,10 @@ class Stores(NamedTuple):
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Be the only writer of both, or raise FolderBusy."""
+        # An epoch is claimed last: a lock on this machine may be refused ten times a second.
+        stores = reversed(self) if self.checkpoints.leader else self
         with ExitStack() as stack:
-            for store in self:
+            for store in stores:
                 stack.enter_context(store.lock())
             yield
 
@@ -168,15 +170,19 @@ class CheckpointSettings(Protocol):
         """The folder on this machine."""
 
     @property
+    def cache(self) -> Path:
+        """The folder for copies of an object store, or of a folder that learners share."""
+
+    @property
     def keep(self) -> int:
         """How many files are kept."""
 
 
 def make_stores(checkpoints: CheckpointSettings, snapshots: Folder, *, led: bool = False) -> Stores:
     """Make the two stores of one learner; both may be in one folder, but for those that are led."""
-    lock = FolderLock(checkpoints.folder)
     if led:
-        return Stores(led_store(checkpoints, lock), snapshot_store(snapshots))
+        return Stores(led_store(checkpoints), snapshot_store(snapshots))
+    lock = FolderLock(checkpoints.folder)
     store = _checkpoint_store(checkpoints, checkpoints.folder, lock)
     if checkpoints.folder.resolve() != snapshots.directory.resolve():
         return Stores(store, snapshot_store(snapshots))
@@ -188,13 +194,14 @@ def checkpoint_store(checkpoints: CheckpointSettings) -> CheckpointStore:
     return FolderCheckpointStore(checkpoints.folder, checkpoints.keep)
 
 
-def led_store(
-    checkpoints: CheckpointSettings, lock: FolderLock | None = None
-) -> LedCheckpointStore:
-    """Make the store of learners that take turns: its `directory` is a URL, also of a folder."""
-    folder, url = checkpoints.folder, str(checkpoints.directory)
+def led_store(checkpoints: CheckpointSettings) -> LedCheckpointStore:
+    """Make the store of learners that take turns; a folder is used by its URL, with a copy in
+    `cache`, too. Commands, pause and audit log stay in `folder`.
+    """
+    place, copy = checkpoints.directory, checkpoints.cache
+    url = place if isinstance(place, str) else f"file://{place.resolve()}"
     remote = RemoteFiles(url, _options(checkpoints))
-    return LedCheckpointStore(remote, folder, checkpoints.keep, lock or FolderLock(folder))
+    return LedCheckpointStore(remote, copy, checkpoints.keep, FolderLock(copy))
 
 
 @contextmanager
