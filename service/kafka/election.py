@@ -23,6 +23,14 @@ REQUIRED_CONFIG = {
     "partition.assignment.strategy": "cooperative-sticky",
     "log_level": 2,
 }
+_RIGHTS = "give this user the right to read the topic in the group"
+REFUSALS = {  # what no retry cures, and its remedy
+    KafkaError.GROUP_AUTHORIZATION_FAILED: _RIGHTS,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: _RIGHTS,
+    KafkaError.INVALID_SESSION_TIMEOUT: "correct standby.session_seconds, or "
+    "group.min.session.timeout.ms of the broker",
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "a consumer of another kind is in the group: end it",
+}
 
 log = logging.getLogger(__name__)
 
@@ -31,18 +39,20 @@ class Election:
     """Take part in the election, from a thread, while entered."""
 
     def __init__(self, kafka: Kafka, standby: Standby, stop: Event) -> None:
-        self.topic = standby.topic or f"{kafka.topic}.leader"
-        self._kafka = kafka
+        self.topic = topic_of(kafka, standby)
+        self.group = f"{kafka.group_id}.leader"
         self._stop = stop
         self._closing = Event()
         self._leads = Event()
         self._term = Event()  # that ends with the leadership, or with the process
         self._logged: set[int] = set()  # codes of errors
+        self._fault: Exception | None = None  # that has ended the thread
+        self.problem = ""  # why nobody may be elected, as far as the client knows
         milliseconds = int(1000 * standby.session_seconds)
         config = {
             **kafka.client(),
             **REQUIRED_CONFIG,
-            "group.id": f"{kafka.group_id}.leader",
+            "group.id": self.group,
             "session.timeout.ms": milliseconds,
             "heartbeat.interval.ms": min(1000, milliseconds // 4),
             "error_cb": self._on_error,
@@ -54,7 +64,6 @@ class Election:
         self._thread = threading.Thread(target=self._run, name="election", daemon=True)
 
     def __enter__(self) -> "Election":
-        create_topic(self._kafka, self.topic)
         self._consumer.subscribe(
             [self.topic], on_assign=self._on_assign, on_revoke=self._on_loss, on_lost=self._on_loss
         )
@@ -68,7 +77,11 @@ class Election:
 
     @property
     def leads(self) -> bool:
-        """Whether this process is elected."""
+        """Whether this process is elected; raise what makes that impossible."""
+        if isinstance(self._fault, ConfigError):
+            raise self._fault
+        if self._fault is not None:
+            raise BrokerError(f"the election has ended: {self._fault!r}") from self._fault
         return self._leads.is_set()
 
     def begin_term(self) -> Event:
@@ -79,34 +92,63 @@ class Election:
         return self._term
 
     def _run(self) -> None:
-        while not self._closing.is_set():
-            try:
-                self._consumer.poll(POLL_SECONDS)  # records of the topic mean nothing
-            except KafkaException as err:
-                log.warning("trouble with the election", extra={"reason": err.args[0].str()})
-            if self._stop.is_set():
-                self._term.set()
-        self._consumer.close()
+        try:
+            while not self._closing.is_set():
+                self._poll()
+                if self._stop.is_set():
+                    self._term.set()
+            self._consumer.close()
+        except Exception as err:  # boundary: without this thread no loss would be noticed
+            self._fault = err
+            if not isinstance(err, ConfigError):
+                log.exception("election ended")
+        finally:
+            self._end_leadership()
+
+    def _poll(self) -> None:
+        try:
+            message = self._consumer.poll(POLL_SECONDS)  # records of the topic mean nothing
+            error = message.error() if message is not None else None
+        except KafkaException as err:
+            error = err.args[0]
+        if error is None:
+            return
+        self._on_error(error)
+        if error.code() in REFUSALS:
+            raise ConfigError(
+                f"the election in group {self.group} on topic {self.topic} is refused "
+                f"({error.str()}): {REFUSALS[error.code()]}"
+            )
 
     def _on_assign(self, _: Consumer, partitions: list[At]) -> None:
         self._consumer.incremental_assign(partitions)
         if any(at.partition == 0 for at in partitions):
             self._logged.clear()
+            self.problem = ""
             self._leads.set()
             log.info("elected as leader", extra={"topic": self.topic})
 
     def _on_loss(self, _: Consumer, partitions: list[At]) -> None:
-        self._consumer.incremental_unassign(partitions)
         if any(at.partition == 0 for at in partitions):
-            self._leads.clear()
-            self._term.set()
+            self._end_leadership()  # first: what follows may raise
             if not self._closing.is_set():
                 log.warning("leadership lost", extra={"topic": self.topic})
+        self._consumer.incremental_unassign(partitions)
+
+    def _end_leadership(self) -> None:
+        self._leads.clear()
+        self._term.set()
 
     def _on_error(self, error: KafkaError) -> None:
+        self.problem = error.str()
         if error.code() not in self._logged:
             self._logged.add(error.code())
-            log.warning("trouble with the election", extra={"reason": error.str()})
+            log.warning("election client error", extra={"reason": error.str()})
+
+
+def topic_of(kafka: Kafka, standby: Standby) -> str:
+    """Return the name of the topic of the election."""
+    return standby.topic or f"{kafka.topic}.leader"
 
 
 def create_topic(kafka: Kafka, name: str) -> None:
