@@ -313,8 +313,8 @@ def report_learner(learner: LearnerStatus) -> LearnerReport:
         rejected_ratio=condition.rejected_ratio,
         problem=condition.problem,
         compiling=condition.compiling if learner.is_alive else "",
-        leader=condition.leader,
-        leader_epoch=condition.leader_epoch,
+        leader=condition.leader if learner.is_alive else "",
+        leader_epoch=condition.leader_epoch if learner.is_alive else 0,
     )
 
 

@@ -140,8 +140,12 @@ class Trainer:
 
     @property
     def unpublished(self) -> bool:
-        """Whether no snapshot of this run has learned as much; one may have, after a restore."""
-        return self.events_learned > self._published
+        """Whether no snapshot of this run has learned as much; one may have, after a restore.
+
+        A leader's versions go on above those of its first checkpoint: without it none is published.
+        """
+        may_publish = self._has_checkpoint or not self._leads
+        return may_publish and self.events_learned > self._published
 
     @property
     def publish_due(self) -> bool:

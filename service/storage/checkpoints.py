@@ -137,7 +137,7 @@ class FolderCheckpointStore:
                 log.error("checkpoint damaged", extra={"path": str(path), "reason": str(err)})
                 damaged[files.number(path)] = str(err)
             else:
-                self._continue_epoch(checkpoint.header.get("leader_epoch", 0))
+                self._continue_epoch(checkpoint.header)
                 self._damaged = {*damaged, *checkpoint.header.get("damaged", ())}
                 return checkpoint, len(damaged)
         if damaged:
@@ -147,8 +147,11 @@ class FolderCheckpointStore:
             )
         return None, 0
 
-    def _continue_epoch(self, epoch: int) -> None:
-        """Note the leader epoch of the state: readers refuse snapshots of an earlier one."""
+    def _continue_epoch(self, header: Mapping[str, Any]) -> None:
+        """Take the epoch of the state, or the next one after that of an elected leader: readers
+        refuse snapshots of an earlier one.
+        """
+        epoch = header.get("leader_epoch", 0) + bool(header.get("is_elected"))
         self.leader_epoch = max(self.leader_epoch, epoch)
 
     def load(self, number: int, expected: Mapping[str, Any]) -> Checkpoint:

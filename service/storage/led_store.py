@@ -105,7 +105,8 @@ class LedCheckpointStore(ObjectCheckpointStore):
         """
         for _ in range(ATTEMPTS):
             self.require_leader()
-            path = Path(super(ObjectCheckpointStore, self).write(header, state).name)
+            whole = {**header, "is_elected": True}
+            path = Path(super(ObjectCheckpointStore, self).write(whole, state).name)
             name = f"{path.parent.name}/{path.name}"
             is_written = False
             try:
@@ -182,7 +183,7 @@ class LedCheckpointStore(ObjectCheckpointStore):
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return 0
 
-    def _continue_epoch(self, epoch: int) -> None:
+    def _continue_epoch(self, header: Mapping[str, Any]) -> None:
         """Keep the epoch that was claimed."""
 
     def _remove_others(self, runs: Collection[str], wanted: Collection[str]) -> None:

@@ -117,7 +117,10 @@ class RemoteFiles:
                     files.create(Path(path), data)
                 else:
                     self._fs.pipe_file(path, data, mode="create")
-            except FileExistsError:
+            except Exception as err:
+                # Some stores answer with another error where the object exists.
+                if not isinstance(err, FileExistsError) and not self._fs.exists(path):
+                    raise
                 return bool(self._fs.cat_file(path) == data)  # perhaps by an attempt before
             return True
 

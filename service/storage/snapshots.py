@@ -247,7 +247,8 @@ class FolderSnapshotStore:
             text = (self._directory / ".condition.json").read_text(encoding="utf-8")
             values = json.loads(text)
             late = values.pop("late_labels", None)
-            return Condition(**values, late_labels=late and LateFigures(**late))
+            known = {name: values[name] for name in Condition._fields if name in values}
+            return Condition(**{**known, "late_labels": late and LateFigures(**late)})
         except (FileNotFoundError, AttributeError, TypeError, ValueError):
             return Condition()
 

@@ -281,7 +281,7 @@ def test_what_cannot_be_taken_over_is_refused(
 
 
 def test_a_learner_alone_continues_the_epoch(topic: str, broker: Reachable, tmp_path: Path) -> None:
-    """Without --standby readers still take its snapshots: those of an earlier epoch they refuse."""
+    """Without --standby readers take its snapshots, and refuse those of the leader before."""
     settings = settings_for(broker.bootstrap, tmp_path, topic)
     store = led_store({"directory": str(settings.checkpoints.directory)}, tmp_path / "a")
     with store.lock():
@@ -293,7 +293,7 @@ def test_a_learner_alone_continues_the_epoch(topic: str, broker: Reachable, tmp_
         newest = FolderSnapshotStore(settings.snapshots.directory).newest()
 
     assert newest is not None
-    assert (1, 7) == (newest.header["leader_epoch"], newest.header["epoch"])
+    assert (2, 7) == (newest.header["leader_epoch"], newest.header["epoch"])
 
 
 def test_a_topic_of_several_partitions_elects_nobody(broker: Reachable) -> None:

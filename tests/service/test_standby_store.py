@@ -8,10 +8,11 @@ import pytest
 
 from kaboost.models.model import Model
 from kaboost.service.config.stores import Checkpoints, Snapshots
-from kaboost.service.errors import FolderBusy, NotWritten, Superseded
+from kaboost.service.errors import FolderBusy, NotWritten, StoreAway, Superseded
 from kaboost.service.storage.led_store import CLAIMS, LedCheckpointStore
 from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.object_store import WRITER, RemoteFiles
+from kaboost.service.storage.snapshots import FolderSnapshotStore
 from kaboost.service.storage.state import State
 from kaboost.service.storage.stores import make_stores
 from tests.specs import LINEAR
@@ -189,3 +190,28 @@ def test_a_shared_folder_keeps_its_commands(tmp_path: Path) -> None:
     name = "run-0001/checkpoint-000000000001.safetensors"
     assert tmp_path / "shared" == checkpoints.folder
     assert (tmp_path / "shared" / name).read_bytes() == (tmp_path / "cache" / name).read_bytes()
+
+
+def test_an_object_that_exists_is_seen_whatever_the_store_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some stores answer a taken name with an error of their own; other failures stay failures."""
+    remote = RemoteFiles(f"memory://{tmp_path}", {}, tries=1)
+    assert remote.create("a", b"first")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(22, "PreconditionFailed")
+
+    monkeypatch.setattr(remote._fs, "pipe_file", fail)
+
+    assert remote.create("a", b"first")
+    assert not remote.create("a", b"second")
+    with pytest.raises(StoreAway, match="PreconditionFailed"):
+        remote.create("b", b"first")
+
+
+def test_a_condition_of_a_newer_learner_is_read(tmp_path: Path) -> None:
+    """Readers of the version before show what they know of it."""
+    (tmp_path / ".condition.json").write_text('{"paused": "by a test", "unheard_of": 1}')
+
+    assert "by a test" == FolderSnapshotStore(tmp_path).read_condition().paused

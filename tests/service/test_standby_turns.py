@@ -18,7 +18,9 @@ from kaboost.service.kafka.election import Election
 from kaboost.service.learner import standby
 from kaboost.service.learner.takeover import no_report
 from kaboost.service.storage.commands import CommandQueue
+from kaboost.service.storage.led_store import LedCheckpointStore
 from kaboost.service.storage.lock import FolderLock
+from kaboost.service.storage.snapshots import FolderSnapshotStore
 from tests.kafka.broker import Reachable
 from tests.kafka.client import create_topic
 from tests.service.learning import events, gauge, learned, learning, rows, until
@@ -127,7 +129,11 @@ def test_a_busy_cache_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_leader_publishes_at_once(
-    topic: str, make_settings: Callable[..., Settings], send: Callable[..., None], tmp_path: Path
+    topic: str,
+    make_settings: Callable[..., Settings],
+    send: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Readers wait for its epoch, also where nothing new is learned; commands in a shared folder
     reach whoever leads.
@@ -144,16 +150,28 @@ def test_a_leader_publishes_at_once(
     with learning(settings) as first:
         until(lambda: learned(settings) == 50)
         assert 0 == first.stop()
+    with monkeypatch.context() as patched:
+        patched.setattr(LedCheckpointStore, "write", away)
+        with learning(settings) as second, pytest.raises(StoreAway):
+            second.wait()
+    newest = FolderSnapshotStore(settings.snapshots.directory).newest()
+    assert newest is not None
+    assert 1 == newest.header["leader_epoch"]  # without a checkpoint its versions could come twice
     queue = CommandQueue(settings.checkpoints.folder)
     with learning(settings):
         until(lambda: asked(settings, sent))
-        assert 2.0 == gauge(settings, "kaboost_leader_epoch")
+        assert 3.0 == gauge(settings, "kaboost_leader_epoch")
         queue.prepare()
         number = queue.submit(command_line("pause", "a test"), seconds=30.0)
         result = queue.wait(number, 30.0)
 
     assert result is not None
     assert "done" == result.state
+
+
+def away(*_: object) -> None:
+    """Write no checkpoint."""
+    raise StoreAway("the store is away")
 
 
 def asked(settings: Settings, name: str) -> float | None:
