@@ -62,6 +62,14 @@ ColdStart = Annotated[
 ]
 
 
+Standby = Annotated[
+    bool,
+    typer.Option(
+        "--standby", help="Lead only if elected, and take over from a leader that ends or dies."
+    ),
+]
+
+
 def _version(requested: bool) -> None:
     if requested:
         typer.echo(f"kaboost {version('kaboost')}")
@@ -110,12 +118,17 @@ def serve(
 
 @app.command(epilog="Example: kaboost learner --config kaboost.yaml")
 def learner(
-    file: File = None, set_: Set = None, cold_start: ColdStart = False, on_gap: OnGap = None
+    file: File = None,
+    set_: Set = None,
+    cold_start: ColdStart = False,
+    on_gap: OnGap = None,
+    standby: Standby = False,
 ) -> None:
     """Learn: consume labelled events, publish snapshots, write checkpoints."""
     from kaboost.service.processes.roles import run_learner
 
-    settings = _load(file, _with_on_gap(set_, on_gap))
+    set_ = [*_with_on_gap(set_, on_gap), *(["standby.enabled=true"] if standby else [])]
+    settings = _load(file, set_)
     _run(settings, lambda settings: run_learner(settings, cold_start=cold_start))
 
 

@@ -75,6 +75,14 @@ class FolderBusy(Refused):
         self.holder = holder
 
 
+class Superseded(FolderBusy):
+    """Refuse to write: another learner leads by now, in a later epoch."""
+
+    def __init__(self, location: str, holder: str, epoch: int) -> None:
+        super().__init__(location, holder)
+        self.args = (f"{holder} leads now: what epoch {epoch} writes to {location} is refused",)
+
+
 class BrokerError(KaboostError):
     """Give up on a broker or topic that cannot be reached."""
 

@@ -77,6 +77,8 @@ class LearnerMetrics(NamedTuple):
     features_evicted: Counter
     restarts: Counter
     model_info: Gauge  # {model, rule, bank, loss}
+    leader: Gauge
+    leader_epoch: Gauge
     build_info: Gauge  # {version}
 
 
@@ -356,6 +358,10 @@ LEARNER = {
         "The model that learns; always 1.",
         ("model", "rule", "bank", "loss"),
     ),
+    "leader": Spec(Gauge, "kaboost_leader", "1 while this learner leads, 0 while it stands by."),
+    "leader_epoch": Spec(
+        Gauge, "kaboost_leader_epoch", "Epoch of its leadership; 0 without a standby."
+    ),
     "build_info": Spec(
         Gauge, "kaboost_build_info", "Version of the program; always 1.", ("version",)
     ),
@@ -401,6 +407,14 @@ _API = {
         LATENCY_BUCKETS,
     ),
 }
+
+
+def standby_metrics(registry: CollectorRegistry) -> None:
+    """Make the metrics of a learner that stands by: it does not lead."""
+    names = ("leader", "leader_epoch", "build_info")
+    made = make({name: LEARNER[name] for name in names}, registry)
+    made["leader"].set(0)
+    made["build_info"].labels(program_version()).set(1)
 
 
 def make(specs: Mapping[str, Spec], registry: CollectorRegistry) -> dict[str, Any]:

@@ -174,6 +174,9 @@ def render(
     why = ": ".join(filter(None, (rejected[0]["code"], rejected[0]["reason"]))) if rejected else ""
     why = f"mostly {why}" if why else ""
     table.add_row("rejected", f"{100 * status['rejected_ratio']:.1f} %", why[:WIDTH])
+    learner = status["learner"]
+    if learner.get("leader"):
+        table.add_row("leader epoch", _number(learner["leader_epoch"]), learner["leader"])
     for candidate in status["candidates"]:
         table.add_row(f"candidate {candidate['name']}", *_candidate(candidate))
     if status["champion"] != "model":

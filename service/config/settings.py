@@ -46,6 +46,7 @@ from kaboost.service.config.score import Score, check_score
 from kaboost.service.config.section import Seconds, Section, TopicName, is_secret, to_text
 from kaboost.service.config.sources import PREFIX, Leaf, flatten, read
 from kaboost.service.config.specification import check_spec, specify
+from kaboost.service.config.standby import Standby
 from kaboost.service.config.stores import Checkpoints, Snapshots
 from kaboost.service.config.task import Task
 from kaboost.service.errors import ConfigError
@@ -217,6 +218,7 @@ class Settings(BaseSettings):
     labels: Labels = Field(default_factory=Labels)
     predictions: Predictions = Field(default_factory=Predictions)
     score: Score = Field(default_factory=Score)
+    standby: Standby = Field(default_factory=Standby)
     model: dict[str, Any] | None = Field(
         default=None,
         validate_default=True,

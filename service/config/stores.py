@@ -85,7 +85,8 @@ class Checkpoints(Section):
     )
     cache: Folder = Field(
         default=Path("data/checkpoints-cache"),
-        description="Folder in which checkpoints of an object store are written and read first.",
+        description="Folder in which checkpoints of an object store are written and read first; "
+        "with --standby, of a shared folder as well.",
     )
     every_events: int = Field(
         default=1_000_000, ge=1, description="Most events between two checkpoints."

@@ -51,7 +51,7 @@ class LearnerReport(BaseModel):
     """What the API knows about the learner."""
 
     state: str = Field(
-        description="unknown, running, paused, stalled, waiting, restarting or stopped"
+        description="unknown, running, paused, stalled, waiting, standby, restarting or stopped"
     )
     pid: int | None = Field(description="The process id of the learner whose state it is.")
     seconds_since_sign: Number = Field(description="Since its last heartbeat, one a second.")
@@ -62,6 +62,8 @@ class LearnerReport(BaseModel):
     )
     problem: str = Field(description="Why it learns nothing; empty if it can learn.")
     compiling: str = Field(description="Step, steps and seconds left; empty if nothing compiles.")
+    leader: str = Field(description="Which process leads; empty where learners do not take turns.")
+    leader_epoch: int = Field(description="Of its leadership; 0 where they never did.")
 
 
 class LateLabels(BaseModel):
@@ -314,6 +316,8 @@ def report_learner(learner: LearnerStatus) -> LearnerReport:
         rejected_ratio=condition.rejected_ratio,
         problem=condition.problem,
         compiling=condition.compiling if learner.is_alive else "",
+        leader=condition.leader if learner.is_alive else "",
+        leader_epoch=condition.leader_epoch if learner.is_alive else 0,
     )
 
 

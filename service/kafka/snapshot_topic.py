@@ -62,9 +62,10 @@ class TopicTarget:
         """The topic."""
         return f"kafka:{self._topic}"
 
-    def send(self, numbering: Numbering, data: bytes) -> Manifest:
+    def send(self, numbering: Numbering, data: bytes, leader_epoch: int = 0) -> Manifest:
         """Write the chunks of a version, and wait until the broker has them."""
-        slot, offsets = numbering.version % SLOTS, list[int]()
+        # Two leaders in a row use other keys: a late chunk replaces none of the newer one.
+        slot, offsets = numbering.version % SLOTS + SLOTS * (leader_epoch % 2), list[int]()
         pieces = range(0, max(1, len(data)), CHUNK_BYTES)
         with self._sending() as write:
             for index, start in enumerate(pieces):
@@ -72,7 +73,7 @@ class TopicTarget:
                 chunk = data[start : start + CHUNK_BYTES]
                 write(CHUNKS, key, chunk, _chunk_headers(numbering, index), offsets.append)
         place = {"chunks": len(pieces), "offset": min(offsets)}
-        return describe(numbering, data, **place)
+        return describe(numbering, data, leader_epoch, **place)
 
     def announce(self, manifest: Manifest) -> None:
         """Write the manifest, and wait until the broker has it."""
@@ -247,7 +248,7 @@ def _newest(values: Sequence[bytes]) -> Manifest | None:
             damage = err
     if damage is not None and not found:
         raise damage
-    return max(reversed(found), key=lambda each: each.numbering, default=None)
+    return max(reversed(found), key=lambda each: (each.term, each.numbering), default=None)
 
 
 def _chunk_headers(numbering: Numbering, index: int) -> dict[str, bytes]:

@@ -9,9 +9,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as At
 
 from kaboost.service.errors import BrokerError, ConfigError
+from kaboost.service.kafka.bounded import Stuck, call_bounded
 from kaboost.service.kafka.letters import Headers
 
 REQUEST_SECONDS = 5.0  # for one request to the broker; it is tried again
+LATE_SECONDS = 2.0  # after which a request that has not returned by then never will
 RETRY_SECONDS = 0.1
 STEP_SECONDS = 12.0  # for a step; by then the broker has ended the transaction
 REQUIRED_CONFIG = {
@@ -57,6 +59,10 @@ class _Fenced(_Abort):
     """The broker takes nothing more from this client."""
 
 
+class _Stuck(_Fenced):
+    """A call of this client does not return: another client has to go on."""
+
+
 class Transactions:
     """Write records exactly once; one thread calls."""
 
@@ -76,12 +82,17 @@ class Transactions:
 
     def start(self) -> None:
         """End what a former process of this name has left open, and refuse it from now on."""
-        try:
+        until = time.monotonic() + self._patience
+        while time.monotonic() < until:
             begin = self.producer.init_transactions
-            if not self._repeat(lambda: begin(REQUEST_SECONDS), self._patience):
-                raise BrokerError(f"no transactions: no answer in {self._patience:g} s")
-        except _Abort as abort:
-            raise BrokerError(str(abort)) from abort
+            try:
+                if self._repeat(lambda: begin(REQUEST_SECONDS), until - time.monotonic()):  # noqa: B023
+                    return
+            except _Stuck:
+                self.producer = self._make()
+            except _Abort as abort:
+                raise BrokerError(str(abort)) from abort
+        raise BrokerError(f"no transactions: no answer in {self._patience:g} s")
 
     def write(self, records: Sequence[Record], offsets: Sequence[At], group: Any) -> str:
         """Write all records and offsets, or nothing.
@@ -104,6 +115,8 @@ class Transactions:
         try:
             self._produce(records)
             self._try(self._flush)
+            if self._undelivered:
+                raise _Abort(self._undelivered)
             self._try(
                 lambda: self.producer.send_offsets_to_transaction(
                     list(offsets), group, REQUEST_SECONDS
@@ -124,14 +137,17 @@ class Transactions:
             self.producer.poll(0)
 
     def _abort(self, reason: _Abort) -> None:
-        """Abort the transaction; with a new client where the broker has done so."""
+        """Abort the transaction; with a new client where the broker has done so, or where this one
+        does not return, such as after a kill -9 of the broker: what it still sends is refused.
+        """
         if not isinstance(reason, _Fenced):
             try:
                 self._try(lambda: self.producer.abort_transaction(REQUEST_SECONDS))
                 return
             except _Abort:
                 pass  # the new client aborts it
-        self.close()
+        if not isinstance(reason, _Stuck):  # a stuck call holds its client for ever
+            self.close()
         self.producer = self._make()
         self.start()
 
@@ -159,11 +175,9 @@ class Transactions:
                     self._raise(err)
 
     def _flush(self) -> None:
-        """Wait until no record is on its way; one that was refused aborts the transaction."""
+        """Wait until no record is on its way."""
         if self.producer.flush(REQUEST_SECONDS):
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "records not confirmed"))
-        if self._undelivered:
-            raise _Abort(self._undelivered)
 
     def _try(self, step: Callable[[], object]) -> None:
         """Do a step of a transaction, again while the broker asks for it.
@@ -178,8 +192,10 @@ class Transactions:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             try:
-                step()
+                call_bounded(step, REQUEST_SECONDS + LATE_SECONDS)
                 return True
+            except Stuck as stuck:
+                raise _Stuck(str(stuck)) from stuck
             except KafkaException as err:
                 error = err.args[0]
                 waits = error.retriable() or error.code() == KafkaError._TIMED_OUT

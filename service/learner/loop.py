@@ -495,6 +495,8 @@ class LearnerLoop:
             late_labels=late,
             paused=self._steering.description,
             fallback=self._guard.reason if self._guard else "",
+            leader=self._checkpoints.leader,
+            leader_epoch=self._checkpoints.leader_epoch,
         )
         if condition != self._condition:
             self._snapshots.write_condition(condition)

@@ -22,7 +22,7 @@ class Parts(NamedTuple):
 
 def make_parts(settings: Settings, metrics: LearnerMetrics) -> Parts:
     """Choose the implementation of every part: the stores and the event format of the settings."""
-    stores = make_stores(settings.checkpoints, settings.snapshots)
+    stores = make_stores(settings.checkpoints, settings.snapshots, led=settings.standby.enabled)
     return Parts(settings, metrics, stores, decoder_of)
 
 

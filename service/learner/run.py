@@ -64,7 +64,10 @@ def run(
                 return Exit.DONE
         metrics_at, keys = settings.metrics, ("metrics.port", "metrics.host")
         stack.enter_context(metrics_server(metrics_at.host, metrics_at.port, registry, keys))
-        stack.enter_context(sending(settings, metrics))
+        epoch = parts.stores.checkpoints.leader_epoch
+        metrics.leader.set(1)
+        metrics.leader_epoch.set(epoch)
+        stack.enter_context(sending(settings, metrics, epoch))
         before: int | None = None  # gaps that the last start accepted
         while (ended := _learn(parts, startup(parts, cold_start and before is None), stop)).gap:
             if kafka.on_gap != "accept" or before == 0 == ended.accepted:

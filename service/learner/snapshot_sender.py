@@ -42,8 +42,10 @@ class Sender:
         directory: Path,
         metrics: LearnerMetrics,
         clock: Callable[[], float] = time.monotonic,
+        leader_epoch: int = 0,
     ) -> None:
         self._target = target
+        self._leader_epoch = leader_epoch
         self._directory = directory
         self._store = FolderSnapshotStore(directory)
         self._live = LiveFiles(directory)
@@ -101,10 +103,13 @@ class Sender:
             numbering = Numbering(header.get("epoch", 0), header["version"])
             if self._manifest is not None and self._manifest.numbering == numbering:
                 return False
+            leader_epoch = header.get("leader_epoch", 0)
+            if leader_epoch < self._leader_epoch:
+                return False  # of an earlier leadership of this learner
             data = path.read_bytes()
         except (CheckpointError, OSError, KeyError):
             return False  # removed since the folder was listed, or damaged: readers would refuse it
-        self._manifest = self._target.send(numbering, data)
+        self._manifest = self._target.send(numbering, data, leader_epoch)
         return True
 
     def _note_failure(self, reason: str) -> bool:
@@ -142,12 +147,16 @@ class Sender:
 
 
 @contextmanager
-def sending(settings: Settings, metrics: LearnerMetrics) -> Iterator[None]:
-    """Send snapshots to the places of the settings, each from a thread of its own."""
+def sending(settings: Settings, metrics: LearnerMetrics, leader_epoch: int = 0) -> Iterator[None]:
+    """Send snapshots to the places of the settings, each from a thread of its own; none of
+    earlier leader epochs.
+    """
     stop = threading.Event()
     with ExitStack() as stack:
         for place in settings.snapshots.publish:
-            sender = Sender(open_target(place, settings), settings.snapshots.directory, metrics)
+            folder = settings.snapshots.directory
+            target = open_target(place, settings)
+            sender = Sender(target, folder, metrics, leader_epoch=leader_epoch)
             name = f"send to {place}"
             # A daemon: a place that hangs must not keep the learner from ending.
             thread = threading.Thread(target=sender.run, args=(stop,), name=name, daemon=True)

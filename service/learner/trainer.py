@@ -29,6 +29,7 @@ from kaboost.service.learner.guard import Fallback
 from kaboost.service.learner.history import first_time, record_decoded
 from kaboost.service.learner.lineage import Lineage
 from kaboost.service.learner.new_features import NewFeatures
+from kaboost.service.learner.numbering import resume
 from kaboost.service.learner.parts import Parts
 from kaboost.service.learner.recent import RecentEvents
 from kaboost.service.learner.recorder import Recorder
@@ -46,7 +47,6 @@ log = logging.getLogger(__name__)
 
 Rejected = tuple[Message | StoredRecord, EventError]
 Marks = dict[int, RecordMark]  # by partition, of the last record that was read
-RESERVED_VERSIONS = 1_000_000  # for snapshots after a checkpoint
 
 
 _VALUE = methodcaller("value")  # called for every record
@@ -99,9 +99,9 @@ class Trainer:
         self._new_features, self._may_evict = NewFeatures(), True
         self._decoder.limit_names(self._names)
         self._kinds_logged = state.model.encoder.kinds
-        self._run = parts.stores.checkpoints.run
-        self.changes = lineage.changes
-        self._has_checkpoint = restored and not self.changes
+        self._run, self.changes = parts.stores.checkpoints.run, lineage.changes
+        self._leader_epoch = parts.stores.checkpoints.leader_epoch
+        self._has_checkpoint = restored and not self.changes and not self._leads
         self._published = -1  # events learned by the newest snapshot of this run
         self._snapshots, self._checkpoints = (
             WriteSchedule(s.every_events, s.every_seconds)
@@ -137,9 +137,18 @@ class Trainer:
         return self._numbering
 
     @property
+    def _leads(self) -> bool:
+        """Whether it was elected: it writes a checkpoint at once, from which versions go on."""
+        return bool(self._stores.checkpoints.leader)
+
+    @property
     def unpublished(self) -> bool:
-        """Whether no snapshot of this run has learned as much; one may have, after a restore."""
-        return self.events_learned > self._published
+        """Whether no snapshot of this run has learned as much; one may have, after a restore.
+
+        A leader's versions go on above those of its first checkpoint: without it none is published.
+        """
+        may_publish = self._has_checkpoint or not self._leads
+        return may_publish and self.events_learned > self._published
 
     @property
     def publish_due(self) -> bool:
@@ -481,27 +490,17 @@ class Trainer:
         return spec["rule"]["kind"], spec["bank"]["kind"], spec["loss"]["kind"]
 
     def _resume(self) -> None:
-        """Show the newest files in the metrics, and publish nothing older than they are.
-
-        Versions go on from the highest, of the files or of the state. Where the folder has lost
-        snapshots, those since the checkpoint are unknown: some versions are left out.
-        """
+        """Show the newest files in the metrics, and publish nothing older than they are."""
         snapshot = self._stores.snapshots.newest()
         # The checkpoint of another champion may be missing; changes bring new features to requests.
         ours = snapshot and is_of(snapshot.header, self._run, self.state.champion)
         if snapshot and ours and not self.changes:
             self._published = snapshot.header["events_learned"]
-        epoch, version = self._numbering
-        last = self._stores.snapshots.last_version()
-        if last < version:
-            self._published, version = -1, version + RESERVED_VERSIONS
-            fields = {"folder": self._stores.snapshots.location, "version": version}
-            log.warning("snapshots were removed, their versions go on", extra=fields)
-        if not version and not last:
-            epoch = int(time.time())
-        elif snapshot:
-            epoch = max(epoch, snapshot.numbering.epoch)
-        self._numbering = Numbering(epoch, max(version, last))
+        is_behind = self._stores.snapshots.last_version() < self._numbering.version
+        if is_behind or self._leads:  # readers wait for a snapshot of this leader epoch
+            self._published = -1
+        store = self._stores.snapshots
+        self._numbering = resume(self._numbering, store, snapshot, is_led=self._leads)
         self._recorder.resume(snapshot, self._stores.checkpoints.newest())
 
     def _header(self) -> dict[str, Any]:
@@ -512,6 +511,7 @@ class Trainer:
             **self._numbering._asdict(),
             "new_names": self.new_names,
             "annotations": self.annotations.state(),
+            **({"leader_epoch": self._leader_epoch} if self._leader_epoch else {}),
             "last_records": {str(p): mark for p, mark in self.marks[0].items()},
             "run": self._run,
             "created": now_text(),

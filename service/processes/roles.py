@@ -18,6 +18,7 @@ from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError, KaboostError
 from kaboost.service.http.newest_version import WorkerVersions
 from kaboost.service.learner import run as learner
+from kaboost.service.learner import standby
 from kaboost.service.learner.startup import RestoreFromCheckpoint, StartupFactory
 from kaboost.service.processes.admin_server import serve_commands
 from kaboost.service.processes.api_server import create_api, create_server
@@ -56,6 +57,13 @@ def run_learner(settings: Settings, cold_start: bool = False, restarts: int = 0)
     """Learn until a signal, and write the reason of the end for the API processes."""
     refuse_river(settings, "kaboost learner")
     refuse_source(settings, "kaboost learner")
+    if settings.standby.enabled:
+        standby.require_movable(settings)
+    if settings.standby.enabled and cold_start:
+        raise ConfigError(
+            "--cold-start with --standby would begin a new model at every turn: begin it with "
+            "kaboost learner --cold-start, end that with SIGTERM, then start all with --standby"
+        )
     os.nice(LEARNER_NICENESS)  # before any thread starts: threads inherit it
     with handle_signals() as shutdown, serve_commands(settings):
         return shutdown.exit_code(learn(settings, shutdown, cold_start, restarts))
@@ -115,14 +123,17 @@ def learn(
         write_status(snapshots, state, reason=reason or previous)
 
     try:
-        code = learner.run(
-            settings,
-            cold_start=cold_start,
-            stop=shutdown.stop,
-            restarts=restarts,
-            startup=startup,
-            report=report,
-        )
+        if settings.standby.enabled:
+            code = standby.run(settings, stop=shutdown.stop, restarts=restarts, report=report)
+        else:
+            code = learner.run(
+                settings,
+                cold_start=cold_start,
+                stop=shutdown.stop,
+                restarts=restarts,
+                startup=startup,
+                report=report,
+            )
     except KaboostError as err:
         if not is_of_another(snapshots):
             write_status(snapshots, "stopped", err.exit_code, str(err))
@@ -157,6 +168,11 @@ def run_api(settings: Settings) -> int:
 def run_serve(settings: Settings, cold_start: bool = False) -> int:
     """Learn and serve in supervised processes."""
     refuse_source(settings, "kaboost serve")
+    if settings.standby.enabled:
+        raise ConfigError(
+            "standby.enabled: the processes of kaboost serve share one folder; run kaboost learner "
+            "--standby on each machine, and kaboost api --from"
+        )
     if settings.is_live and settings.api.workers > 1:
         raise ConfigError(
             f"api.workers = {settings.api.workers}: a River model is served by the one process "

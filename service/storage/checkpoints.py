@@ -46,6 +46,9 @@ class Written(NamedTuple):
 class FolderCheckpointStore:
     """Keep the newest checkpoints of every run in folders below one folder."""
 
+    leader = ""  # who leads, where learners take turns
+    leader_epoch = 0  # of this writer; without a leader that of the state, which it continues
+
     def __init__(self, directory: Path, keep: int = 3, lock: FolderLock | None = None) -> None:
         self._directory = directory
         self._lock = lock or FolderLock(directory)
@@ -134,6 +137,7 @@ class FolderCheckpointStore:
                 log.error("checkpoint damaged", extra={"path": str(path), "reason": str(err)})
                 damaged[files.number(path)] = str(err)
             else:
+                self._continue_epoch(checkpoint.header)
                 self._damaged = {*damaged, *checkpoint.header.get("damaged", ())}
                 return checkpoint, len(damaged)
         if damaged:
@@ -142,6 +146,13 @@ class FolderCheckpointStore:
                 f"no checkpoint can be read, start again with --cold-start: {reasons}"
             )
         return None, 0
+
+    def _continue_epoch(self, header: Mapping[str, Any]) -> None:
+        """Take the epoch of the state, or the next one after that of an elected leader: readers
+        refuse snapshots of an earlier one.
+        """
+        epoch = header.get("leader_epoch", 0) + bool(header.get("is_elected"))
+        self.leader_epoch = max(self.leader_epoch, epoch)
 
     def load(self, number: int, expected: Mapping[str, Any]) -> Checkpoint:
         """Read one checkpoint of the current run, which may be one from before a rollback."""

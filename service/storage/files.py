@@ -4,8 +4,9 @@ import fcntl
 import mmap
 import os
 import shutil
+import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,34 @@ def steps(path: Path, data: bytes) -> Iterator[str]:
     yield "renamed"
     sync_folder(path.parent)
     yield "durable"
+
+
+def create(path: Path, data: bytes) -> None:
+    """Write a file durably that is not there yet, or raise FileExistsError; it is whole at once."""
+    with _shared(path, data) as temporary:
+        os.link(temporary, path)
+
+
+def put(path: Path, data: bytes) -> None:
+    """Write or replace a file durably, whole at once, where several processes may write it."""
+    with _shared(path, data) as temporary:
+        os.replace(temporary, path)
+
+
+@contextmanager
+def _shared(path: Path, data: bytes) -> Iterator[Path]:
+    """Write a temporary file of a name that no other process has; it is to be given its name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            sync(file.fileno())
+        yield temporary
+        sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def replace(path: Path, data: bytes) -> None:

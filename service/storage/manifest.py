@@ -32,6 +32,12 @@ class Manifest(NamedTuple):
     digest: str  # SHA-256 of the snapshot, hexadecimal
     place: Mapping[str, Any]  # where its transport finds the snapshot
     learner: LearnerFiles = LearnerFiles()
+    leader_epoch: int = 0  # of the learner, where learners take turns
+
+    @property
+    def term(self) -> tuple[int, int]:
+        """Whose manifest it is: one of an earlier term than another is refused."""
+        return self.numbering.epoch, self.leader_epoch
 
     def encode(self) -> bytes:
         """Return the manifest as JSON."""
@@ -42,6 +48,7 @@ class Manifest(NamedTuple):
             "sha256": self.digest,
             "place": dict(self.place),
             "learner": self.learner._asdict(),
+            "leader_epoch": self.leader_epoch,
         }
         return json.dumps(values, separators=(",", ":")).encode()
 
@@ -61,7 +68,7 @@ class SnapshotTarget(Protocol):
     def location(self) -> str:
         """Where it is, without secrets."""
 
-    def send(self, numbering: Numbering, data: bytes) -> Manifest:
+    def send(self, numbering: Numbering, data: bytes, leader_epoch: int = 0) -> Manifest:
         """Write a snapshot and return the manifest to announce it with, or raise StoreAway."""
 
     def announce(self, manifest: Manifest) -> None:
@@ -93,9 +100,10 @@ class SnapshotSource(Protocol):
         """Release what it holds open."""
 
 
-def describe(numbering: Numbering, data: bytes, **place: Any) -> Manifest:
+def describe(numbering: Numbering, data: bytes, leader_epoch: int = 0, **place: Any) -> Manifest:
     """Make the manifest of a snapshot."""
-    return Manifest(numbering, len(data), digest(data), place)
+    whole = Manifest(numbering, len(data), digest(data), place)
+    return whole._replace(leader_epoch=leader_epoch)
 
 
 def decode(text: bytes) -> Manifest:
@@ -113,7 +121,9 @@ def decode(text: bytes) -> Manifest:
         figures = known["figures"] if isinstance(known["figures"], dict) else {}
         learner = LearnerFiles(**texts, figures=figures)
         place = dict(values["place"])
-        return Manifest(numbering, int(values["size"]), str(values["sha256"]), place, learner)
+        leader = int(values.get("leader_epoch", 0))
+        size, sha256 = int(values["size"]), str(values["sha256"])
+        return Manifest(numbering, size, sha256, place, learner, leader)
     except (ValueError, KeyError, TypeError, AttributeError) as err:
         raise Damaged(f"what should be a manifest is none: {err!r}") from err
 

@@ -44,6 +44,7 @@ class Mirror:
         self._manifest: Manifest | None = None  # of a newer one that is not received yet
         self._retry_at, self._retry_after = 0.0, FIRST_RETRY_SECONDS
         self._learner = LearnerFiles()
+        self._term = (-1, 0)  # of the newest manifest
         self._reported = 0.0
         self.status = SourceStatus(source.location, clock())
         self.status.write(self._directory)
@@ -84,11 +85,13 @@ class Mirror:
     def _take(self, manifest: Manifest) -> None:
         """Note the learner's state, and which snapshot has to be received.
 
-        An older epoch's learner may still run: neither its snapshots nor its state are news.
+        An older epoch's learner may still run, or a leader that was replaced: neither its snapshots
+        nor its state are news.
         """
-        wanted = self._manifest.numbering if self._manifest else self._held
-        if manifest.numbering.epoch < max(wanted, self._held).epoch:
+        if manifest.term < self._term:
             return
+        self._term = manifest.term
+        wanted = self._manifest.numbering if self._manifest else self._held
         self._write_learner(manifest.learner)
         if self._manifest is None:
             self.status = self.status._replace(damage="", damaged_since=None)

@@ -33,17 +33,19 @@ class ObjectTarget:
         """The URL."""
         return self._remote.url
 
-    def send(self, numbering: Numbering, data: bytes) -> Manifest:
+    def send(self, numbering: Numbering, data: bytes, leader_epoch: int = 0) -> Manifest:
         """Write the object of a version; what an earlier, torn attempt left there is replaced."""
-        self._refuse_if_late(numbering)
+        self._refuse_if_late((numbering.epoch, leader_epoch))
         name = f"{KIND}-{numbering.epoch:012d}-{numbering.version:012d}{SUFFIX}"
         self._remote.put(name, data)
         if name not in self._written:
             self._written.append(name)
-        return describe(numbering, data, name=name)
+        return describe(numbering, data, leader_epoch, name=name)
 
     def announce(self, manifest: Manifest) -> None:
         """Replace the manifest; then nobody needs the oldest versions."""
+        if manifest.leader_epoch:  # it is repeated every second, also by one that is late
+            self._refuse_if_late(manifest.term)
         self._remote.replace(MANIFEST, manifest.encode())
         try:
             self._sweep(manifest.place["name"])
@@ -56,17 +58,19 @@ class ObjectTarget:
     def close(self) -> None:
         """Hold nothing open."""
 
-    def _refuse_if_late(self, numbering: Numbering) -> None:
+    def _refuse_if_late(self, term: tuple[int, int]) -> None:
         """Raise StoreAway where a learner of a later epoch has written: who joins must not get this
         one's manifest.
         """
         try:
-            epoch = decode(self._remote.get(MANIFEST)).numbering.epoch
+            newest = decode(self._remote.get(MANIFEST)).term
         except (FileNotFoundError, Damaged):
             return
-        if epoch > numbering.epoch:
+        if newest > term:
+            epoch, leader = newest
+            whose = f"epoch, {epoch}" if epoch > term[0] else f"leader, epoch {leader}"
             raise StoreAway(
-                f"{self.location} has snapshots of a later epoch, {epoch}: stop this learner, or "
+                f"{self.location} has snapshots of a later {whose}: stop this learner, or "
                 "send its snapshots elsewhere"
             )
 

@@ -27,6 +27,7 @@ TRIES = 3  # of one request
 BACKOFF_SECONDS = 0.25  # before the second; four times as long before the third
 STARTED = ".started"  # marks a run without a checkpoint: object stores have no empty folders
 WRITER = ".writer"  # says which process writes
+LOCAL = ("file", "local")
 FETCHED_RUNS = 2  # the current one, and the one before it for the numbers of versions
 S3_TIMEOUTS = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 0}}
 S3_OPTIONS = {"use_listings_cache": False, "config_kwargs": S3_TIMEOUTS}
@@ -56,7 +57,7 @@ class RemoteFiles:
             import fsspec
         except ImportError as err:
             raise _missing(setting, url, err) from err
-        protocol = url.partition("://")[0]
+        self._protocol = protocol = url.partition("://")[0]
         known = PROTOCOL_OPTIONS.get(protocol, {})
         try:
             self._fs, self._root = fsspec.core.url_to_fs(url, **{**known, **options})
@@ -96,15 +97,38 @@ class RemoteFiles:
         digest = hashlib.sha256(data).digest()
 
         def write() -> None:
-            self._fs.pipe_file(self._path(name), data)
+            self._pipe(name, data)
             if hashlib.sha256(self._fs.cat_file(self._path(name))).digest() != digest:
                 raise OSError("the store returns other bytes than were sent")
 
         self._attempt("written", name, write)
 
+    def create(self, name: str, data: bytes) -> bool:
+        """Write an object that is not there yet; return false if it has other content.
+
+        Atomic where the client offers it: S3 and stores like it (If-None-Match), Google Cloud
+        Storage (generation 0), folders. Others are asked first whether the object is there.
+        """
+
+        def write() -> bool:
+            path = self._path(name)
+            try:
+                if self._protocol in LOCAL:
+                    files.create(Path(path), data)
+                else:
+                    self._fs.pipe_file(path, data, mode="create")
+            except Exception as err:
+                # Some stores answer with another error where the object exists.
+                if not isinstance(err, FileExistsError) and not self._fs.exists(path):
+                    raise
+                return bool(self._fs.cat_file(path) == data)  # perhaps by an attempt before
+            return True
+
+        return self._attempt("created", name, write)
+
     def replace(self, name: str, data: bytes) -> None:
         """Write an object that its readers check, without reading it again."""
-        self._attempt("written", name, lambda: self._fs.pipe_file(self._path(name), data))
+        self._attempt("written", name, lambda: self._pipe(name, data))
 
     def remove(self, name: str) -> None:
         """Remove an object, if it is there."""
@@ -114,6 +138,13 @@ class RemoteFiles:
                 self._fs.rm_file(self._path(name))
 
         self._attempt("removed", name, remove)
+
+    def _pipe(self, name: str, data: bytes) -> None:
+        """Write an object; fsspec would let readers of a folder see half of it."""
+        if self._protocol in LOCAL:
+            files.put(Path(self._path(name)), data)
+        else:
+            self._fs.pipe_file(self._path(name), data)
 
     def _path(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"
@@ -181,7 +212,7 @@ class ObjectCheckpointStore(FolderCheckpointStore):
         """Make the folder a copy of the newest runs, of all by default."""
         names = [name for name in self._remote.names() if name.count("/") == 1]
         folders = {name.partition("/")[0] for name in names}  # others may be below the URL, too
-        found = sorted(filter(_is_run, folders), reverse=True)[:runs]
+        found = sorted(filter(is_run, folders), reverse=True)[:runs]
         for old in self._folder.glob(RUNS):
             shutil.rmtree(old)
         for name in names:
@@ -248,7 +279,8 @@ class ObjectCheckpointStore(FolderCheckpointStore):
             raise FolderBusy(self._remote.url, holder)
 
 
-def _is_run(folder: str) -> bool:
+def is_run(folder: str) -> bool:
+    """Return whether a folder is that of a run."""
     return Path(folder).match(RUNS)
 
 

@@ -67,6 +67,8 @@ class Condition(NamedTuple):
     labels_rejected_ratio: float = 0.0
     paused: str = ""  # who has paused learning, when and why
     fallback: str = ""  # why answers are of an earlier model
+    leader: str = ""  # who leads, where learners take turns
+    leader_epoch: int = 0
 
     @property
     def rejected_ratio(self) -> float:
@@ -245,7 +247,8 @@ class FolderSnapshotStore:
             text = (self._directory / ".condition.json").read_text(encoding="utf-8")
             values = json.loads(text)
             late = values.pop("late_labels", None)
-            return Condition(**values, late_labels=late and LateFigures(**late))
+            known = {name: values[name] for name in Condition._fields if name in values}
+            return Condition(**{**known, "late_labels": late and LateFigures(**late)})
         except (FileNotFoundError, AttributeError, TypeError, ValueError):
             return Condition()
 

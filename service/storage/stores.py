@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Protocol
 
 from kaboost.service.storage.checkpoints import Checkpoint, FolderCheckpointStore, Written
+from kaboost.service.storage.led_store import LedCheckpointStore
 from kaboost.service.storage.lock import FolderLock
 from kaboost.service.storage.object_store import ObjectCheckpointStore, RemoteFiles
 from kaboost.service.storage.snapshots import Condition, FolderSnapshotStore, Snapshot, Status
@@ -35,6 +36,14 @@ class CheckpointStore(Store, Protocol):
 
     def holder(self) -> str | None:
         """Return which process is the writer, None where none is."""
+
+    @property
+    def leader(self) -> str:
+        """Who leads; empty where learners do not take turns."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch in which this writer leads, or has the state of; 0 where there was none."""
 
     @property
     def run(self) -> str:
@@ -120,8 +129,10 @@ class Stores(NamedTuple):
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Be the only writer of both, or raise FolderBusy."""
+        # An epoch is claimed last: a lock on this machine may be refused ten times a second.
+        stores = reversed(self) if self.checkpoints.leader else self
         with ExitStack() as stack:
-            for store in self:
+            for store in stores:
                 stack.enter_context(store.lock())
             yield
 
@@ -159,12 +170,18 @@ class CheckpointSettings(Protocol):
         """The folder on this machine."""
 
     @property
+    def cache(self) -> Path:
+        """The folder for copies of an object store, or of a folder that learners share."""
+
+    @property
     def keep(self) -> int:
         """How many files are kept."""
 
 
-def make_stores(checkpoints: CheckpointSettings, snapshots: Folder) -> Stores:
-    """Make the two stores of one learner; both may be in one folder."""
+def make_stores(checkpoints: CheckpointSettings, snapshots: Folder, *, led: bool = False) -> Stores:
+    """Make the two stores of one learner; both may be in one folder, but for those that are led."""
+    if led:
+        return Stores(led_store(checkpoints), snapshot_store(snapshots))
     lock = FolderLock(checkpoints.folder)
     store = _checkpoint_store(checkpoints, checkpoints.folder, lock)
     if checkpoints.folder.resolve() != snapshots.directory.resolve():
@@ -175,6 +192,16 @@ def make_stores(checkpoints: CheckpointSettings, snapshots: Folder) -> Stores:
 def checkpoint_store(checkpoints: CheckpointSettings) -> CheckpointStore:
     """Make the store of the folder on this machine, to see who holds its lock."""
     return FolderCheckpointStore(checkpoints.folder, checkpoints.keep)
+
+
+def led_store(checkpoints: CheckpointSettings) -> LedCheckpointStore:
+    """Make the store of learners that take turns; a folder is used by its URL, with a copy in
+    `cache`, too. Commands, pause and audit log stay in `folder`.
+    """
+    place, copy = checkpoints.directory, checkpoints.cache
+    url = place if isinstance(place, str) else f"file://{place.resolve()}"
+    remote = RemoteFiles(url, _options(checkpoints))
+    return LedCheckpointStore(remote, copy, checkpoints.keep, FolderLock(copy))
 
 
 @contextmanager
@@ -196,9 +223,12 @@ def _checkpoint_store(
 ) -> FolderCheckpointStore:
     if isinstance(checkpoints.directory, Path):
         return FolderCheckpointStore(folder, checkpoints.keep, lock)
-    options = {key: reveal(value) for key, value in checkpoints.options.items()}
-    remote = RemoteFiles(checkpoints.directory, options)
+    remote = RemoteFiles(checkpoints.directory, _options(checkpoints))
     return ObjectCheckpointStore(remote, folder, checkpoints.keep, lock)
+
+
+def _options(checkpoints: CheckpointSettings) -> dict[str, Any]:
+    return {key: reveal(value) for key, value in checkpoints.options.items()}
 
 
 def reveal(value: Any) -> Any:

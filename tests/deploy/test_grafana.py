@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,7 +14,10 @@ from prometheus_client import CollectorRegistry
 from deploy.grafana import generate
 from kaboost import Model
 from kaboost.models.evaluation.baselines import progressive_validation
+from kaboost.service.http.source_metrics import SourceMetrics
 from kaboost.service.metrics import api_metrics, learner_metrics
+from kaboost.service.score.metrics import score_metrics
+from kaboost.service.storage.source_status import SourceStatus
 from tests.deploy.prometheus import rules
 from tests.specs import LINEAR
 
@@ -59,11 +63,16 @@ def exposed() -> set[str]:
     learner_metrics(registry).validation.record(
         progressive_validation(model.labels), model.booster.progress
     )
-    return {
-        family.name + part
-        for family in registry.collect()
-        for part in PARTS.get(family.type, ("",))
-    }
+    answering = CollectorRegistry()
+    score_metrics(answering)
+    with TemporaryDirectory() as folder:
+        SourceStatus("kafka:t", 0.0).write(Path(folder))
+        families = [
+            *registry.collect(),
+            *answering.collect(),
+            *SourceMetrics(Path(folder)).collect(),
+        ]
+    return {family.name + part for family in families for part in PARTS.get(family.type, ("",))}
 
 
 def named(expression: str) -> set[str]:

@@ -34,13 +34,14 @@ UNIT_TESTS = FOLDER / "alerts.test.yml"
 ALERTS = {rule.name: rule for rule in rules("alert")}
 CONTRACT = """ConsumerLagHigh SnapshotStale CheckpointStale LossRegressed WorseThanBaseline
     DeadLettersGrowing PredictLatencyHigh NoEvents LearnerStalled LearningPaused TargetDown
-    ServingFallback"""
+    ServingFallback SnapshotSourceDown ScoreWaiting ScoreLagHigh ScoreAborting
+    NoLeader"""
 
 NUMBERS = r"interval_coverage"  # of a regression alone; this service has two classes
 ANNOTATED = " > 0"  # of what marks a moment in all panels: without it, there is a number always
 # What need not change when more events are fed, by what its expression is about, and why.
 STEADY = {
-    r"^kaboost:(learner_)?up$|learner_idle|_info": "a state, not a count",
+    r"^kaboost:(learner_)?up$|learner_idle|_info|leaders": "a state, not a count",
     r":(snapshot|checkpoint)_age": "an age: it grows and falls back by itself",
     r"consumer_lag": "0 as long as the learner keeps up",
     r"predict(?!or)|http_server": "about requests, not about events",
@@ -52,6 +53,7 @@ STEADY = {
     r"duplicates|skipped|limited|repaired|lost|on_trial|evicted|accepted": "no such records",
     r"paused|stalled|ignored|fallback|restarts|failures|drift|rollbacks": "it does not happen here",
     r"promotions": "there are no candidates here",
+    r"score_|source_up": "no such process, and no reader, is here",
 }
 pytestmark = pytest.mark.timeout(400)  # a fault in the rules shows by long waits
 MOVING = r"events_|progressive_|prefix_loss|edge|learn_batch|snapshot_version"

@@ -29,6 +29,8 @@ Send = Callable[..., None]
 LEARNER = """
 kaboost_build_info{version}
 kaboost_model_info{model,rule,bank,loss}
+kaboost_leader
+kaboost_leader_epoch
 kaboost_events_consumed_total
 kaboost_events_learned_total
 kaboost_events_rejected_total{reason}

@@ -3,6 +3,8 @@
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -10,10 +12,19 @@ import pytest
 
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import BrokerError, Gap
-from tests.kafka.client import PATIENCE, Letter, encode, limit_record_size
+from kaboost.service.kafka import transactions
+from tests.kafka.broker import Broker
+from tests.kafka.client import (
+    PATIENCE,
+    Letter,
+    create_topic,
+    encode,
+    limit_record_size,
+    produce,
+)
 from tests.ports import free_port
 from tests.service.killed_score import STEPS
-from tests.service.learning import gauge, learned, learning, until
+from tests.service.learning import gauge, learned, learning, settings_for, until
 from tests.service.scoring import (
     answers,
     committed_records,
@@ -134,6 +145,29 @@ def stopped_child(pid: int) -> psutil.Process | None:
     """Return the child of a process once it is stopped."""
     children = psutil.Process(pid).children()
     return next((each for each in children if each.status() == psutil.STATUS_STOPPED), None)
+
+
+def test_a_broker_that_is_killed_costs_nothing(
+    own_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records are answered once, by the same process, when it is back; its client may hang then."""
+    monkeypatch.setattr(transactions, "REQUEST_SECONDS", 2.0)
+    bootstrap = own_broker.bootstrap
+    make_topic = partial(create_topic, bootstrap)
+    make = partial(settings_for, bootstrap, tmp_path)
+    wanted = settings_of_score(make, make_topic, score={"batch_records": 5})
+    publish(wanted, taught(wanted))
+    source = wanted.score.topic or ""
+    produce(bootstrap, source, records(300))
+    with scoring(wanted) as end:
+        until(lambda: len(ids(wanted)) > 20)
+        own_broker.kill()
+        own_broker.start()
+        produce(bootstrap, source, records(100, 300))
+        until(lambda: len(set(ids(wanted))) == 400)
+        assert 0 == end()
+
+    assert sorted(map(str, range(400))) == ids(wanted)
 
 
 def test_bad_records_are_dead_letters(make_settings: Make, make_topic: Make, send: Send) -> None:

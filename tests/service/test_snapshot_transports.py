@@ -3,6 +3,7 @@
 import logging
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from kaboost.service.errors import StoreAway
 from kaboost.service.http.follower import Follower
 from kaboost.service.kafka import snapshot_topic
 from kaboost.service.kafka.snapshot_topic import TopicSource
+from kaboost.service.learner.snapshot_sender import Sender
 from kaboost.service.processes.readers import open_source
-from kaboost.service.storage.manifest import Manifest, SnapshotSource, decode
+from kaboost.service.storage.manifest import LearnerFiles, Manifest, SnapshotSource, decode
 from kaboost.service.storage.mirror import Mirror
 from kaboost.service.storage.object_snapshots import ObjectTarget
 from kaboost.service.storage.object_store import RemoteFiles
@@ -326,6 +328,46 @@ def test_records_of_others_are_passed_over(make: Make, broker: Reachable) -> Non
         producer.produce(topic, value, b"other", snapshot_topic.MANIFESTS)
     assert 0 == producer.flush(10)
     receive(reader(), 1)
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_what_a_replaced_leader_sends_is_refused(make: Make, kind: str) -> None:
+    """By readers that saw the newer leader, by those that join, and by object stores."""
+    learner, reader = make(kind)
+    early = reader("early")
+    learner.publish(leader_epoch=1)
+    assert learner.sender.step()
+    receive(early, 1)
+    learner.publish(leader_epoch=2)
+    assert learner.sender.step()
+    receive(early, 2)
+    data = learner.store.newest_path().read_bytes()  # type: ignore[union-attr]
+    refusal = pytest.raises(StoreAway, match="a later leader, epoch 2")
+    with nullcontext() if kind == "kafka" else refusal:
+        late = learner.target.send(Numbering(0, 50), data, 1)
+        learner.target.announce(late._replace(learner=LearnerFiles(status='{"state": "late"}')))
+    joining = reader("joining")
+    for _ in range(3):
+        early.step()
+    receive(joining, 2)
+
+    assert (2, 2) == (version(early), version(joining))
+    assert (2, 2) == (early.status.version, joining.status.version)
+    for mirror in (early, joining):
+        status = FolderSnapshotStore(mirror._directory).read_status()
+        assert status is None or status.state != "late"
+
+
+def test_an_earlier_leadership_is_not_sent(make: Make) -> None:
+    """A learner that leads again begins with what it publishes now."""
+    learner, reader = make("memory")
+    learner.publish(leader_epoch=1)
+    again = Sender(learner.target, learner.directory, learner.metrics, leader_epoch=3)
+    assert again.step()
+    assert 0 == learner.sent("sent")
+    learner.publish(leader_epoch=3)
+    assert again.step()
+    receive(reader(), 2)
 
 
 def test_a_topic_that_cannot_be_used_is_named(make: Make, broker: Reachable) -> None:

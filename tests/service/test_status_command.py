@@ -120,6 +120,15 @@ def test_what_is_not_known_is_left_out(api: Program) -> None:
     assert "mostly label\n" in re.sub(" +\n", "\n", text)
 
 
+def test_it_names_the_leader(api: Program) -> None:
+    """Where learners take turns."""
+    found, points = ask(str(api.client.base_url))
+    assert "leader" not in printed(render(found, points, []))
+    found["learner"] |= {"leader": "process 12 on one", "leader_epoch": 3}
+
+    assert re.search(r"leader epoch +3 +process 12 on one", printed(render(found, points, [])))
+
+
 def printed(shown: Any) -> str:
     """What a terminal shows of it."""
     console = Console(width=120)

@@ -11,7 +11,7 @@ import pytest
 from kaboost.service.config.settings import Settings
 from kaboost.service.http.follower import Follower
 from kaboost.service.http.newest_version import WorkerVersions
-from kaboost.service.learner.trainer import RESERVED_VERSIONS
+from kaboost.service.learner.numbering import RESERVED_VERSIONS
 from kaboost.service.storage.snapshots import FolderSnapshotStore, Numbering
 from tests.kafka.broker import Reachable
 from tests.kafka.client import encode

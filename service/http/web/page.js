@@ -59,6 +59,7 @@
       figure("Age of the snapshot", duration(status.snapshot_age_seconds), flags || "served now", status.stale || status.fallback),
       figure("Rejected", percent(status.rejected_ratio), rejection ? `mostly ${rejection.code}` : "of the last 1,000 records", status.rejected_ratio > 0.5),
       figure("Recent loss", number(status.progressive.model?.recent_loss), `prior ${number(status.progressive.prior?.recent_loss)}, last label ${number(status.progressive.last_label?.recent_loss)}`),
+      ...(status.learner.leader ? [figure("Leader epoch", number(status.learner.leader_epoch), status.learner.leader)] : []),
     );
   }
 
