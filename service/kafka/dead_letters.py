@@ -26,6 +26,10 @@ REQUIRED_CONFIG = {
     "compression.type": "zstd",
 }
 
+UNCONFIRMED = (
+    "dead letters are not confirmed, so no checkpoint can be written: repair their topic first"
+)
+
 log = logging.getLogger(__name__)
 
 

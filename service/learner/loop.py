@@ -14,7 +14,7 @@ from confluent_kafka import Message
 
 from kaboost.service.errors import KaboostError, NotWritten, Refused, RegistryAway
 from kaboost.service.kafka import topics
-from kaboost.service.kafka.dead_letters import DeadLetters
+from kaboost.service.kafka.dead_letters import UNCONFIRMED, DeadLetters
 from kaboost.service.kafka.fetch_watch import Problem
 from kaboost.service.learner.guard import LossGuard, make_guard
 from kaboost.service.learner.inputs import Inputs
@@ -39,9 +39,6 @@ CONFIRM_SECONDS = 0.05  # one wait for dead letters on their way, before a check
 # A dead letter is logged when its count per code is one of these: the first, then ever fewer.
 LOGGED_COUNTS = frozenset({1, *(10**power for power in range(2, 16))})
 
-UNCONFIRMED = (
-    "dead letters are not confirmed, so no checkpoint can be written: repair their topic first"
-)
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
