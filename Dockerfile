@@ -22,7 +22,8 @@ COPY service service
 COPY data data
 RUN /tools/bin/python -m pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheels . \
     && /tools/bin/python -m pip --python /opt/kaboost/bin/python3 install --no-deps --no-index /wheels/*.whl
-COPY deploy/image/cpu.sh deploy/image/entrypoint.sh deploy/image/kernels.py /opt/kaboost/image/
+COPY deploy/image/cpu.sh deploy/image/entrypoint.sh deploy/image/kernels.py \
+    deploy/image/health.py /opt/kaboost/image/
 RUN . /opt/kaboost/image/cpu.sh \
     && NUMBA_CACHE_DIR=/opt/kaboost/kernels /opt/kaboost/bin/python3 /opt/kaboost/image/kernels.py
 
@@ -44,6 +45,6 @@ VOLUME /data
 EXPOSE 8000 9464
 USER 10001:10001
 HEALTHCHECK --interval=5s --timeout=3s --start-period=60s --retries=3 \
-    CMD ["python3", "-c", "from http.client import HTTPConnection as C; from os import environ as e; c = C('127.0.0.1', int(e.get('KABOOST_API__PORT', 8000)), timeout=2); c.request('GET', '/healthz/ready'); raise SystemExit(c.getresponse().status != 200)"]
+    CMD ["python3", "-I", "/opt/kaboost/image/health.py"]
 ENTRYPOINT ["sh", "/opt/kaboost/image/entrypoint.sh"]
 CMD ["serve"]

@@ -11,7 +11,7 @@ LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
 # What the image has: all formats, and tokens of identity providers.
 FORMATS := --extra auth --extra avro --extra json-schema --extra protobuf
 
-.PHONY: setup demo test test-long chaos check lint types image bench site dashboards java tools chaos-tools lock
+.PHONY: setup demo test test-long chaos check lint types image bench site dashboards sbom java tools chaos-tools lock
 
 setup: $(READY)
 
@@ -63,6 +63,10 @@ site: setup
 
 dashboards: setup
 	@$(BIN)/python -m deploy.grafana.generate
+
+# What the image has, as CycloneDX; after a change of the lock file.
+sbom: setup
+	@$(BIN)/python -m deploy.sbom
 
 java:
 	@sh .ci/java

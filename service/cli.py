@@ -271,6 +271,7 @@ def config_check(file: File = None, set_: Set = None, as_json: Json = False) -> 
     """Check the configuration without starting anything or contacting a broker."""
     from kaboost.service.access.authenticator import check_access
     from kaboost.service.events.decoders import check_formats
+    from kaboost.service.learner.slice_losses import check_slices
     from kaboost.service.listings import check_client
 
     try:
@@ -278,6 +279,7 @@ def config_check(file: File = None, set_: Set = None, as_json: Json = False) -> 
         check_client(settings)
         check_access(settings)
         check_formats(settings)
+        check_slices(settings)
     except ConfigError as err:
         if not as_json:
             raise

@@ -1,4 +1,4 @@
-"""Log lines with one schema: ts, level, logger, event, then the fields of the event."""
+"""Log lines with one schema: ts, level, logger, event, fields of the event, ids of the request."""
 
 import json
 import logging
@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from kaboost.service.config.monitoring import Log
+from kaboost.service.request_context import CURRENT
 
 # Attributes of every record; any others were passed with `extra=`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -77,7 +78,8 @@ def fields(record: logging.LogRecord) -> dict[str, Any]:
         "event": record.getMessage(),
     }
     extras = {key: _plain(value) for key, value in extra.items() if key not in _STANDARD}
-    return {**schema, **extras, **schema}
+    request = ids.fields() if (ids := CURRENT.get()) else {}
+    return {**schema, **extras, **request, **schema}
 
 
 def _plain(value: Any) -> Any:

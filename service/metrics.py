@@ -73,7 +73,7 @@ class LearnerMetrics(NamedTuple):
     checkpoint_failures: Counter  # {reason}
     restore_fallbacks: Counter
     model_memory: Gauge
-    feature_candidates: Gauge
+    feature_names_on_trial: Gauge
     features_evicted: Counter
     restarts: Counter
     model_info: Gauge  # {model, rule, bank, loss}
@@ -348,8 +348,8 @@ LEARNER = {
     ),
     "model_memory": Spec(Gauge, "kaboost_model_memory_bytes", "Size of the model's arrays."),
     "features_evicted": Spec(Counter, "kaboost_features_evicted", "Features that made way."),
-    "feature_candidates": Spec(
-        Gauge, "kaboost_feature_candidates", "New names of features that are on trial."
+    "feature_names_on_trial": Spec(
+        Gauge, "kaboost_feature_names_on_trial", "New names of features that are on trial."
     ),
     "restarts": Spec(Counter, "kaboost_learner_restarts", "Restarts by the supervisor."),
     "model_info": Spec(

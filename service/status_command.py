@@ -6,12 +6,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kaboost.service.command_options import File, Json, Set, load_settings
-from kaboost.service.errors import Exit, NoAnswer
+from kaboost.service.command_options import DEFAULT_FILE, File, Json, Set, load_settings
+from kaboost.service.errors import ConfigError, Exit, NoAnswer
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,7 +47,7 @@ def register(app: typer.Typer) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        address = url.rstrip("/") if url else address_of(load_settings(file, set_))
+        address = url.rstrip("/") if url else configured_address(file, set_)
         found, points = ask(address)
         if as_json:
             typer.echo(json.dumps(found, indent=2))
@@ -81,6 +82,19 @@ def watch_status(
             (found, points), missed = ask(address), ""
         except NoAnswer as err:
             missed = f"{err} (still trying; below is the last answer)"
+
+
+def configured_address(file: Path | None, set_: list[str] | None) -> str:
+    """Return where the service of a configuration is reached, or raise how to name one."""
+    try:
+        return address_of(load_settings(file, set_))
+    except ConfigError as err:
+        if file is not None or DEFAULT_FILE.is_file():
+            raise
+        raise ConfigError(
+            f"which service? There is no {DEFAULT_FILE} in {Path.cwd()}: go to its folder, or pass "
+            "--config FILE, or --url such as http://127.0.0.1:8000"
+        ) from err
 
 
 def address_of(settings: "Settings") -> str:
@@ -145,6 +159,12 @@ def render(
     head.append(status["state"], STYLES[status["level"]])
     head.append(f"  {status['quality']}")
     lines = [head, *([Text(status["reason"])] if status["reason"] else [])]
+    if status.get("remedy"):  # a service of before has none
+        lines.append(Text(f"what to do: {status['remedy']}", "dim"))
+    for other in status.get("states", [])[1:]:
+        if other["level"] != "good":
+            line = Text("also: ").append(other["state"], STYLES[other["level"]])
+            lines.append(line.append(f": {other['reason']}" if other["reason"] else ""))
     table = Table.grid(padding=(0, 2))
     table.add_row("recent loss", _number(_model(status)), sparkline(losses))
     table.add_row("events per second", _number(status["events_per_second"]), sparkline(rates))

@@ -71,7 +71,7 @@ def register(app: typer.Typer, load: Load, show: Print) -> None:
         from kaboost.service.storage.audit import AuditLog
 
         entries = AuditLog(load(file, set_).checkpoints.folder).read()
-        keys = ("time", "command", "arguments", "by", "state", "answer")
+        keys = ("time", "command", "arguments", "by", "state", "outcome")
         why = "why"  # `reason` is printed below the table otherwise
         rows = [{key: e.get(key, "") for key in keys} | {why: e.get("reason", "")} for e in entries]
         show(entries if as_json else rows, as_json)

@@ -132,7 +132,7 @@ FEATURES = [
             "New names of features that wait until they are known to stay. In the hundreds: a "
             "producer puts data into names.",
         ),
-        of_instance("kaboost_feature_candidates"),
+        of_instance("kaboost_feature_names_on_trial"),
         red_from=100.0,
     ),
     number(

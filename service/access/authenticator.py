@@ -60,8 +60,27 @@ class Authenticator:
         share = None if per_second is None else per_second / settings.api.workers
         self._rate = None if share is None else RateLimit(share)
 
+    @property
+    def problem(self) -> str:
+        """Why tokens cannot be checked as they should; empty if they can."""
+        return "" if self._tokens is None else self._tokens.problem
+
+    def start(self) -> None:
+        """Begin with what needs an event loop: ask an identity provider for its keys."""
+        if self._tokens is not None:
+            self._tokens.start()
+
     async def admit(self, headers: Headers, role: str | None) -> Caller:
         """Return the caller if it has the role (None: any), within its rate; a look-up."""
+        caller = await self.find(headers, role)
+        wait = 0.0 if self._rate is None else self._rate.wait_of((caller.is_subject, caller.name))
+        if wait:
+            detail = "more than api.auth.max_requests_per_second: send fewer, or rows together"
+            raise Denied(429, "rate", detail, math.ceil(wait))
+        return caller
+
+    async def find(self, headers: Headers, role: str | None) -> Caller:
+        """Return the caller if it has the role, whatever its rate: also of a long answer again."""
         sent = _sent(headers)
         caller = self._keys.find(sent)
         if caller is None and self._tokens is not None:
@@ -73,10 +92,6 @@ class Authenticator:
         if role is not None and role not in caller.roles:
             has = ", ".join(sorted(caller.roles)) or "no role"
             raise Denied(403, "role", f"the path needs the role {role}; {caller.name} has {has}")
-        wait = 0.0 if self._rate is None else self._rate.wait_of(caller.name)
-        if wait:
-            detail = "more than api.auth.max_requests_per_second: send fewer, or rows together"
-            raise Denied(429, "rate", detail, math.ceil(wait))
         return caller
 
 

@@ -10,6 +10,7 @@ class Caller(NamedTuple):
     name: str  # of the key, or the subject of the token
     roles: frozenset[str]
     expires: float = math.inf  # seconds since 1970
+    is_subject: bool = False  # whether the name is that of a token's subject, not of a key
 
 
 class Denied(Exception):
@@ -23,4 +24,4 @@ class Denied(Exception):
         self.retry_after = retry_after
 
 
-REASONS = ("no_key", "unknown_key", "expired", "bad_token", "role", "rate")
+REASONS = ("no_key", "unknown_key", "expired", "bad_token", "role", "rate", "no_provider")

@@ -1,7 +1,7 @@
 """How often each caller may ask: a token bucket of one second's worth."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 MOST_CALLERS = 10_000  # of which a bucket is kept
 
@@ -21,10 +21,10 @@ class RateLimit:
         self._per_second = per_second
         self._most = max(1.0, per_second)
         self._clock = clock
-        self._buckets: dict[str, tuple[float, float]] = {}  # what is left, and when
+        self._buckets: dict[Hashable, tuple[float, float]] = {}  # what is left, and when
 
-    def wait_of(self, name: str) -> float:
-        """Take one request of a caller: 0, or the seconds until the next one may come."""
+    def wait_of(self, name: Hashable) -> float:
+        """Take one request of whoever has a name: 0, or the seconds until the next one may come."""
         now = self._clock()
         left, before = self._buckets.get(name, (self._most, now))
         left = min(self._most, left + (now - before) * self._per_second)

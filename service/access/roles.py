@@ -53,7 +53,7 @@ class RouteRoles(NamedTuple):
     """The roles of one application's routes."""
 
     fixed: dict[str, str]
-    patterns: list[tuple[Pattern[str], str]]
+    patterns: list[tuple[Pattern[str], str, str]]  # with the role, and the route as it is spelled
 
     def role_of(self, path: str) -> str | None:
         """Return the role that a path needs; None if there is no such path.
@@ -66,7 +66,13 @@ class RouteRoles(NamedTuple):
         role = self.fixed.get(path)
         if role is not None:
             return role
-        return next((role for pattern, role in self.patterns if pattern.match(path)), None)
+        return next((role for pattern, role, _ in self.patterns if pattern.match(path)), None)
+
+    def route_of(self, path: str) -> str:
+        """Return the route of a path, without the values in it; empty if there is none."""
+        if path in self.fixed:
+            return path
+        return next((name for pattern, _, name in self.patterns if pattern.fullmatch(path)), "")
 
 
 def role_of_route(path: str) -> str:
@@ -85,7 +91,7 @@ def route_roles(routes: Iterable[Routed]) -> RouteRoles:
         except StopIteration:
             raise AssertionError(f"{route.path} has no line in service/access/roles.py") from None
         if "{" in route.path:
-            patterns.append((route.path_regex, role))
+            patterns.append((route.path_regex, role, route.path))
         else:
             fixed[route.path] = role
     return RouteRoles(fixed, patterns)

@@ -18,6 +18,23 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_trusted_url(url: str) -> bool:
+    """Whether nobody between can change what comes from a URL: https, or http on this machine."""
+    parts = urlsplit(url)
+    if parts.scheme == "http":
+        return is_loopback(parts.hostname or "")
+    return parts.scheme == "https"
+
+
+def without_secrets(url: str) -> str:
+    """Return a URL without user, password, query and fragment."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "an address that is no URL"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
 class Jwt(Section):
     """Tokens of an identity provider; `issuer`, `audience` and `jwks` are set together."""
 
@@ -31,7 +48,7 @@ class Jwt(Section):
         default=None,
         min_length=1,
         description="The provider's public keys (JWKS): a file, which is read again when it "
-        "changes, or an https URL, which is asked again every `jwks_seconds`.",
+        "changes, or an https URL without a password, which is asked again every `jwks_seconds`.",
     )
     jwks_seconds: Seconds = Field(
         default=300.0, description="Seconds until the URL of `jwks` is asked again."
@@ -46,10 +63,17 @@ class Jwt(Section):
     @field_validator("jwks")
     @classmethod
     def _check_jwks(cls, value: str | None) -> str | None:
-        parts = urlsplit(value or "")
-        plain = parts.scheme == "http" and is_loopback(parts.hostname or "")
-        if "://" in (value or "") and parts.scheme != "https" and not plain:
+        if value is None or "://" not in value:
+            return value
+        if not is_trusted_url(value):
             raise ValueError("whoever is between could send other keys: write an https URL")
+        parts = urlsplit(value)
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("public keys need no password: leave out what is before the @")
+        try:
+            (parts.hostname or "").encode("idna")
+        except UnicodeError as err:
+            raise ValueError(f"its host is no name: {err}; write an https URL") from err
         return value
 
     @model_validator(mode="after")

@@ -34,3 +34,21 @@ class Log(Section):
     progress_seconds: Seconds = Field(
         default=30.0, description="Seconds between two lines that report the learner's progress."
     )
+
+
+class Otel(Section):
+    """Traces for OpenTelemetry (extra `otel`)."""
+
+    endpoint: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^@?#\s]+$",
+        description="Address of a collector that takes OTLP over HTTP, such as "
+        "http://127.0.0.1:4318, without a password; not set: no traces.",
+    )
+    sample_ratio: float = Field(
+        default=0.01,
+        ge=0.0,
+        le=1.0,
+        description="Share of the requests that are traced. Those with a `traceparent` are traced "
+        "if it says so, as are records.",
+    )

@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from kaboost.models.adapters import river_spec
 from kaboost.models.adapters.from_river import RiverModel
 from kaboost.models.features.schema import AUTO
+from kaboost.service.config.access import without_secrets
 from kaboost.service.config.admin import Admin
 from kaboost.service.config.api import Api
 from kaboost.service.config.candidates import (
@@ -32,7 +33,7 @@ from kaboost.service.config.candidates import (
 from kaboost.service.config.features import Features
 from kaboost.service.config.guard import Guard
 from kaboost.service.config.messages import describe_errors
-from kaboost.service.config.monitoring import Log, Metrics
+from kaboost.service.config.monitoring import Log, Metrics, Otel
 from kaboost.service.config.privacy import Privacy
 from kaboost.service.config.records import (
     Events,
@@ -239,6 +240,7 @@ class Settings(BaseSettings):
     metrics: Metrics = Field(default_factory=Metrics)
     admin: Admin = Field(default_factory=Admin)
     log: Log = Field(default_factory=Log)
+    otel: Otel = Field(default_factory=Otel)
     privacy: Privacy = Field(default_factory=Privacy)
     _origins: dict[Leaf, str] = PrivateAttr(default_factory=dict)
 
@@ -406,11 +408,14 @@ def load(path: Path | None, overrides: Mapping[str, object] | None = None) -> Se
     return settings
 
 
+JWKS = ("api", "auth", "jwt", "jwks")  # an address may have a key in its query
+
+
 def is_hidden(path: Leaf) -> bool:
     """Whether a setting's value is a secret or a mapping that may contain one."""
     if path == ("privacy", "key"):
         return True
-    if path in (("admin",), ("admin", "key")):
+    if path in (("admin",), ("admin", "key")) or path == JWKS[: len(path)]:
         return True
     return any(
         path == extra[: len(path)] or (path[:2] == extra and is_secret(".".join(path[2:])))
@@ -422,6 +427,9 @@ def values(settings: Settings) -> dict[Leaf, Any]:
     """List every effective value by leaf: secrets hidden, the model normalised."""
     tree = settings.model_dump(mode="json", by_alias=True)
     tree["model"] = specify(settings.model, settings.task.kind)
+    jwks = settings.api.auth.jwt.jwks
+    if jwks is not None and "://" in jwks:
+        tree["api"]["auth"]["jwt"]["jwks"] = without_secrets(jwks)
     return dict(flatten(tree))
 
 

@@ -44,6 +44,10 @@ MAX_LISTED = 5  # keys of a record in a message
 KEY_CHARS = 20  # of one of them
 ENVELOPE = 'send an event such as {"features": {"age": 31}, "label": 1}'
 POINT = "set events.features and events.label to where they are (kaboost init writes it)"
+NO_LABEL = (
+    "send the event once its label is known; if labels come on a topic of their own, set "
+    "labels.topic"
+)
 HALF_PAIR = "half of a surrogate pair in a string; send the character as UTF-8"
 REPORT = "please report it, as this is a bug"
 REMEDY = "leave it out, or set features.unknown: ignore"
@@ -260,7 +264,8 @@ def _event_faults(event: object, rules: Rules) -> Iterator[Fault]:
     keys = dict(event).keys()  # in their order
     for key in ("features", "label") if rules.labelled else ("features",):
         if key not in keys:
-            yield Fault("schema", key, _missing(key, keys))
+            remedy = NO_LABEL if key == "label" and "features" in keys else POINT
+            yield Fault("schema", key, _missing(keys, remedy))
     for key, value in event:
         if key in _CHECKS and (key != "label" or rules.labelled):
             yield from _CHECKS[key](value, rules)
@@ -321,13 +326,13 @@ def _value_faults(name: str, kind: str, value: object, feature: tuple[str, int])
         yield Fault("not_finite", name, f"{show(value)} is beyond {LIMIT:g}; send null")
 
 
-def _missing(key: str, keys: Collection[str]) -> str:
-    """Word a missing key: what the record has instead, and how to point at it."""
+def _missing(keys: Collection[str], remedy: str) -> str:
+    """Word a missing key: what the record has instead, and what to do."""
     seen = ", ".join(shorten(name, KEY_CHARS) for name in list(keys)[:MAX_LISTED])
     rest = len(keys) - MAX_LISTED
     has = f"the record has the keys {seen}" if keys else "the record has no keys"
     more = f" and {rest} more" if rest > 0 else ""
-    return f"is missing; {has}{more}: {POINT}"
+    return f"is missing; {has}{more}: {remedy}"
 
 
 def _kind_remedy(kind: str, value: object) -> str:

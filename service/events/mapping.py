@@ -109,7 +109,7 @@ class RecordMapping:
         return found
 
     def _missing(self, key: str, record: Mapping[str, Any]) -> str:
-        remedy = f"send it, or set events.{key} to its path"
+        remedy = f"send it, or set events.{key} to its path; labels that come later: labels.topic"
         return f"{self.names[key]}: is missing; {listed(record)}: {remedy}"
 
     def _no_features(self, below: object, record: Mapping[str, Any]) -> str:

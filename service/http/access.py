@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from fastapi import FastAPI
 from starlette.applications import Starlette
@@ -19,6 +20,7 @@ from kaboost.service.http import problems
 from kaboost.service.metrics import ApiMetrics
 
 CALLER = "kaboost.caller"  # in the scope of an admitted request
+CHECK_AGAIN = "kaboost.check_again"  # there: raises Denied once the caller may not any more
 LOG_SECONDS = 1.0  # between two lines about refused requests: a flood must not fill the log
 
 log = logging.getLogger(__name__)
@@ -39,11 +41,14 @@ class AccessControl:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Admit or refuse one request; a path that does not exist is 404 with any key."""
+        if scope["type"] == "lifespan":
+            self._authenticator.start()
         if scope["type"] == "http":
             role = self._roles.role_of(scope["path"])
             if role != OPEN:
                 try:
                     scope[CALLER] = await self._authenticator.admit(scope["headers"], role)
+                    scope[CHECK_AGAIN] = partial(self._authenticator.find, scope["headers"], role)
                 except Denied as denied:
                     self._report(scope, denied)
                     return await _problem(denied, scope["path"])(scope, receive, send)
@@ -57,23 +62,31 @@ class AccessControl:
         if time.monotonic() >= self._next_log:
             self._next_log = time.monotonic() + LOG_SECONDS
             client = (scope.get("client") or ("unknown",))[0]
-            fields = {"client": client, "path": scope["path"], "reason": denied.reason}
+            route = self._roles.route_of(scope["path"])  # not the path: it may hold a key
+            fields = {"client": client, "route": route, "reason": denied.reason}
             log.warning("request refused", extra=fields)
 
 
 def _problem(denied: Denied, path: str) -> ASGIApp:
     headers = {"www-authenticate": "Bearer"} if denied.status == 401 else {}
     headers |= {"retry-after": str(denied.retry_after)} if denied.retry_after else {}
+    if denied.status == 503:
+        return problems.respond(
+            503, denied.detail, path, headers=headers, kind=problems.NO_PROVIDER
+        )
     return problems.problem(HTTPException(denied.status, denied.detail, headers), path)
 
 
-def add_access(app: FastAPI, settings: Settings, metrics: ApiMetrics) -> None:
-    """Admit only callers with the roles of the routes, if the settings want keys."""
-    roles = route_roles(
-        _plain(app.router.routes)
-    )  # also without keys: no route without a line is served
-    if settings.api.auth.is_on:
-        authenticator = Authenticator(settings)
+def make_authenticator(settings: Settings) -> Authenticator | None:
+    """Make what finds callers; None if the settings want no keys."""
+    return Authenticator(settings) if settings.api.auth.is_on else None
+
+
+def add_access(
+    app: FastAPI, authenticator: Authenticator | None, roles: RouteRoles, metrics: ApiMetrics
+) -> None:
+    """Admit only callers with the roles of the routes."""
+    if authenticator is not None:
         count = _counter(metrics)
         app.add_middleware(AccessControl, authenticator=authenticator, roles=roles, count=count)
 
@@ -93,7 +106,7 @@ def add_cors(app: FastAPI, settings: Settings) -> None:
         )
 
 
-def _plain(routes: Iterable[BaseRoute]) -> list[Route]:
+def plain_routes(routes: Iterable[BaseRoute]) -> list[Route]:
     """Check that there are only plain routes, whose paths are whole."""
     found = [route for route in routes if isinstance(route, Route)]
     assert found == list(routes), "a mounted application has no lines in service/access/roles.py"
@@ -109,14 +122,28 @@ def _counter(metrics: ApiMetrics) -> Count:
 
 def add_admin_access(app: Starlette, settings: Settings) -> None:
     """Admit only callers with the role admin to the admin port, if the settings want keys."""
-    if settings.api.auth.is_on:
-        roles = route_roles(_plain(app.router.routes))
+    authenticator = make_authenticator(settings)
+    if authenticator is not None:
+        roles = route_roles(plain_routes(app.router.routes))
         app.add_middleware(
             AccessControl,
-            authenticator=Authenticator(settings),
+            authenticator=authenticator,
             roles=roles,
             count=lambda _reason: None,
         )
+
+
+async def is_still_allowed(scope: Scope) -> bool:
+    """Return whether the caller of a request that goes on still may: keys end and are removed."""
+    check = scope.get(CHECK_AGAIN)
+    try:
+        if check is not None:
+            await check()
+    except Denied as denied:
+        fields = {"reason": denied.reason}  # without the path, which may hold a key
+        log.warning("a long answer is ended", extra=fields)
+        return False
+    return True
 
 
 def caller_of(scope: Scope) -> Caller | None:

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from kaboost.service.access.roles import ADMIN
 from kaboost.service.admin.sending import MAX_TEXT, send
@@ -23,6 +24,7 @@ from kaboost.service.errors import Damaged, Incompatible, KaboostError, NotTaken
 from kaboost.service.http import problems
 from kaboost.service.http.access import add_admin_access, caller_of
 from kaboost.service.http.body import read_body
+from kaboost.service.http.middleware import RequestIdMiddleware
 from kaboost.service.storage import commands, files
 from kaboost.service.storage.audit import AuditLog
 from kaboost.service.storage.checkpoints import FolderCheckpointStore
@@ -65,10 +67,16 @@ BODIES: dict[str, type[Asked]] = {
 Check = Callable[[Request, Settings], None]
 
 
+class _Admin(Starlette):
+    def build_middleware_stack(self) -> ASGIApp:
+        """Give requests ids around all, also what answers unexpected errors."""
+        return RequestIdMiddleware(super().build_middleware_stack())
+
+
 def create_admin(settings: Settings) -> Starlette:
     """Build the application."""
     handlers = dict.fromkeys((HTTPException, KaboostError, Exception), problem)
-    app = Starlette(routes=steering_routes(settings, check), exception_handlers=handlers)
+    app = _Admin(routes=steering_routes(settings, check), exception_handlers=handlers)
     add_admin_access(app, settings)
     return app
 

@@ -18,7 +18,7 @@ from kaboost.service.events.json import JsonDecoder
 from kaboost.service.http.newest_version import WorkerVersions, order
 from kaboost.service.http.predict import PredictCodec, Stamp
 from kaboost.service.storage.heartbeat import HeartbeatAge
-from kaboost.service.storage.snapshots import Condition, Numbering, Snapshot
+from kaboost.service.storage.snapshots import Condition, Numbering, Snapshot, Status
 from kaboost.service.storage.stores import snapshot_store
 
 POLL_SECONDS = 0.1
@@ -39,6 +39,7 @@ class LearnerStatus(NamedTuple):
     condition: Condition = Condition()
     pid: int | None = None  # of the learner whose state it is
     heartbeat_pid: int | None = None  # of the learner that gave the last heartbeat
+    state_age: float = 0.0  # seconds since this process has seen the state and its pid change
 
     @property
     def is_another(self) -> bool:
@@ -87,6 +88,8 @@ class Follower:
         self._settings = settings
         self._snapshots = snapshot_store(settings.snapshots)
         self._heartbeat_age = HeartbeatAge(self._snapshots.last_heartbeat)
+        self._status: Status | None = None
+        self._status_since = time.monotonic()
         self._unusable: set[int] = set()
         self._compilation: CompileProgress | None = None  # of the first prediction here
 
@@ -202,7 +205,9 @@ class Follower:
 
     def _read_status(self) -> LearnerStatus:
         age = self._heartbeat_age.seconds()
-        status = self._snapshots.read_status()
+        status, now = self._snapshots.read_status(), time.monotonic()
+        if status != self._status:
+            self._status, self._status_since = status, now
         learner = LearnerStatus(
             age=age,
             condition=self._snapshots.read_condition(),
@@ -210,7 +215,7 @@ class Follower:
         )
         if status is None:
             return learner
-        return learner._replace(**status._asdict())
+        return learner._replace(**status._asdict(), state_age=now - self._status_since)
 
     def _adopt(self, snapshot: Snapshot) -> Served | None:
         """Prepare a snapshot for serving; a first prediction compiles before a client asks."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,10 @@ from kaboost.models.evaluation.baselines import PREDICTORS
 from kaboost.service.config.access import is_loopback
 from kaboost.service.config.settings import Settings
 from kaboost.service.http import openapi
-from kaboost.service.http.follower import Follower
+from kaboost.service.http.follower import Follower, LearnerStatus, Served
+from kaboost.service.http.headings import HEADINGS, Level, states
+from kaboost.service.http.loss_rise import find_rise
+from kaboost.service.http.quality import quality
 from kaboost.service.http.reports import (
     CandidateReport,
     LateLabels,
@@ -27,8 +30,8 @@ from kaboost.service.http.reports import (
     report_learner,
     report_model,
 )
+from kaboost.service.http.situation import Situation
 from kaboost.service.http.stream import Broadcast
-from kaboost.service.http.verdict import Level, Situation, judge, quality
 from kaboost.service.storage.candidate_state import CHAMPION, MODEL
 from kaboost.service.storage.live import FIGURES, RECORDS, LiveFiles
 
@@ -37,7 +40,7 @@ OTHER_NAME = (
     "records are shown to requests to 127.0.0.1 or localhost only: open the page by that address, "
     "or set api.show_records: true"
 )
-TREND_POINTS = 40  # of which the last ones show where the loss is going
+DRIFT = "drift"  # kind of an annotation
 
 
 class Rejection(BaseModel):
@@ -53,19 +56,26 @@ class Rejection(BaseModel):
     )
 
 
+class StateReport(BaseModel):
+    """One thing that is so now."""
+
+    state: str = Field(description="One of " + ", ".join(each.state for each in HEADINGS))
+    level: Level = Field(description="bad where somebody must act.")
+    reason: str = Field(description="Why it is so, if there is more to it.")
+    remedy: str = Field(description="What to do.")
+
+
 class StatusReport(BaseModel):
     """The state of the whole service, in words and figures."""
 
     model_config = ConfigDict(protected_namespaces=())
 
     time: float = Field(description="Of this report, in seconds since 1970.")
-    state: str = Field(
-        description="learning, waiting for events, cold, compiling, paused, stale, stalled, "
-        "falling back, records are rejected, nothing can be learned, learner stopped or "
-        "restarting, no model yet"
-    )
-    level: Level = Field(description="bad where somebody must act.")
-    reason: str = Field(description="Why it is in this state, if there is more to it.")
+    state: str = Field(description="The heading: the first of `states`.")
+    level: Level = Field(description="Of the heading: bad where somebody must act.")
+    reason: str = Field(description="Of the heading: why it is so, if there is more to it.")
+    remedy: str = Field(description="Of the heading: what to do.")
+    states: list[StateReport] = Field(description="All that is so now, the worst first.")
     quality: str = Field(description="The model against the better baseline, and the trend.")
     name: str
     task: str
@@ -107,6 +117,11 @@ class Annotation(BaseModel):
     time: str
     text: str
 
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> "Annotation":
+        """Return the annotation of these values, in their order in a file."""
+        return cls(**dict(zip(cls.model_fields, values, strict=True)))
+
 
 class HistoryReport(BaseModel):
     """The losses over the whole life of the model."""
@@ -132,30 +147,30 @@ class Live:
         figures, points = self._files.read(FIGURES), self._files.read_history()
         served, report = follower.current(), report_learner(learner)
         stamp = served.stamp if served else None
-        snapshot = report_model(served, learner) if served else None
+        progressive = figures.get("progressive") or _progressive(served, learner)
         events = max(int(figures.get("events_learned", 0)), stamp.events_learned if stamp else 0)
-        progressive = figures.get("progressive") or (
-            {k: v.model_dump() for k, v in snapshot.progressive.items()} if snapshot else {}
-        )
         rate = float(figures.get("events_per_second", 0.0)) if learner.is_alive else 0.0
         situation = Situation(
             learner=learner,
             state=report.state,
             reason=follower.reason,
             learns_nothing=follower.learns_nothing,
-            is_served=served is not None,
+            version=stamp.version if stamp else None,
             stale=bool(stamp and stamp.stale),
             fallback=bool(stamp and stamp.fallback),
             events_learned=events,
             events_per_second=rate,
+            dead_letters=self._settings.kafka.dlq,
+            symptoms=figures.get("symptoms", {}) if learner.is_alive else {},
+            rise=find_rise(points, _drifts(figures), time.time()),
         )
         compared = figures or (served.snapshot.header if served else {})
-        verdict, task = judge(situation), self._settings.task.kind
-        recent = points[-TREND_POINTS:].tolist()
+        found, task = states(situation), self._settings.task.kind
         return StatusReport(
             time=time.time(),
-            **verdict._asdict(),
-            quality=quality(task, progressive, events, recent) if progressive else "",
+            **found[0]._asdict(),
+            states=[StateReport(**each._asdict()) for each in found],
+            quality=quality(task, progressive, events, points) if progressive else "",
             name=self._settings.name,
             task=task,
             version=stamp.version if stamp else None,
@@ -184,13 +199,12 @@ class Live:
         columns = [column.tolist() for column in table[::-1][::step][::-1].T]
         total, recent = columns[2:5], columns[5:8]
         annotations = self._files.read(FIGURES).get("annotations", ())
-        keys = Annotation.model_fields
         return HistoryReport(
             event=[int(event) for event in columns[0]],
             time=columns[1],
             loss=Series(**_named(total)),
             recent_loss=Series(**_named(recent)),
-            annotations=[Annotation(**dict(zip(keys, each, strict=True))) for each in annotations],
+            annotations=[Annotation.of(each) for each in annotations],
         )
 
     def records(self) -> dict[str, Any]:
@@ -247,9 +261,26 @@ def add_live_routes(app: FastAPI, live: Live, broadcast: Broadcast) -> None:
         return broadcast.subscribe()
 
 
+def _progressive(served: Served | None, learner: LearnerStatus) -> dict[str, Any]:
+    """Return the losses of a snapshot, where the learner has written none yet."""
+    if served is None:
+        return {}
+    return {k: v.model_dump() for k, v in report_model(served, learner).progressive.items()}
+
+
 def _rejections(figures: Mapping[str, Any], *, with_reasons: bool) -> list[Rejection]:
     found = [Rejection(**each) for each in figures.get("rejections", ())]
     return found if with_reasons else [each.model_copy(update={"reason": ""}) for each in found]
+
+
+def _drifts(figures: Mapping[str, Any]) -> dict[int, float]:
+    """Return the events of drift alarms, with their times in seconds since 1970."""
+    found = [Annotation.of(each) for each in figures.get("annotations", ())]
+    return {
+        each.event: datetime.fromisoformat(each.time).timestamp()
+        for each in found
+        if each.kind == DRIFT
+    }
 
 
 def _named(columns: list[list[float]]) -> dict[str, list[float | None]]:

@@ -1,7 +1,7 @@
 """The Open Inference Protocol v2: what clients of Triton, KServe and MLServer speak."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,8 @@ from starlette.routing import Route
 
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import NotReady, RequestError
-from kaboost.service.http import tensors
+from kaboost.service.events.diagnosis import shorten, show
+from kaboost.service.http import problems, tensors
 from kaboost.service.http.body import CHECKS, read_body
 from kaboost.service.http.follower import Served
 from kaboost.service.metrics import ApiMetrics, program_version
@@ -23,7 +24,8 @@ SERVER = {"name": "kaboost", "extensions": ["binary_tensor_data"]}
 # Not the check of the media type: binary requests are application/octet-stream.
 LIMITS = {name: check for name, check in CHECKS.items() if name != b"content-type"}
 MAX_DIGITS = 20  # of a length
-RETRY = {"retry-after": "1"}
+MOST_AT_ONCE = 2  # requests: each takes up to 250 MB
+CHUNK_VALUES = 100_000  # that are instances at one time: each takes ten times a byte of a tensor
 Current = Callable[[], Awaitable[Served]]
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -39,6 +41,7 @@ class OpenInference:
         self._ready = ready  # refuses where a service drains, too
         self._current = current
         self._metrics = metrics
+        self._inferring = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def server(self, _request: Request) -> Response:
         """Describe the server."""
@@ -83,26 +86,31 @@ class OpenInference:
         served = await self._current()
         self._check(request, served)
         length = request.headers.get(HEADER_LENGTH)
-        return await asyncio.to_thread(self._infer, served, body, length)
+        async with self._inferring:
+            return await asyncio.to_thread(self._infer, served, body, length)
 
     def _infer(self, served: Served, body: bytes, length: str | None) -> Response:
         asked, binary = _read(body, length)
-        columns, rows = tensors.read_columns(asked.inputs, binary)
-        by_row = zip(*columns.values(), strict=True)
-        instances = [{"features": dict(zip(columns, row, strict=True))} for row in by_row]
-        sent = msgspec.json.encode({"instances": instances})
-        try:
-            read = served.codec.read(sent)
-        except RequestError as err:
-            raise RequestError([(_place(at), why) for at, why in err.errors]) from err
-        answer = served.codec.respond(read, served.snapshot.model, served.stamp)
+        codec = served.codec
+        known = None if codec.ignores_unknown else codec.feature_names
+        rows = tensors.check_inputs(asked.inputs, known, codec.max_rows)
+        wanted = _wanted(asked)
+        columns = tensors.read_columns(asked.inputs, binary)
+        ignored = columns.keys() - set(codec.feature_names)
+        columns = {name: values for name, values in columns.items() if name not in ignored}
+        predictions: list[dict[str, Any]] = []
+        version = served.stamp.version
+        step = max(1, CHUNK_VALUES // max(1, len(columns)))
+        for start in range(0, rows, step):
+            answer = _predict(served, columns, start, min(rows, start + step))
+            predictions += answer["predictions"]
+            version = answer["model"]["version"]  # a River model learns between parts
         self._metrics.predictions.inc(rows)
-        self._metrics.features_ignored.inc(len(read.ignored))
+        self._metrics.features_ignored.inc(len(ignored) * rows)
         labels = served.snapshot.model.labels
-        predictions = msgspec.json.decode(answer.body)["predictions"]
         made = tensors.outputs_of(predictions, list(labels.classes), labels.kind)
-        head = {"model_name": self._name, "model_version": str(served.stamp.version)}
-        return _encode(head | ({"id": asked.id} if asked.id else {}), made, asked)
+        head = {"model_name": self._name, "model_version": str(version)}
+        return _encode(head | ({"id": asked.id} if asked.id else {}), made, asked, wanted)
 
     def _check(self, request: Request, served: Served) -> None:
         """Refuse another model, and a version that is not served."""
@@ -112,6 +120,23 @@ class OpenInference:
         if version not in (None, str(served.stamp.version)):
             now = served.stamp.version
             raise HTTPException(404, f"version {version} is not served, but {now}; leave it out")
+
+
+def _predict(
+    served: Served, columns: Mapping[str, Sequence[Any]], start: int, end: int
+) -> dict[str, Any]:
+    """Predict some rows, as instances of `/predict`, and return its answer."""
+    instances = [
+        {"features": {name: values[row] for name, values in columns.items()}}
+        for row in range(start, end)
+    ]
+    try:
+        read = served.codec.read(msgspec.json.encode({"instances": instances}))
+    except RequestError as err:
+        raise RequestError([(_place(at, start), why) for at, why in err.errors]) from err
+    answer = served.codec.respond(read, served.snapshot.model, served.stamp)
+    found: dict[str, Any] = msgspec.json.decode(answer.body)
+    return found
 
 
 def _read(body: bytes, length: str | None) -> tuple[tensors.Request, bytes]:
@@ -133,26 +158,40 @@ def _read(body: bytes, length: str | None) -> tuple[tensors.Request, bytes]:
         raise HTTPException(400, f"the body is not JSON: {err}") from err
 
 
-def _place(pointer: str) -> str:
-    """Name an input and a row, where a pointer leads to a feature of an instance."""
+def _place(pointer: str, start: int) -> str:
+    """Name an input and a row, where a pointer leads to a feature of an instance; `start` is the
+    row of the first one.
+    """
     parts = pointer.split("/")
     if len(parts) == 5 and parts[1] == "instances":
-        return f"input {parts[4]}, row {parts[2]}"
+        return f"input {parts[4]}, row {start + int(parts[2])}"
     return pointer
 
 
-def _encode(head: dict[str, Any], made: list[tensors.Output], asked: tensors.Request) -> Response:
+def _wanted(asked: tensors.Request) -> Sequence[tensors.Wanted]:
+    """Return the outputs that are wanted, or refuse one that comes twice."""
+    names: set[str] = set()
+    for k, each in enumerate(asked.outputs or ()):
+        if each.name in names:
+            detail = f"{shorten(each.name)} comes twice; ask for it once"
+            raise RequestError([(f"#/outputs/{k}/name", detail)])
+        names.add(each.name)
+    return asked.outputs or ()
+
+
+def _encode(
+    head: dict[str, Any],
+    made: Sequence[tensors.Output],
+    asked: tensors.Request,
+    wanted: Sequence[tensors.Wanted],
+) -> Response:
     """Write the outputs that are wanted, binary ones after the JSON."""
     by_name = {output.name: output for output in made}
-    wanted = asked.outputs or [tensors.Wanted(name) for name in by_name]
     outputs: list[tensors.Output] = []
     blobs = []
-    for k, each in enumerate(wanted):
+    for k, each in enumerate(wanted or [tensors.Wanted(name) for name in by_name]):
         if each.name not in by_name:
-            detail = f"there is no output {each.name!r}; there are {', '.join(by_name)}"
-            raise RequestError([(f"#/outputs/{k}/name", detail)])
-        if by_name[each.name] in outputs:
-            detail = f"{each.name} comes twice; ask for it once"
+            detail = f"there is no output {show(each.name)}; there are {', '.join(by_name)}"
             raise RequestError([(f"#/outputs/{k}/name", detail)])
         output, choice = by_name[each.name], each.parameters.binary_data
         if asked.parameters.binary_data_output if choice is None else choice:
@@ -167,9 +206,8 @@ def _encode(head: dict[str, Any], made: list[tensors.Output], asked: tensors.Req
     return Response(text + b"".join(blobs), 200, headers, "application/octet-stream")
 
 
-def _respond(content: dict[str, Any], status: int = 200) -> Response:
-    headers = RETRY if status == 503 else None
-    return Response(msgspec.json.encode(content), status, headers, "application/json")
+def _respond(content: dict[str, Any]) -> Response:
+    return Response(msgspec.json.encode(content), media_type="application/json")
 
 
 def _guarded(handler: Handler) -> Handler:
@@ -178,12 +216,8 @@ def _guarded(handler: Handler) -> Handler:
     async def guarded(request: Request) -> Response:
         try:
             return await handler(request)
-        except HTTPException as err:
-            return _respond({"error": err.detail}, err.status_code)
-        except NotReady as err:
-            return _respond({"error": str(err)}, 503)
-        except RequestError as err:
-            return _respond({"error": "; ".join(": ".join(each) for each in err.errors)}, 422)
+        except (HTTPException, NotReady, RequestError) as err:
+            return problems.problem(err, request.url.path)
         except ClientDisconnect:
             return Response(status_code=400)
 

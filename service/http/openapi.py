@@ -16,6 +16,7 @@ from kaboost.service.events.mapping import Path, parse_path, paths_of
 from kaboost.service.http.follower import Served
 from kaboost.service.http.middleware import PREDICT
 from kaboost.service.http.predict import (
+    EVENT_KEYS,
     MAX_LEVEL,
     MIN_LEVEL,
     BatchPredictResponse,
@@ -53,7 +54,10 @@ MOMENT = "2026-11-20T10:00:00+01:00"
 RECORD = "The record as it is on the topic of events; its label may be absent."
 EXPLAIN = "Request explanations; only with bank reboosted_trees."
 TEXT: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Prometheus' text format.", "content": {"text/plain": {}}}
+    200: {
+        "description": "Prometheus' text format.",
+        "content": {"text/plain": {}, "application/openmetrics-text": {}},
+    }
 }
 
 
@@ -143,13 +147,16 @@ def components(codec: PredictCodec, settings: Settings) -> dict[str, Any]:
         "properties": {"instances": instances, "explain": explain},
         "required": ["instances"],
     }
-    options = {"explain": explain}
+    # Accepted and not read: an event can be sent as it is.
+    options = {"explain": explain} | dict.fromkeys(EVENT_KEYS, True)
     if settings.task.kind == "regression":
         options["interval"] = INTERVAL
         schemas["BatchPredictRequest"]["properties"]["interval"] = INTERVAL
     for name, row in {"PredictRequest": "Row", "PredictRecordRequest": "RecordRow"}.items():
         ref = {"$ref": f"{REF}{row}"}
         schemas[name] = {"title": name, "allOf": [ref], "properties": options}
+        if settings.features.unknown == "refuse":
+            schemas[name]["unevaluatedProperties"] = False
     return schemas
 
 

@@ -177,11 +177,12 @@ class PredictCodec:
         row, body = request_types(features, strict=not ignore_keys)
         self._ignore_keys = ignore_keys
         strict = features.__struct_config__.forbid_unknown_fields
-        self._features = tuple(decoder.feature_names)
+        self.feature_names = tuple(decoder.feature_names)
+        self.ignores_unknown = not strict
+        self.max_rows = max_rows
         self._known = None if strict else frozenset(features.__struct_encode_fields__)
         self._decoder = decoder
         self.aliases = decoder.aliases
-        self._max_rows = max_rows
         self._classes = labels.classes
         self._kind = labels.kind
         self._texts = [labels.text(label) for label in labels.classes]
@@ -253,8 +254,8 @@ class PredictCodec:
         """List what the request lacks, and what of it was ignored."""
         return [
             *unknown_names(rows.unknown_keys, BODY_KEYS, "a key of a request"),
-            *unknown_names(rows.ignored, self._features, "a feature"),
-            *missing_features(self._features, rows.features, table),
+            *unknown_names(rows.ignored, self.feature_names, "a feature"),
+            *missing_features(self.feature_names, rows.features, table),
         ]
 
     def predictions(
@@ -307,9 +308,8 @@ class PredictCodec:
         }
 
     def _count(self, rows: int) -> None:
-        if rows > self._max_rows:
-            detail = f"{rows} instances, api.max_rows is {self._max_rows}: send them in parts"
-            raise HTTPException(413, detail)
+        if rows > self.max_rows:
+            raise too_many("instances", rows, self.max_rows)
 
     def _many(
         self, instances: list[msgspec.Raw], level: float | None, explain: bool, keys: Sequence[str]
@@ -394,7 +394,7 @@ class PredictCodec:
         if first is not None:
             pointer = faults[first][0]
             name = pointer.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
-            faults[first] = (pointer, unknown(name, self._features))
+            faults[first] = (pointer, unknown(name, self.feature_names))
         raise RequestError(faults) from err
 
     def _faults(self, request: object) -> Iterator[tuple[str, str]]:
@@ -498,6 +498,11 @@ def _parse(body: bytes | bytearray) -> object:
         raise HTTPException(400, TOO_DEEP) from err
     except (msgspec.DecodeError, UnicodeDecodeError) as err:
         raise HTTPException(400, f"not JSON: {explain_json(err)}") from err
+
+
+def too_many(what: str, rows: int, limit: int) -> HTTPException:
+    """Make the error for more rows than a request may have."""
+    return HTTPException(413, f"{rows} {what}, api.max_rows is {limit}: send them in parts")
 
 
 def _texts(ids: Iterable[str | int | None]) -> list[str | None]:

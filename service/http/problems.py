@@ -1,4 +1,6 @@
-"""Errors of requests as RFC 9457 documents (`application/problem+json`)."""
+"""Errors of requests as RFC 9457 documents (`application/problem+json`); those of the Open
+Inference Protocol as objects with `error`, which its clients read.
+"""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -8,9 +10,11 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from kaboost.service.errors import NotReady, RequestError
+from kaboost.service.request_context import CURRENT
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = 1  # seconds
+OPEN_INFERENCE = "/v2"  # its paths
 MAX_FAULTS = 1_000  # listed in one document; a body of 8 MiB can hold millions
 
 # Public: a client may switch on `type`.
@@ -29,6 +33,7 @@ TYPES = {
     500: "urn:kaboost:problem:bug",
     503: "urn:kaboost:problem:no-model",
 }
+NO_PROVIDER = "urn:kaboost:problem:no-provider"  # 503 for tokens alone
 # Where the framework's own detail only repeats the title.
 DETAILS = {
     404: "there is no such path; /docs lists all paths",
@@ -51,6 +56,7 @@ class Problem(msgspec.Struct, omit_defaults=True):
     detail: str
     instance: str
     errors: list[Fault] = []
+    request_id: str = ""
 
 
 def problem(error: Exception, path: str) -> Response:
@@ -61,7 +67,8 @@ def problem(error: Exception, path: str) -> Response:
         case NotReady():
             return respond(503, str(error), path, headers={"retry-after": str(RETRY_AFTER)})
         case HTTPException():
-            detail = DETAILS.get(error.status_code, error.detail)
+            repeated = error.detail == HTTPStatus(error.status_code).phrase
+            detail = DETAILS.get(error.status_code, error.detail) if repeated else error.detail
             return respond(error.status_code, detail, path, headers=error.headers)
         case _:
             return respond(500, "internal error, a bug in Kaboost: the log has the details", path)
@@ -74,15 +81,20 @@ def respond(
     *,
     faults: Sequence[tuple[str, str]] = (),
     headers: Mapping[str, str] | None = None,
+    kind: str = "",
 ) -> Response:
-    """Write one problem document."""
+    """Write one problem document, or what the protocol of the path has in its place."""
+    if path == OPEN_INFERENCE or path.startswith(f"{OPEN_INFERENCE}/"):
+        error = {"error": "; ".join(map(": ".join, faults[:MAX_FAULTS])) or detail}
+        return Response(msgspec.json.encode(error), status, headers, "application/json")
     document = Problem(
-        type=TYPES.get(status, "about:blank"),
+        type=kind or TYPES.get(status, "about:blank"),
         title=HTTPStatus(status).phrase,
         status=status,
         detail=detail,
         instance=path,
         errors=[Fault(*fault) for fault in faults[:MAX_FAULTS]],
+        request_id=ids.request_id if (ids := CURRENT.get()) else "",
     )
     return Response(msgspec.json.encode(document), status, headers, MEDIA_TYPE)
 

@@ -23,6 +23,7 @@ from kaboost.service.events.reader import Skipped
 
 KEY = b'"record"'  # bodies without it are not looked into
 BOTH = "send either record, as it is on the topic, or features"
+AS_RECORD = "or send the row as record: its text is read as on the topic (events.coerce)"
 NO_ROW = "is skipped on the topic, as a {}; send a record with a row"
 # Keys that show the envelope: a record without them is the row or the data itself.
 ENVELOPE_KEYS = {
@@ -74,7 +75,7 @@ class RecordRequests:
         """Return the faults of rows with pointers into the records that they were made of."""
         request = _parse(body) if KEY in body else None
         if request is None:
-            return list(errors)
+            return [(pointer, self._with_remedy(pointer, detail)) for pointer, detail in errors]
         rows = _rows_of(request)
         found = []
         for pointer, detail in errors:
@@ -85,6 +86,11 @@ class RecordRequests:
                     pointer = self._pointer(match[1], row["record"], name)
             found.append((pointer, detail))
         return found
+
+    def _with_remedy(self, pointer: str, detail: str) -> str:
+        """Add that text which records are read from may be sent as one."""
+        is_text = FEATURE.fullmatch(pointer) is not None and detail.startswith('"')
+        return f"{detail}, {AS_RECORD}" if is_text and self._mapping.coerces else detail
 
     def _to_row(self, row: Row, pointer: str, schema: Mapping[str, str]) -> dict[str, Any]:
         if "features" in row or (pointer == "#" and "instances" in row):

@@ -207,6 +207,9 @@ class Readiness(BaseModel):
         description="Why no newer model is served: snapshots cannot be read, learning is paused, "
         "records are rejected, or kernels compile; else empty."
     )
+    access: str = Field(
+        default="", description="Why keys of tokens are not up to date; else empty."
+    )
     learner: LearnerReport
 
 

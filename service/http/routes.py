@@ -15,17 +15,26 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from kaboost.service.access.authenticator import Authenticator
+from kaboost.service.access.roles import RouteRoles, route_roles
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import NotReady, RequestError
 from kaboost.service.http import openapi, problems
-from kaboost.service.http.access import add_access, add_cors
+from kaboost.service.http.access import add_access, add_cors, make_authenticator, plain_routes
 from kaboost.service.http.admin import add_steering
 from kaboost.service.http.body import read_body
+from kaboost.service.http.exemplars import Exemplars
 from kaboost.service.http.follower import Follower, Served
 from kaboost.service.http.ingest import Ingest, PredictionLog, Sender
 from kaboost.service.http.live import Live, add_live_routes
-from kaboost.service.http.metrics_page import CONTENT_TYPE, expose
-from kaboost.service.http.middleware import PREDICT, MetricsMiddleware, PredictShortcut
+from kaboost.service.http.metrics_page import expose
+from kaboost.service.http.middleware import (
+    PREDICT,
+    MetricsMiddleware,
+    PredictShortcut,
+    RequestIdMiddleware,
+    TracingMiddleware,
+)
 from kaboost.service.http.open_inference import OpenInference, add_open_inference
 from kaboost.service.http.pages import add_pages
 from kaboost.service.http.predict import Rows
@@ -41,6 +50,7 @@ from kaboost.service.http.reports import (
 )
 from kaboost.service.http.stream import Broadcast
 from kaboost.service.metrics import ApiMetrics
+from kaboost.service.tracing import Traces, make_traces
 
 LARGE_BODY_BYTES = 65_536  # takes milliseconds to decode: a thread hop of 0.1 ms hardly matters
 BEAT_SECONDS = 1.0  # between two heartbeats of the event loop
@@ -130,7 +140,11 @@ def build(parts: Parts) -> FastAPI:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        if traces is not None:
+            await asyncio.to_thread(traces.close)
 
+    traces = make_traces(parts.settings, "api")
+    exemplars = Exemplars() if traces is not None else None
     app = FastAPI(
         title="Kaboost",
         docs_url=None,
@@ -143,7 +157,8 @@ def build(parts: Parts) -> FastAPI:
     app.router.routes.append(Route(PREDICT, predict, methods=["POST"]))
     add_model_routes(app, parts)
     add_ingest_routes(app, parts)
-    add_operation_routes(app, parts)
+    authenticator = make_authenticator(parts.settings)
+    add_operation_routes(app, parts, authenticator, exemplars)
     live = Live(parts.settings, parts.follower)
     broadcast = Broadcast(lambda: live.status().model_dump_json(), parts.is_draining)
     add_live_routes(app, live, broadcast)
@@ -152,17 +167,29 @@ def build(parts: Parts) -> FastAPI:
     add_open_inference(app, OpenInference(parts.settings, *served, parts.metrics))
     add_redirects(app)
     add_pages(app)
-    paths = frozenset(str(getattr(route, "path", "")) for route in app.routes)
+    roles = route_roles(plain_routes(app.router.routes))
     app.add_middleware(PredictShortcut, predict=predict)
-    add_access(app, parts.settings, parts.metrics)
+    add_access(app, authenticator, roles, parts.metrics)
     add_cors(app, parts.settings)
     app.add_middleware(
-        MetricsMiddleware, metrics=parts.metrics, paths=paths, is_draining=parts.is_draining
+        MetricsMiddleware,
+        metrics=parts.metrics,
+        roles=roles,
+        is_draining=parts.is_draining,
+        exemplars=exemplars,
     )
+    add_request_ids(app, traces, roles)
     problems.install(app)
     app.add_exception_handler(405, method_not_allowed)
     openapi.install(app, parts.settings, parts.follower.current)
     return app
+
+
+def add_request_ids(app: FastAPI, traces: Traces | None, roles: RouteRoles) -> None:
+    """Give every request an id, and a span if it is traced."""
+    if traces is not None:
+        app.add_middleware(TracingMiddleware, traces=traces, roles=roles)
+    app.add_middleware(RequestIdMiddleware)
 
 
 def add_model_routes(app: FastAPI, parts: Parts) -> None:
@@ -199,7 +226,12 @@ def add_ingest_routes(app: FastAPI, parts: Parts) -> None:
         return await ingest.labels(body, (await current(parts.follower)).snapshot.model)
 
 
-def add_operation_routes(app: FastAPI, parts: Parts) -> None:
+def add_operation_routes(
+    app: FastAPI,
+    parts: Parts,
+    authenticator: Authenticator | None = None,
+    exemplars: Exemplars | None = None,
+) -> None:
     """Add the routes for probes and monitoring."""
 
     @app.get("/healthz/live")
@@ -216,14 +248,16 @@ def add_operation_routes(app: FastAPI, parts: Parts) -> None:
             version=served.stamp.version,
             stale=served.stamp.stale,
             reason=follower.reason,
+            access=authenticator.problem if authenticator else "",
             learner=report_learner(follower.learner),
         )
 
     @app.get("/metrics", response_class=Response, responses=openapi.TEXT)
-    def metrics() -> Response:
+    def metrics(request: Request) -> Response:
         """Return the metrics of all workers, and under `serve` the learner's."""
-        text = expose(parts.registry, parts.learner_metrics, parts.settings.snapshots.directory)
-        return Response(text, media_type=CONTENT_TYPE)
+        accept, snapshots = request.headers.get("accept", ""), parts.settings.snapshots.directory
+        text, kind = expose(parts.registry, parts.learner_metrics, snapshots, accept, exemplars)
+        return Response(text, media_type=kind)
 
 
 def add_redirects(app: FastAPI) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import contextvars
+import itertools
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +12,10 @@ from fastapi import Response
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
+from kaboost.service.http.access import is_still_allowed
+
 EVERY_SECONDS = 1.0
+CHECK_EVERY = 10  # messages, until it is looked again whether the reader still may
 SLOW_SECONDS = 5.0  # in which a message must be taken
 WAITING_MESSAGES = 2  # for one reader
 MAX_READERS = 100  # of one process
@@ -58,7 +63,9 @@ class Broadcast:
         """Add a reader; the first one starts the messages."""
         self._readers.add(queue)
         if self._sending is None or self._sending.done():
-            self._sending = asyncio.create_task(self._send_all())
+            # Not in the context of the first reader: its id would be in lines about all of them.
+            context = contextvars.Context()
+            self._sending = asyncio.create_task(self._send_all(), context=context)
 
     def remove(self, queue: Queue) -> None:
         """Remove a reader."""
@@ -104,7 +111,11 @@ class _Stream(Response):
         left = asyncio.ensure_future(_disconnected(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": [*HEADERS]})
-            while (message := await _next(queue, left)) is not None:
+            for number in itertools.count(1):
+                message = await _next(queue, left)
+                due = number % CHECK_EVERY == 0
+                if message is None or (due and not await is_still_allowed(scope)):
+                    break
                 body = {"type": "http.response.body", "body": message, "more_body": True}
                 await asyncio.wait_for(send(body), SLOW_SECONDS)
             await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), SLOW_SECONDS)

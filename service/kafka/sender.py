@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from kaboost.service.request_context import CURRENT
+
 POLL_SECONDS = 0.1
 # Idempotent, so that a retry writes no record twice and none out of order.
 CONFIG = {
@@ -56,7 +58,7 @@ class RecordSender:
                 delivered(place, "")
 
         try:
-            producer.produce(topic, value, key, on_delivery=report)
+            producer.produce(topic, value, key, on_delivery=report, headers=_headers())
         except (BufferError, KafkaException):
             return False
         return True
@@ -78,3 +80,9 @@ class RecordSender:
         if not self._failing:
             self._failing = True
             log.error("record not written", extra={"topic": topic, "reason": error.str()})
+
+
+def _headers() -> list[tuple[str, str | bytes | None]]:
+    """Hand the trace of the request on to who reads the record."""
+    ids = CURRENT.get()
+    return [("traceparent", ids.trace_parent)] if ids and ids.trace_parent else []

@@ -13,7 +13,7 @@ from kaboost.service.events.reader import Skipped
 from kaboost.service.onboarding.columns import columns
 from kaboost.service.onboarding.configuration import LATER_FEATURES, Origin, render
 from kaboost.service.onboarding.formats import Readable, read_records
-from kaboost.service.onboarding.plan import Given, hint, make_plan
+from kaboost.service.onboarding.plan import Given, Plan, hint, make_plan
 from kaboost.service.onboarding.topic_sample import RawRecord
 
 SAMPLE_RECORDS = 1000
@@ -73,7 +73,20 @@ def plan(
         text = text.replace(LATER_FEATURES, "")
         overrides.setdefault("features.unknown", "ignore")
         settings = _loaded(text, overrides)
-    return Planned(settings, text, _worded(made.warnings), overrides)
+    return Planned(settings, text, [*_roles(made), *_worded(made.warnings)], overrides)
+
+
+def _roles(made: Plan) -> list[str]:
+    """Return what was taken for something else than a feature, and how to change it."""
+    found = [
+        (made.id, "the id of an event", "--id"),
+        (made.timestamp, "the time of an event", "--timestamp"),
+    ]
+    return [
+        f"{column.name}: is taken for {what}, and is no feature; {flag} none makes it one"
+        for column, what, flag in found
+        if column is not None
+    ]
 
 
 def _worded(warnings: Sequence[str]) -> list[str]:

@@ -10,7 +10,9 @@ from kaboost.service.config.yaml12 import Loader
 from kaboost.service.errors import ConfigError
 from kaboost.service.lab.planning import Planned
 from kaboost.service.lab.writing import write_text
+from kaboost.service.learner.live import values_for_form
 from kaboost.service.learner.trainer import Trainer
+from kaboost.service.storage.live import RECORDS, LiveFiles
 from kaboost.service.storage.stores import Stores
 
 FILE = "kaboost.yaml"
@@ -45,6 +47,10 @@ def save(
     with stores.lock():
         trainer.write_checkpoint()
         trainer.publish()
+    sample = trainer.recent.take_sample()
+    if planned.settings.api.shows_records and sample:  # the form of the page begins with them
+        seen = {"shown": True, "seen": values_for_form(trainer, sample)}
+        LiveFiles(folder / "snapshots").write(RECORDS, seen)
     if planned.text is not None:
         tree = nested(planned.text, planned.overrides)
         for section in ("checkpoints", "snapshots"):

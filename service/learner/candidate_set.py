@@ -82,12 +82,17 @@ class CandidateSet:
         self._metrics = metrics
         self._hides_values = hides_values
         self._failed: dict[str, str] = {}  # why, by name
-        if metrics is not None:
-            for gauge in (metrics.candidate_loss, metrics.candidate_improvement):
-                gauge.clear()  # those of a trainer before
-            for candidate in self._running:
-                metrics.candidate_failures.labels(candidate.name)
-                self._show(candidate)
+        self.show()
+
+    def show(self) -> None:
+        """Set the metrics to these candidates, and remove those of others."""
+        if self._metrics is None:
+            return
+        for gauge in (self._metrics.candidate_loss, self._metrics.candidate_improvement):
+            gauge.clear()
+        for candidate in self._running:
+            self._metrics.candidate_failures.labels(candidate.name)
+            self._show(candidate)
 
     def __bool__(self) -> bool:
         """Whether there is anything to show."""

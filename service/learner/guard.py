@@ -62,7 +62,7 @@ class LossGuard:
         self._margin, self._events = guard.margin or 0.0, guard.events
         self._run = run
         self._store = store
-        self._candidate: int | None = None  # events that it has learned
+        self._next_good: int | None = None  # events that it has learned
         self._worse = False
         self._since: int | None = None  # events at the first observation of this kind in a row
         self.fallback: Fallback | None = None
@@ -79,7 +79,7 @@ class LossGuard:
         if self._since is None or worse != self._worse or events < self._since:
             self._worse, self._since = worse, events
         if worse:
-            self._forget_candidate()
+            self._forget_next_good()
         if events - self._since < self._events or worse == (self.fallback is not None):
             return False
         if not worse:
@@ -99,30 +99,30 @@ class LossGuard:
         """Take a version of the current model that was published: it may prove good."""
         if self.fallback is not None or self._worse or self._since is None:
             return
-        if self._candidate is not None and events < self._candidate:
-            self._forget_candidate()  # a rollback
+        if self._next_good is not None and events < self._next_good:
+            self._forget_next_good()  # a rollback
         try:
-            if self._candidate is None:
+            if self._next_good is None:
                 self._store.offer(version)
-                self._candidate = events
-            elif events - self._candidate >= self._events:
+                self._next_good = events
+            elif events - self._next_good >= self._events:
                 self._store.promote()
-                self._candidate = None
+                self._next_good = None
         except NotWritten as err:
             log.error("last good snapshot not kept", extra={"reason": str(err)})
 
     def reset(self) -> None:
         """Serve the current model: somebody has replaced it."""
         self.fallback, self.reason, self._since, self._worse = None, "", None, False
-        self._forget_candidate()
+        self._forget_next_good()
 
     def _is_own(self, snapshot: Snapshot) -> bool:
         return snapshot.header.get("run") == self._run
 
-    def _forget_candidate(self) -> None:
-        if self._candidate is not None:
+    def _forget_next_good(self) -> None:
+        if self._next_good is not None:
             self._store.drop_candidate()
-            self._candidate = None
+            self._next_good = None
 
 
 def make_guard(settings: Settings, store: SnapshotStore, run: str) -> LossGuard | None:

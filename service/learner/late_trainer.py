@@ -151,7 +151,7 @@ class LateTrainer(Trainer):
         self._end_replays(rejected)
         self._snapshots.events += len(messages)
         self._checkpoints.events += len(messages)
-        self._note_candidates()
+        self._note_names_on_trial()
         errors = [error for _, error in rejected]
         self.annotations.follow(self.state.model.booster)
         self._recorder.batch(len(messages), self.events_learned - before, self._ignored, errors)

@@ -18,6 +18,7 @@ from kaboost.service.learner.monitor import Monitor
 from kaboost.service.learner.progress import Progress
 from kaboost.service.learner.recent import MAX_FEATURES, Row
 from kaboost.service.learner.records import place_of
+from kaboost.service.learner.symptoms import Symptoms
 from kaboost.service.learner.trainer import Trainer
 from kaboost.service.metrics import LearnerMetrics
 from kaboost.service.storage.live import FIGURES, RECORDS, LiveFiles
@@ -49,6 +50,7 @@ class LiveReport:
         self._metrics = metrics
         self._clock = clock
         self._monitor = Monitor(settings, metrics, clock)
+        self._symptoms = Symptoms()
         self._files = LiveFiles(settings.snapshots.directory)
         self._letters: deque[dict[str, Any]] = deque(maxlen=LETTERS)
         self._rates: deque[tuple[float, int]] = deque()
@@ -111,6 +113,7 @@ class LiveReport:
             "progressive": progressive(trainer.state),
             "rejections": progress.rejections,
             "annotations": trainer.annotations.state(),
+            "symptoms": self._symptoms.report(trainer, progress, self._monitor),
             **trainer.candidates.header(),
         }
 
@@ -119,8 +122,11 @@ class LiveReport:
         if now - self._seen_at >= SEEN_SECONDS:
             self._seen_at = now
             sample = list(trainer.recent.sample)
-            self._missing = missing_ratios(sample)
-            self._seen = self._seen_values(trainer, sample) if self._shows_records else {}
+            if sample:
+                self._missing = missing_ratios(sample)
+                self._seen = values_for_form(trainer, sample) if self._shows_records else {}
+            elif self._shows_records:  # of an earlier learner, or of a replay
+                self._seen = self._known_values(trainer)
         events = list(self._events(trainer)) if self._shows_records else []
         return {
             "shown": self._shows_records,
@@ -147,12 +153,11 @@ class LiveReport:
                 event |= {"label": label, "loss": None, "error": None}
             yield event
 
-    def _seen_values(self, trainer: Trainer, sample: Sequence[Row]) -> dict[str, Any]:
-        """Return, for the first features, values to fill a form with."""
-        names = [name for name in trainer.recent.kinds if not trainer.privacy.hides_feature(name)]
-        return {
-            name: seen_values([row.get(name) for row in sample]) for name in names[:MAX_FEATURES]
-        }
+    def _known_values(self, trainer: Trainer) -> dict[str, Any]:
+        """Return the values that were seen before this learner, without those that are hidden."""
+        kinds, hides = trainer.state.model.kinds, trainer.privacy.hides_feature
+        known = self._files.read(RECORDS).get("seen", {})
+        return {name: of for name, of in known.items() if name in kinds and not hides(name)}
 
     def _rate(self, events: int, now: float) -> float:
         if self._rates and events < self._rates[-1][1]:
@@ -167,6 +172,12 @@ class LiveReport:
         families = self._metrics.lag_records.collect()
         lag = sum(sample.value for family in families for sample in family.samples)
         return None if math.isnan(lag) else int(lag)
+
+
+def values_for_form(trainer: Trainer, sample: Sequence[Row]) -> dict[str, Any]:
+    """Return, for the first features, values to fill a form with."""
+    names = [name for name in trainer.recent.kinds if not trainer.privacy.hides_feature(name)]
+    return {name: seen_values([row.get(name) for row in sample]) for name in names[:MAX_FEATURES]}
 
 
 def progressive(state: State) -> dict[str, dict[str, float | None]]:

@@ -227,6 +227,8 @@ class LearnerLoop:
             self._write("snapshot", lambda: trainer.publish(cold=not trainer.events_learned))
         except NotWritten:
             self._assign(before)
+            before.show()  # the new one had set the metrics
+            before.candidates.show()
             raise
         self.trainer = trainer
         if self._guard is not None:

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from kaboost.models.types import Vec
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import EventError
 from kaboost.service.kafka.stored_record import StoredRecord
+from kaboost.service.learner.label_silence import LabelSilence
 from kaboost.service.learner.stalls import Stalls
 from kaboost.service.metrics import LearnerMetrics
 from kaboost.service.storage.late_figures import LabelFit
@@ -31,6 +33,9 @@ UNMATCHED = (
     "have no features: set labels.id and events.id to paths of the same id, or labels.wait and "
     "labels.early higher"
 )
+# Codes whose messages begin with a name of the settings, not with a key that a record has.
+PLACED = frozenset({"schema", "label", "feature_type", "not_finite"})
+PLACE = re.compile(r"[\w.\-]{1,40}")
 COMPILING_SECONDS = 5.0  # between two log lines while kernels compile
 
 log = logging.getLogger(__name__)
@@ -64,15 +69,25 @@ class RecentRecords:
         return len(self._errors)
 
     @property
+    def rejected(self) -> int:
+        """How many of them were rejected."""
+        return self._rejected
+
+    @property
     def ratio(self) -> float:
         """The share of rejected ones among them."""
         return self._rejected / max(1, len(self._errors))
 
-    def describe(self) -> str:
-        """Describe how many were rejected, and why most of them."""
+    def describe(self, *, with_example: bool = True) -> str:
+        """Describe how many were rejected, and why most of them; an example quotes a value."""
         code, reason = self._commonest()
         of_all = f"{self._rejected:,} of the last {self.records:,} {self._noun} were rejected"
-        return f"{of_all}, most of them with code {code}, such as: {reason}"
+        place, _, _ = reason.partition(": ")
+        if with_example:
+            example = f", such as: {reason}"
+        else:
+            example = f" at {place}" if code in PLACED and PLACE.fullmatch(place) else ""
+        return f"{of_all}, most of them with code {code}{example}"
 
     def fields(self) -> dict[str, Any]:
         """Return the commonest reason and an example of it, for the log."""
@@ -115,6 +130,7 @@ class Progress:
         self._events, self._labels = RecentRecords(), RecentRecords("labels")
         self._fit = LabelFit()
         self._keep_features = settings.labels.expired != "drop"
+        self.label_silence = LabelSilence(clock)
         self.stalls = Stalls(metrics, clock)
         self._compilation: CompileProgress | None = None
         self._rejected = self._learned = 0  # records rejected, events learned until the last line
@@ -173,11 +189,15 @@ class Progress:
         if self._labels_topic is None:
             self._events.note(messages, rejected)
         else:
+            counts = []
             for recent, of_labels in ((self._events, False), (self._labels, True)):
+                noted = [m for m in messages if (m.topic() == self._labels_topic) == of_labels]
+                counts.append(len(noted))
                 recent.note(
-                    [m for m in messages if (m.topic() == self._labels_topic) == of_labels],
+                    noted,
                     [r for r in rejected if (r[0].topic() == self._labels_topic) == of_labels],
                 )
+            self.label_silence.note(*counts)
         self._rejected += len(rejected)
         self._metrics.rejected_ratio.set(self._counts.rejected_ratio)
 
@@ -212,6 +232,11 @@ class Progress:
     def rejections(self) -> list[dict[str, Any]]:
         """Why records among the last ones were rejected, the commonest reason first."""
         return [row for recent in (self._events, self._labels) for row in recent.rejections()]
+
+    @property
+    def topics(self) -> tuple[RecentRecords, RecentRecords]:
+        """The last records of the events, and of labels that come later."""
+        return self._events, self._labels
 
     @property
     def _failing(self) -> list[RecentRecords]:

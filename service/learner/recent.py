@@ -37,7 +37,10 @@ class Rows(NamedTuple):
 
     def each(self, most: int) -> Iterator[Row]:
         """Yield every row, missing features as None; of many features the first ones only."""
-        few = list(islice(self.kinds, most))
+        return self.of(list(islice(self.kinds, most)))
+
+    def of(self, few: Sequence[str]) -> Iterator[Row]:
+        """Yield every row with these features, those that are known."""
         columns = dict(self._columns(frozenset(few)))
         ordered = [(name, columns[name]) for name in few if name in columns]
         for k in range(len(self.table.numbers)):
@@ -117,12 +120,12 @@ class RecentEvents:
         self.sample.extend(taken)
         return taken
 
-    def take_losses(self) -> Iterator[tuple[Row, float | None]]:
-        """Yield the features and the loss of every event that was not taken before."""
+    def take_losses(self, names: Sequence[str]) -> Iterator[tuple[Row, float | None]]:
+        """Yield these features and the loss of every event that was not taken before."""
         while self._losses:
             learned = self._losses.popleft()
             if learned.rows is not None:
-                rows = learned.rows.each(SAMPLED_FEATURES)
+                rows = learned.rows.of(names)
                 for row, loss in zip(rows, learned.outcome.losses.tolist(), strict=True):
                     yield row, _finite(loss)
 

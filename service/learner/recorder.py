@@ -12,6 +12,7 @@ from kaboost.service.errors import GAP_KINDS, EventError, NotWritten, StoreAway
 from kaboost.service.events.decoder import DUPLICATE
 from kaboost.service.events.diagnosis import CODES
 from kaboost.service.events.metadata import CONVERTED, FIELDS, IGNORED, Repairs
+from kaboost.service.events.new_names import NewNames
 from kaboost.service.metrics import MAX_DELAY_SECONDS, LearnerMetrics
 from kaboost.service.storage.checkpoints import Written
 from kaboost.service.storage.snapshots import Snapshot
@@ -32,7 +33,7 @@ class Recorder:
         self._metrics = metrics
         self._repaired: Counter[tuple[str, str]] = Counter()
 
-    def start(self, name: str, kinds: tuple[str, str, str], state: State) -> None:
+    def start(self, name: str, kinds: tuple[str, str, str], state: State, names: NewNames) -> None:
         """Set what stays constant, and show the state that learning begins with."""
         self._metrics.model_info.clear()  # that of a champion before
         self._metrics.model_info.labels(name, *kinds).set(1)
@@ -47,6 +48,7 @@ class Recorder:
         for kind in GAP_KINDS:
             self._metrics.gaps_accepted.labels(kind)
         self._metrics.snapshot_failures.labels("not_written")
+        self.names_on_trial(len(names.candidates))
         self.memory(state)
         self.validation(state)
 
@@ -68,9 +70,9 @@ class Recorder:
         for error in errors:
             self._metrics.rejected.labels(error.code).inc()
 
-    def candidates(self, names: int) -> None:
+    def names_on_trial(self, names: int) -> None:
         """Show how many names of features are on trial."""
-        self._metrics.feature_candidates.set(names)
+        self._metrics.feature_names_on_trial.set(names)
 
     def evicted(self, features: int) -> None:
         """Count features that have made way for new ones."""

@@ -79,7 +79,7 @@ class Replacement:
             self._retry_at = time.monotonic() + RETRY_SECONDS
             log.error("promotion failed, it is tried again", extra={**fields, "error": str(err)})
             return
-        log.warning("a candidate is promoted", extra={**fields, "answer": details["message"]})
+        log.warning("a candidate is promoted", extra={**fields, "outcome": details["message"]})
         steering.note("promote", AUTOMATIC, reason, {"candidate": winner, **details})
 
     def _promote(self, name: str) -> dict[str, Any]:

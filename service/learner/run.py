@@ -22,8 +22,10 @@ from kaboost.service.learner.startup import (
     require_cold_start,
 )
 from kaboost.service.learner.takeover import Report, lock_folders, no_report
+from kaboost.service.learner.traced_loop import TracedLoop
 from kaboost.service.metrics import learner_metrics
 from kaboost.service.metrics_server import metrics_server
+from kaboost.service.tracing import make_traces
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +87,8 @@ class _Ended(NamedTuple):
 def _learn(parts: Parts, startup: Startup, stop: threading.Event) -> _Ended:
     """Let one loop learn until it is asked to stop, or finds a gap."""
     settings, metrics = parts.settings, parts.metrics
-    kafka, loop = settings.kafka, None
+    kafka = settings.kafka
+    loop: LearnerLoop | None = None
     try:
         with ExitStack() as stack:
             inputs = stack.enter_context(closing(Inputs(settings, metrics)))
@@ -93,7 +96,12 @@ def _learn(parts: Parts, startup: Startup, stop: threading.Event) -> _Ended:
                 kafka.client(), kafka.dlq, kafka.dlq_timeout, metrics.dead_letters, settings.name
             )
             stack.enter_context(closing(letters))
-            loop = stack.enter_context(closing(LearnerLoop(parts, inputs, letters, stop)))
+            if traces := make_traces(settings, "learner"):
+                stack.enter_context(closing(traces))
+                loop = TracedLoop(parts, inputs, letters, stop, traces)
+            else:
+                loop = LearnerLoop(parts, inputs, letters, stop)
+            stack.enter_context(closing(loop))
             stack.push(loop.rescue)
             if loop.begin(startup):
                 loop.learn()

@@ -81,7 +81,7 @@ class Steering:
         """Record a change that the learner itself has made, such as an accepted gap."""
         self._append(
             command=what, arguments={}, by=by, via="configuration", reason=reason,
-            state="done", answer="", details=details,
+            state="done", outcome="", details=details,
         )  # fmt: skip
 
     @contextmanager
@@ -110,9 +110,9 @@ class Steering:
             "by": command.by,
             "via": command.via,
             "reason": command.reason,
-            "asked": command.time,
+            "requested": command.time,
             "state": result.state,
-            "answer": result.message,
+            "outcome": result.message,
             "details": result.details,
         }
         done = result.state == "done"

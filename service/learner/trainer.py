@@ -109,9 +109,12 @@ class Trainer:
         )
         self._learning: tuple[Sequence[Message], Decoded] | None = None  # records being learned
         self._oldest: float | None = None  # time of the first learned event that no snapshot holds
-        self._recorder.start(settings.name, self._kinds(), state)
-        self._recorder.candidates(len(self._names.candidates))
+        self.show()
         self._resume()
+
+    def show(self) -> None:
+        """Set the metrics of the model to those of this one."""
+        self._recorder.start(self._settings.name, self._kinds(), self.state, self._names)
 
     @property
     def events_learned(self) -> int:
@@ -238,11 +241,10 @@ class Trainer:
         self._note_inferred(added)
         self._snapshots.events += len(messages)
         self._checkpoints.events += len(messages)
-        self._note_candidates()
+        self._note_names_on_trial()
         errors = [error for _, error in rejected]
-        learned = self.events_learned - before
         self.annotations.follow(self.state.model.booster)
-        self._recorder.batch(len(messages), learned, self._ignored, errors)
+        self._recorder.batch(len(messages), self.events_learned - before, self._ignored, errors)
         self._recorder.validation(self.state)
         return rejected
 
@@ -387,10 +389,10 @@ class Trainer:
             log.info("features inferred", extra={"kinds": kinds})
             self._recorder.memory(self.state)
 
-    def _note_candidates(self) -> None:
+    def _note_names_on_trial(self) -> None:
         """Show how many names are on trial, and log it once an hour of the records' time."""
         names = self._names
-        self._recorder.candidates(len(names.candidates))
+        self._recorder.names_on_trial(len(names.candidates))
         if names.candidates and names.hour > self._names_logged:
             self._names_logged = names.hour
             examples = list(names.candidates)[:3]

@@ -64,8 +64,12 @@ def _check_dead_letters(
     if name in known:
         return [_exists(what, name, known), _check_right(client, name, AclOperation.WRITE)]
     if not settings.kafka.create_dlq:
-        remedy = "create it, or set kafka.create_dlq: true"
-        return [Check(what, "yellow", f"{name} does not exist", remedy)]
+        detail = f"{name} does not exist; with kafka.create_dlq: false the broker must create it"
+        remedy = (
+            "nothing, if the broker creates topics by itself (auto.create.topics.enable); else "
+            "create it, or learning pauses at the first dead letter"
+        )
+        return [Check(what, "yellow", detail, remedy)]
     allowed = _cluster_operations(client)
     if allowed is not None and AclOperation.CREATE not in allowed:
         detail = (

@@ -154,9 +154,10 @@ def _kind_of(values: Sequence[Any], column: Column) -> Kind:
     classes = {value.__class__ for value in values}
     if classes == {bool}:
         return Kind("boolean", False)
+    # The same of a CSV file, whose numbers are text, and of what was written as numbers.
+    if CODES & set(column.words[-1:]) and all(map(_is_whole, values)):
+        return Kind("category", int in classes, "a code, by its name")
     if classes <= {int, float}:
-        if classes == {int} and CODES & set(column.words[-1:]):
-            return Kind("category", True, "a code, by its name")
         return Kind("number", False)
     if classes == {str}:
         return _kind_of_text(values)
@@ -183,6 +184,13 @@ def _kind_of_text(values: Sequence[Any]) -> Kind:
 def is_truth(value: str) -> bool:
     """Return whether a text is true or false."""
     return value.strip().lower() in ("true", "false")
+
+
+def _is_whole(value: Any) -> bool:
+    """Return whether a value is a whole number, perhaps in text."""
+    if isinstance(value, str):
+        return value.strip().isdecimal()
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_code(value: str) -> bool:

@@ -134,9 +134,9 @@ def _show(readable: Readable, what: str, say: Say) -> None:
 def _explain(plan: Plan, say: Say) -> None:
     rows = [(plan.label.name, f"label, {plan.task}", summary(plan.label))]
     if plan.id is not None:
-        rows.append((plan.id.name, "id", summary(plan.id)))
+        rows.append((plan.id.name, "id, no feature", summary(plan.id)))
     if plan.timestamp is not None:
-        rows.append((plan.timestamp.name, "timestamp", summary(plan.timestamp)))
+        rows.append((plan.timestamp.name, "timestamp, no feature", summary(plan.timestamp)))
     rows += [(f.column.name, f.kind.name, summary(f.column)) for f in plan.features]
     rows += [(column.name, "ignored", reason) for column, reason in plan.ignored]
     widths = [max(len(row[k]) for row in rows) for k in (0, 1)]

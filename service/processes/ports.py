@@ -74,13 +74,21 @@ def learner_metrics_url(settings: Settings) -> str:
 
 
 def is_serving(api: Api) -> bool:
-    """Return whether a service answers at the port of the API, and is not about to end."""
+    """Return whether a service answers at the port of the API, and is not about to end.
+
+    One that wants a certificate of its clients answers, too; whether it ends it does not show.
+    """
     host = _LOOPBACK.get(api.host, api.host)
     connection = _connection(api, host)
+    shakes_hands = False
     try:
+        connection.connect()
+        shakes_hands = api.tls.client_ca is not None
         connection.request("GET", READY)
         answer = connection.getresponse()
         return answer.status in (200, 503) and ENDING not in answer.read()
+    except (ConnectionError, ssl.SSLError):
+        return shakes_hands  # and drops who has no certificate
     except (OSError, http.client.HTTPException):
         return False
     finally:

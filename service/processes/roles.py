@@ -204,6 +204,9 @@ def wait_for_predecessor(settings: Settings, shutdown: ShutdownSignal) -> Callab
     store = checkpoint_store(settings.checkpoints)
     until = time.monotonic() + DRAIN_SECONDS + GRACE_SECONDS
     seen, logged = itertools.count(1), ""
+    # Over mutual TLS it does not show that it ends: it gets the time that it takes to.
+    hidden = settings.api.drain_seconds if settings.api.tls.client_ca else 0.0
+    attempts = RUNNING_ATTEMPTS + math.ceil(hidden / PORT_SECONDS)
 
     def wait() -> bool:
         nonlocal logged
@@ -215,7 +218,7 @@ def wait_for_predecessor(settings: Settings, shutdown: ShutdownSignal) -> Callab
         if reason != logged:
             logged = reason
             log.warning("waiting for a port", extra={"reason": reason})
-        if runs and next(seen) == RUNNING_ATTEMPTS:
+        if runs and next(seen) == attempts:
             return False
         shutdown.wait(PORT_SECONDS)
         return True

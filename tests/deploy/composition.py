@@ -192,7 +192,11 @@ class Started:
 
     def healthy(self) -> bool:
         """Run its health check once."""
-        words = [self.outside.translate(self.service, word) for word in self.service.health]
+        inside = [
+            word.replace("/opt/kaboost/image", f"{ROOT}/deploy/image")
+            for word in self.service.health
+        ]
+        words = [self.outside.translate(self.service, word) for word in inside]
         done = subprocess.run(
             words, env=self.environment, cwd=self.root, capture_output=True, check=False
         )

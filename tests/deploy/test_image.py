@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.image import kernels
+from deploy.image import health, kernels
 from deploy.image.kernels import configurations
 from kaboost.models.losses import DEFAULT_LOSS
 from kaboost.service.config.settings import Settings, load
@@ -91,7 +91,8 @@ def test_ports_and_folders_are_the_defaults(
     assert ("0.0.0.0", "0.0.0.0") == (settings.api.host, settings.metrics.host)
     assert f"{settings.api.port} {settings.metrics.port}" == last("EXPOSE")
     assert {last("VOLUME")} == {str(Path(last("WORKDIR"), folder).parent) for folder in folders}
-    assert f"'KABOOST_API__PORT', {settings.api.port})" in command("HEALTHCHECK")[-1]
+    assert health.DEFAULT_PORT == settings.api.port
+    assert "/opt/kaboost/image/health.py" == command("HEALTHCHECK")[-1]
 
 
 def test_kernels_of_every_task_and_bank(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ STEADY = {
     r"waiting|labels_(early|held)": "0 as long as labels follow at once",
     r"labels_(expired|unmatched)": "a label that never comes, or that nobody waits for",
     r"rejected_ratio": "the same as long as the same share is rejected",
-    r"duplicates|skipped|limited|repaired|lost|candidates|evicted|accepted": "no such records",
+    r"duplicates|skipped|limited|repaired|lost|on_trial|evicted|accepted": "no such records",
     r"paused|stalled|ignored|fallback|restarts|failures|drift|rollbacks": "it does not happen here",
     r"promotions": "there are no candidates here",
     r"score_|source_up": "no such process, and no reader, is here",
@@ -256,8 +256,10 @@ def test_alert_tells_what_to_do(name: str) -> None:
 
     assert whole["labels"]["severity"] in ("critical", "warning")
     assert {"summary", "description", "runbook_url"} == set(annotations)
-    assert f"docs/runbook.md#{name.lower()}" == annotations["runbook_url"]
-    assert leads(ROOT / "README.md", annotations["runbook_url"])
+    page, anchor = "docs/runbook.md", name.lower()
+    url = f"{{{{ or $externalLabels.kaboost_runbook `{page}` }}}}#{anchor}"
+    assert url == annotations["runbook_url"]
+    assert leads(ROOT / "README.md", f"{page}#{anchor}")
 
 
 def test_shortened_rules_differ_in_time_alone() -> None:

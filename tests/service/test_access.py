@@ -24,7 +24,7 @@ from kaboost.service.access.roles import ADMIN, LEARN, OPEN, PREDICT, READ, Rout
 from kaboost.service.cli import app
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError
-from kaboost.service.http.access import CALLER, AccessControl, add_access
+from kaboost.service.http.access import CALLER, AccessControl, plain_routes
 from kaboost.service.http.admin import Asked, check_key, create_admin, to_command
 from kaboost.service.http.problems import TYPES
 from kaboost.service.processes.api_server import create_api
@@ -32,7 +32,15 @@ from tests.ports import free_port
 from tests.service import serving
 from tests.service.keyfiles import bearer, one_of_each_role, replace, with_keys, write_keys
 from tests.service.learning import until
-from tests.service.serving import ROW, Program, publish, refusal, running, settings, taught
+from tests.service.serving import (
+    ROW,
+    Program,
+    publish,
+    refusal,
+    running,
+    settings,
+    taught,
+)
 
 KEY = "a-key-of-more-than-sixteen-characters"
 
@@ -121,7 +129,7 @@ def test_a_route_without_a_role_is_a_bug(tmp_path: Path) -> None:
     made.add_api_route("/model/new", lambda: None)
 
     with pytest.raises(AssertionError, match="/model/new has no line in service/access/roles"):
-        add_access(made, settings(tmp_path), None)  # type: ignore[arg-type] # no metric is made
+        route_roles(plain_routes(made.router.routes))
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +171,9 @@ def test_a_service_wants_keys(keyed: Keyed) -> None:
     assert 1 <= sum(serving.metric(text, "kaboost_requests_refused_total", reason="no_key"))
     assert 1 == sum(serving.metric(text, "kaboost_requests_refused_total", reason="role"))
     assert program.events("request refused", client="127.0.0.1")
+    for headers, status in (({}, 401), (bearer(known[READ]), 403)):
+        answer = ask("/v2/models/kaboost/infer", json={}, headers=headers)
+        assert (status, ["error"]) == (answer.status_code, list(answer.json()))
     assert not any(key in program._log.read_text() for key in [*known.values(), "no-such-key"])
 
 
@@ -277,14 +288,17 @@ def test_the_environment_says_none(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ({"jwt": {"issuer": "https://id.example.com"}}, "no audience and no jwks"),
         ({"jwt": {"jwks": "file:///etc/keys"}}, "write an https URL"),
         ({"jwt": {"jwks": "http://id.example.com/keys"}}, "write an https URL"),
+        ({"jwt": {"jwks": "https://u:planted@id.example.com/keys"}}, "need no password"),
+        ({"jwt": {"jwks": "https://id..example.com/keys"}}, "its host is no name"),
         ("everybody", "write none, or write below it any of required, keys"),
         ({"keyz": "a"}, "did you mean api.auth.keys"),
     ],
 )
 def test_settings_of_auth_are_checked(tmp_path: Path, auth: Any, words: str) -> None:
     """What would refuse everybody, or nobody, is refused with the remedy."""
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=words) as refused:
         settings(tmp_path, api={"auth": auth})
+    assert "planted" not in str(refused.value)
 
 
 DIGEST = "sha256:" + "0" * 64
@@ -346,7 +360,10 @@ def test_the_rate_of_a_key_is_limited(tmp_path: Path) -> None:
     wanted = settings(tmp_path, api={"auth": auth})
     client = TestClient(
         AccessControl(
-            reached, Authenticator(wanted), RouteRoles({"/any": READ}, []), lambda _: None
+            reached,
+            Authenticator(wanted),
+            RouteRoles({"/any": READ, "/v2/any": READ}, []),
+            lambda _: None,
         )
     )
 
@@ -355,6 +372,8 @@ def test_the_rate_of_a_key_is_limited(tmp_path: Path) -> None:
         assert (204, 429) == (first.status_code, second.status_code)
         assert 95 <= int(second.headers["retry-after"]) <= 100
         assert TYPES[429] == second.json()["type"]
+        third = client.get("/v2/any", headers=bearer(known[name]))
+        assert (429, ["error"]) == (third.status_code, list(third.json()))
 
 
 def test_a_bucket_fills_with_time() -> None:

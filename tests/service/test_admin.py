@@ -102,6 +102,24 @@ def test_what_is_wrong_is_a_problem_document(
     assert 405 == client.get("/admin/pause").status_code
 
 
+def test_an_unexpected_error_has_the_id_of_its_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In its header and its body."""
+
+    def fail(*_: object) -> None:
+        raise LookupError
+
+    monkeypatch.setattr("kaboost.service.http.admin.send", fail)
+    wanted = serving.settings(tmp_path)
+    client = TestClient(create_admin(wanted), "http://127.0.0.1", raise_server_exceptions=False)
+    answer = client.post("/admin/pause", headers={"x-request-id": "r-1"})
+
+    assert (500, "r-1") == (answer.status_code, answer.headers["x-request-id"])
+    assert "r-1" == answer.json()["request_id"]
+    assert "admin request failed" in [each.message for each in caplog.records]
+
+
 @pytest.mark.parametrize(
     ("admin", "words"),
     [

@@ -1,6 +1,7 @@
 """The HTTP API: predictions, and the snapshot that they come from."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -361,13 +362,19 @@ def test_model_before_any_event_has_no_figures(
     assert {None} == set(found["prefix_losses"])
 
 
-def test_request_id_is_echoed(api: Program) -> None:
-    """A caller's X-Request-ID comes back, on refusals as well; traceparent is accepted."""
+def test_every_request_has_an_id(api: Program) -> None:
+    """A caller's own if it is valid, else one that is made; also in problem documents."""
     headers = {"X-Request-ID": "r-1", "traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
-
     assert "r-1" == post(api, b'{"features": {}}', **headers).headers["x-request-id"]
-    assert "r-1" == post(api, b"", **headers).headers["x-request-id"]
-    assert "x-request-id" not in post(api, b'{"features": {}}').headers
+    refused = post(api, b"", **headers)
+    assert "r-1" == refused.headers["x-request-id"] == refused.json()["request_id"]
+
+    sent = ["", "a b", "x" * 129, '"', "é"]
+    made = [post(api, b"{}", **{"X-Request-ID": each.encode()}) for each in sent]
+    found = {answer.headers["x-request-id"] for answer in made}
+    assert found == {answer.json()["request_id"] for answer in made}
+    assert len(sent) == len(found)
+    assert all(re.fullmatch("[0-9a-f]{16}", each) for each in found)
 
 
 def test_metrics_count_every_request(serve: Start) -> None:
@@ -383,6 +390,9 @@ def test_metrics_count_every_request(serve: Start) -> None:
     program.client.get("/predict")
     for path in ("/a", "/b"):
         program.client.get(path)
+    model = "/v2/models/{model}/versions/{version}/ready"
+    for name in ("kaboost", "other", "other%0A"):
+        program.client.get(model.format(model=name, version=7))
     text = program.client.get("/metrics").text
 
     def count(name: str, **labels: str) -> float:
@@ -400,4 +410,5 @@ def test_metrics_count_every_request(serve: Start) -> None:
     ]
     assert [4, 1, 1] == [requests("/predict", status) for status in (200, 400, 405)]
     assert 2 == requests("", 404)
+    assert 3 == requests(model, 404)
     assert 0 < count("http_server_request_duration_seconds_sum", http_route="/predict") < 10

@@ -9,6 +9,7 @@ import pytest
 
 from kaboost.service.cli import main
 from kaboost.service.lab.records import FileRecords
+from kaboost.service.storage.live import RECORDS, LiveFiles
 from tests.service.replays import LINEAR, rows, write_csv
 
 
@@ -121,6 +122,22 @@ def test_save_names_the_command_that_continues(run: Run) -> None:
     assert '"ok"' in run("config", "check", "--config", "trained/kaboost.yaml", "--json").out
     shown = run("checkpoints", "list", "--config", "trained/kaboost.yaml", "--json").out
     assert "ok" == json.loads(shown)[0]["state"]
+    seen = LiveFiles(Path("trained/snapshots")).read(RECORDS)["seen"]
+    assert {"amount", "country", "vip"} <= seen.keys()  # the form of the page begins with them
+    assert seen["amount"]["low"] <= seen["amount"]["last"] <= seen["amount"]["high"]
+
+
+def test_a_column_that_is_no_feature_is_named(run: Run) -> None:
+    """With the flag that makes it one."""
+    Path("timed.csv").write_text(
+        "timestamp,amount,fraud\n"
+        + "".join(f"2026-01-01T00:{k // 60:02d}:{k % 60:02d}Z,{k},{k % 2}\n" for k in range(300))
+    )
+    timed = ("replay", "timed.csv", *REPLAY[2:], "--report", "none")
+    words = "timestamp: is taken for the time of an event, and is no feature; --timestamp none"
+
+    assert words in run(*timed).out.replace("\n", " ")
+    assert "timestamp" not in run(*timed, "--timestamp", "none").out
 
 
 def test_compare_prints_and_writes(run: Run, tmp_path: Path) -> None:

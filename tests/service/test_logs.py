@@ -1,14 +1,17 @@
 """Logs: one JSON schema for every line, ours and the libraries'; quiet by default."""
 
+import asyncio
 import io
 import json
 import logging
 from collections.abc import Iterator
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from kaboost.service import logs
 from kaboost.service.config.monitoring import Log
+from kaboost.service.http.middleware import RequestIdMiddleware
 
 
 @pytest.fixture
@@ -89,3 +92,37 @@ def test_text(stream: io.StringIO) -> None:
     logging.getLogger("service").info("published", extra={"version": 3})
 
     assert stream.getvalue().endswith(" info    service published version=3\n")
+
+
+@pytest.mark.parametrize(
+    ("sent", "trace_id"),
+    [
+        (f"00-{'a' * 32}-{'b' * 16}-01", "a" * 32),
+        (f"01-{'a' * 32}-{'b' * 16}-01-more", "a" * 32),
+        (f"00-{'0' * 32}-{'b' * 16}-01", None),
+        (f"00-{'a' * 32}-{'0' * 16}-01", None),
+        (f"ff-{'a' * 32}-{'b' * 16}-01", None),
+        (f"00-{'A' * 32}-{'b' * 16}-01", None),
+        ("", None),
+    ],
+)
+def test_lines_of_a_request_have_its_ids(
+    stream: io.StringIO, sent: str, trace_id: str | None
+) -> None:
+    """Also those of threads that it waits for; lines of nothing have none."""
+    logs.setup(Log(), stream)
+
+    async def serve(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        await asyncio.to_thread(logging.getLogger("service.x").info, "in a thread")
+
+    async def request() -> None:
+        headers = [(b"x-request-id", b"r-1"), (b"traceparent", sent.encode())]
+        scope = {"type": "http", "headers": headers}
+        await RequestIdMiddleware(serve)(scope, None, None)  # type: ignore[arg-type] # not used
+        logging.getLogger("service.x").info("after it")
+
+    asyncio.run(request())
+    during, after = lines(stream)
+
+    assert ("r-1", trace_id) == (during["request_id"], during.get("trace_id"))
+    assert "request_id" not in after

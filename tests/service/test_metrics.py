@@ -68,7 +68,7 @@ kaboost_snapshots_sent_total{target,result}
 kaboost_snapshot_sent_version{target}
 kaboost_restore_fallbacks_total
 kaboost_model_memory_bytes
-kaboost_feature_candidates
+kaboost_feature_names_on_trial
 kaboost_features_evicted_total
 kaboost_learner_restarts_total
 kaboost_learning_paused

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import random
+import tracemalloc
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +14,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
+from typer.testing import CliRunner
 
+from kaboost.service.cli import app
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import ConfigError
-from kaboost.service.events.privacy import make_privacy
 from kaboost.service.learner import live, monitor
 from kaboost.service.learner.feature_watch import (
     ENOUGH_ROWS,
@@ -26,7 +28,12 @@ from kaboost.service.learner.feature_watch import (
     FeatureWatch,
     Row,
 )
-from kaboost.service.learner.slice_losses import ENOUGH_EVENTS, MOST_VALUES, SliceLosses
+from kaboost.service.learner.slice_losses import (
+    ENOUGH_EVENTS,
+    MOST_VALUES,
+    SliceLosses,
+    check_slices,
+)
 from kaboost.service.metrics import learner_metrics
 from tests.service.learning import learning, until
 from tests.service.serving import settings as plain_settings
@@ -78,7 +85,7 @@ def test_a_kind_that_changes_with_the_trainer_begins_the_comparison_again(tmp_pa
     follower.follow(recent({}, None, 0))
     follower.follow(recent({"x": "category"}, "a", 120))
 
-    assert 120 == len(follower._features._recent)
+    assert 120 == follower._features._rows
 
 
 CAUSES = (
@@ -286,9 +293,9 @@ def test_only_the_features_that_differ_are_shown() -> None:
 def losses(names: list[str], private: list[str], tmp_path: Path) -> tuple[SliceLosses, Any]:
     """Make the losses of slices, and where they are shown."""
     wanted = plain_settings(tmp_path, metrics={"slices": names}, privacy={"fields": private})
+    check_slices(wanted)
     registry = CollectorRegistry()
-    privacy = make_privacy(wanted)
-    return SliceLosses(wanted.metrics.slices, privacy, learner_metrics(registry)), registry
+    return SliceLosses(wanted.metrics.slices, learner_metrics(registry)), registry
 
 
 def test_the_loss_of_slices_is_bounded(tmp_path: Path) -> None:
@@ -316,6 +323,39 @@ def test_private_values_are_no_labels(tmp_path: Path) -> None:
     """A slice whose values are private is refused, with the remedy."""
     with pytest.raises(ConfigError, match=r"metrics\.slices has country, whose .* leave it out"):
         losses(["country"], ["country"], tmp_path)
+
+
+def test_misspelt_slices_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """`config check` refuses one of a declared schema; of inferred ones the log has the nearest."""
+    with pytest.raises(ConfigError, match=r"has countri, .* did you mean country"):
+        losses(["countri"], [], tmp_path)
+    wanted = tmp_path / "kaboost.yaml"
+    refused = CliRunner().invoke(app, ["config", "check", "--config", str(wanted)])
+    assert "did you mean country" in str(refused.exception)
+
+    registry = CollectorRegistry()
+    of_slices = SliceLosses(["countri"], learner_metrics(registry))
+    kinds = {"age": "number", "country": "category"}
+    for known in (kinds, kinds, {}, kinds):  # none right after a promotion
+        of_slices.check(known)
+    (line,) = [each for each in caplog.records if each.msg == "a slice is no feature so far"]
+    assert ("countri", "country") == (vars(line)["feature"], vars(line)["nearest"])
+
+
+def test_the_memory_of_rows_is_bounded() -> None:
+    """Long texts, and ever new names, are kept in some megabytes; those that come are compared."""
+    of_features, registry = watch()
+    tracemalloc.start()
+    for k in range(2_400 // 50):
+        texts = [{f"x{j}": f"{'long' * 50}{k % 3}{j}" for j in range(150)} for _ in range(50)]
+        of_features.add([row | {f"new{k}-{j}": 1.0 for j in range(50)} for row in texts], 1.0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    for _ in range(10):  # a few features a time
+        of_features.show()
+
+    assert peak < 40_000_000
+    assert MOST_FEATURES == len(shown(registry, "kaboost_feature_missing_ratio"))
 
 
 def test_slices_of_a_stream(topic: str, make_settings: Make, send: Send) -> None:

@@ -139,7 +139,7 @@ def serves(settings: Settings) -> bool:
 
 def candidates(settings: Settings) -> float | None:
     """Return how many names are on trial."""
-    return gauge(settings, "kaboost_feature_candidates")
+    return gauge(settings, "kaboost_feature_names_on_trial")
 
 
 def restored(settings: Settings) -> Checkpoint:

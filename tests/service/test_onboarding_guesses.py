@@ -13,6 +13,7 @@ from kaboost.service.cli import _asking
 from kaboost.service.config.settings import Settings, load
 from kaboost.service.errors import ConfigError
 from kaboost.service.events.mapping import RecordMapping
+from kaboost.service.onboarding.columns import columns, guess_kind
 from kaboost.service.onboarding.configuration import Origin, render
 from kaboost.service.onboarding.decoding import Trial
 from kaboost.service.onboarding.formats import Readable
@@ -248,6 +249,23 @@ def test_the_id_is_found_where_few_labels_are_of_the_features_that_were_read() -
     assert plan.labels is not None
     assert "payment.payment_id" == plan.labels.id.name
     assert "none of 300 label ids (payment.payment_id) is among the 300 ids" in plan.warnings[0]
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_codes_are_categories_also_in_text(as_text: bool) -> None:
+    """Whole numbers of a name that means a code; the same from a CSV file and from JSON."""
+    codes = (5411, 5812, 4829)
+    rows = [
+        {
+            "mcc": str(codes[k % 3]) if as_text else codes[k % 3],
+            "zip": "7.5" if as_text else 7.5,
+            "fraud": k % 2,
+        }
+        for k in range(30)
+    ]
+    found = {column.name: guess_kind(column).name for column in columns(rows, ())}
+
+    assert ("category", "number") == (found["mcc"], found["zip"])
 
 
 def test_a_few_common_texts_are_enough_and_a_few_numbers_are_not() -> None:

@@ -1,17 +1,29 @@
 """The Open Inference Protocol v2, by Triton's client: its calls as its examples make them."""
 
+import asyncio
+import threading
+import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import tritonclient.http as triton
+from prometheus_client import CollectorRegistry
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from tritonclient.utils import InferenceServerException
 
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import RequestError
-from kaboost.service.http import tensors
+from kaboost.service.http import open_inference, tensors
+from kaboost.service.http.follower import Follower, Served
+from kaboost.service.http.open_inference import OpenInference
+from kaboost.service.metrics import api_metrics
 from tests.service.learning import until
 from tests.service.serving import SCHEMA, Program, publish, running, settings, taught
 
@@ -135,13 +147,16 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"inputs": [age(shape=[1, 2], data=[1, 2])]}, "an input is one feature"),
     ({"inputs": [age(shape=[1, 1, 1])]}, "an input is one feature"),
     ({"inputs": [age()], "outputs": [{"name": "score"}] * 2}, "score comes twice; ask for it once"),
-    ({"inputs": [age(datatype="FP63")]}, "'FP63' is not one of BOOL"),
+    ({"inputs": [age(datatype="FP63")]}, '"FP63" is not one of BOOL'),
     ({"inputs": [age(datatype="BYTES", data=["x"])]}, 'input age, row 0: "x" where a number'),
-    ({"inputs": [age(name="agee")]}, "input agee, row 0: not in features.schema"),
+    (
+        {"inputs": [age(name="agee")]},
+        '#/inputs/0/name: "agee" is not in features.schema; did you mean age?',
+    ),
     ({"inputs": [age(data=[[[1]]])]}, "input age, row 0"),
     ({"inputs": [age(), age()]}, "age comes twice"),
     ({"inputs": [age(), age(name="speed", shape=[2], data=[1, 2])]}, "as many values of each"),
-    ({"inputs": [age()], "outputs": [{"name": "loss"}]}, "no output 'loss'; there are prediction"),
+    ({"inputs": [age()], "outputs": [{"name": "loss"}]}, 'no output "loss"; there are prediction'),
     ({"inputs": [age(parameters={"binary_data_size": 8})]}, "its 8 bytes are not FP64"),
 ]
 
@@ -168,6 +183,19 @@ def test_what_is_not_json_is_400(api: Program, content: bytes, length: str | Non
     assert answer.json()["error"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/v2/none", 404), ("DELETE", "/v2", 405), ("POST", "/v2/models/kaboost", 405)],
+)
+def test_what_is_not_served_is_an_error_of_the_protocol(
+    api: Program, method: str, path: str, status: int
+) -> None:
+    """Also where the framework refuses."""
+    answer = api.client.request(method, path)
+
+    assert (status, ["error"]) == (answer.status_code, list(answer.json()))
+
+
 def test_the_client_reports_errors(client: triton.InferenceServerClient) -> None:
     """Of another model, and of a value that does not fit."""
     with pytest.raises(InferenceServerException, match="there is no model 'other'"):
@@ -186,12 +214,145 @@ def test_nothing_is_ready_before_a_model(serve: Start) -> None:
     assert 200 == program.client.get("/v2/health/live").status_code
 
 
+@pytest.fixture
+def infer(tmp_path: Path) -> Callable[..., Response]:
+    """Infer in this process, with the usual limits: `infer(body, binary, unknown="ignore")`."""
+
+    def ask(body: dict[str, Any], binary: bytes = b"", unknown: str = "refuse") -> Response:
+        folder = tmp_path / unknown
+        folder.mkdir(exist_ok=True)
+        wanted = settings(folder, features={"schema": SCHEMA, "unknown": unknown})
+        publish(wanted, taught(wanted))
+        follower = Follower(wanted)
+        follower._poll()
+        served = follower.current()
+        assert served is not None
+        metrics = api_metrics(CollectorRegistry())
+
+        async def current() -> Served:
+            raise AssertionError("is not asked")
+
+        text = msgspec.json.encode(body)
+        made = OpenInference(wanted, current, current, metrics)
+        return made._infer(served, text + binary, str(len(text)))
+
+    return ask
+
+
+def blob(name: str, rows: int, datatype: str = "BOOL") -> dict[str, Any]:
+    """Make a binary input of one byte a row."""
+    sent = {"binary_data_size": rows}
+    return {"name": name, "shape": [rows], "datatype": datatype, "parameters": sent}
+
+
+LONG = "x" * 4_000_000
+
+
+@pytest.mark.parametrize(
+    ("body", "binary", "words"),
+    [
+        ({"inputs": [blob("vip", 8_000_000)]}, bytes(8_000_000), "8000000 rows, api.max_rows is"),
+        ({"inputs": [blob(LONG, 10_000)]}, bytes(10_000), "is not in features.schema"),
+        ({"inputs": [blob("vip", 1, LONG)]}, bytes(1), "is not one of BOOL"),
+        ({"inputs": [blob("vip", 1)], "outputs": [{"name": LONG}]}, bytes(1), "there is no output"),
+        ({"inputs": [blob("vip", 1)], "outputs": [{"name": "x"}] * 500_000}, bytes(1), "x comes"),
+        ({"inputs": [blob("vip", 1) | {"shape": [1] * 4_000_000}]}, bytes(1), "send [rows]"),
+        ({"inputs": [blob("vip", 4)]}, bytes(4_000_000), "bytes follow the JSON"),
+    ],
+)
+def test_a_large_request_is_refused_before_it_is_unpacked(
+    infer: Callable[..., Response], body: dict[str, Any], binary: bytes, words: str
+) -> None:
+    """One of 8 MB takes no more than some hundred bytes for each of its own, and a short error."""
+    infer({"inputs": [blob("vip", 1)]}, bytes(1))  # compiles what the first one does
+    tracemalloc.start()
+    with pytest.raises((RequestError, HTTPException)) as refused:
+        infer(body, binary)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    shown = str(getattr(refused.value, "detail", None) or getattr(refused.value, "errors", ""))
+    assert words in shown
+    assert len(shown) < 1_000
+    assert peak < 250_000_000
+
+
+def test_an_ignored_input_is_not_repeated_for_each_row(infer: Callable[..., Response]) -> None:
+    """A long name of it comes once, not 10,000 times."""
+    inputs = [blob("vip", 10_000), blob(LONG, 10_000)]
+    infer({"inputs": [blob("vip", 1)]}, bytes(1), unknown="ignore")
+    tracemalloc.start()
+    answer = infer({"inputs": inputs}, bytes(20_000), unknown="ignore")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert 10_000 == len(msgspec.json.decode(answer.body)["outputs"][0]["data"])
+    assert peak < 250_000_000
+
+
+def test_many_rows_are_predicted_in_parts(
+    infer: Callable[..., Response], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same result, and the row of the request in errors."""
+    columns = [age(shape=[5], data=[1, 2, 3, 4, 5]), age(name="speed", shape=[5], data=[5] * 5)]
+    whole = msgspec.json.decode(infer({"inputs": columns}).body)
+    monkeypatch.setattr(open_inference, "CHUNK_VALUES", 4)
+
+    parts = msgspec.json.decode(infer({"inputs": columns}).body)
+    assert whole["outputs"] == parts["outputs"]
+    columns[1]["data"] = [5, 5, 5, "x", 5]
+    with pytest.raises(RequestError) as refused:
+        infer({"inputs": columns})
+    assert "input speed, row 3" == refused.value.errors[0][0]
+
+
+def test_no_rows_have_all_outputs(infer: Callable[..., Response]) -> None:
+    """As a client's empty batch expects them; the one that it asks for is there."""
+    empty = [age(shape=[0], data=[])]
+    asked = {"inputs": empty, "outputs": [{"name": "probability"}, {"name": "probabilities"}]}
+    outputs = msgspec.json.decode(infer(asked).body)["outputs"]
+
+    assert [("probability", [0], []), ("probabilities", [0, 2], [])] == [
+        (each["name"], each["shape"], each["data"]) for each in outputs
+    ]
+
+
+def test_few_requests_are_inferred_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes up to 250 MB: the others wait."""
+    running, most, lock = 0, 0, threading.Lock()
+
+    def infer(*_: object) -> Response:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.02)  # long enough for others to begin, if they may
+        with lock:
+            running -= 1
+        return Response()
+
+    async def nothing(*_: object) -> Any:
+        return b""
+
+    made = OpenInference(settings(tmp_path), nothing, nothing, api_metrics(CollectorRegistry()))
+    monkeypatch.setattr(open_inference, "read_body", nothing)
+    monkeypatch.setattr(made, "_check", lambda *_: None)
+    monkeypatch.setattr(made, "_infer", infer)
+
+    async def ask() -> None:
+        requests = [Request({"type": "http", "headers": []}) for _ in range(8)]
+        await asyncio.gather(*map(made.infer, requests))
+
+    asyncio.run(ask())
+    assert open_inference.MOST_AT_ONCE == most
+
+
 def test_binary_texts_are_checked() -> None:
     """Every cut of a tensor of texts is refused, none is read beyond its end."""
     whole = tensors.pack("BYTES", ["ab", "é"])
     sent = tensors.Parameters(binary_data_size=len(whole))
     made = tensors.Input("x", [2], "BYTES", parameters=sent)
-    assert ({"x": ["ab", "é"]}, 2) == tensors.read_columns([made], whole)
+    assert {"x": ["ab", "é"]} == tensors.read_columns([made], whole)
 
     for cut in range(len(whole)):
         sent = tensors.Parameters(binary_data_size=cut)

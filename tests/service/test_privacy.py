@@ -214,6 +214,22 @@ def test_whole_paths_hide_what_the_page_shows(
     assert MAIL not in json.dumps(found)
 
 
+def test_values_of_an_earlier_learner_stay_until_there_are_others(
+    topic: str, make_settings: Callable[..., Settings]
+) -> None:
+    """The form of the page is filled after a replay and a restart; what is private now is not."""
+    wanted = make_settings(
+        topic, privacy={"fields": ["email"]}, features={"schema": {"email": "text", "x": "number"}}
+    )  # fmt: skip
+    files = LiveFiles(wanted.snapshots.directory)
+    seen = {name: {"last": value} for name, value in {"email": MAIL, "x": 1.5, "gone": 2}.items()}
+    files.write(RECORDS, {"seen": seen})
+    with learning(wanted):
+        found = until(lambda: records if "shown" in (records := files.read(RECORDS)) else None)
+
+    assert {"x": {"last": 1.5}} == found["seen"]
+
+
 def test_paths_of_roles_are_whole(make_settings: Callable[..., Settings]) -> None:
     """A path above the id hides it; private features do not hide the label."""
     events = {"features": "payload", "id": "order.number", "label": "label"}

@@ -182,6 +182,26 @@ def test_a_promotion_is_served_audited_and_undone(
     expect_model(state.candidates[0].model, merge(LINEAR, CANDIDATES["wide"], "binary"), stream)
 
 
+def test_a_promotion_that_cannot_be_published_leaves_the_metrics(
+    topic: str, make_settings: Make, send: Send
+) -> None:
+    """They are those of the model that is served on, and of its candidates."""
+    settings = make_settings(topic, checkpoints=RARELY, candidates=CANDIDATES, promotion=QUICK)
+    folder = settings.snapshots.directory
+    with learning(settings) as running:
+        send(topic, events(rows(100)))
+        until(lambda: learned(settings) == 100)
+        (folder.parent / "moved").mkdir()
+        folder.rename(folder.parent / "moved" / "snapshots")
+        folder.write_text("")
+        assert "done" != command(settings, "promote", candidate="wide").state
+        assert gauge(settings, 'kaboost_candidate_loss_window{candidate="wide"}') is not None
+        assert gauge(settings, 'kaboost_candidate_loss_window{candidate="model"}') is None
+        folder.unlink()
+        (folder.parent / "moved" / "snapshots").rename(folder)
+        assert 0 == running.stop()
+
+
 def test_a_better_candidate_is_promoted_by_itself(
     topic: str, make_settings: Make, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:

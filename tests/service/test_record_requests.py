@@ -263,3 +263,17 @@ def test_example_records_are_rows(events: dict[str, Any]) -> None:
     record = example_record(settings, parse_schema(KINDS))
     rows = RecordRequests(settings.events).to_rows(json.dumps({"record": record}).encode(), KINDS)
     assert 1.5 == json.loads(rows)["features"]["amount.value"]
+
+
+def test_text_that_a_record_may_have_is_refused_in_features_with_the_remedy() -> None:
+    """Where the settings read text of records; a value of no such text has the remedy of before."""
+    ((_, text),) = faults(b'{"features": {"amount.value": "3.5"}}', coerce=True)
+    ((_, other),) = faults(b'{"features": {"amount.value": true}}', coerce=True)
+    ((_, plain),) = faults(b'{"features": {"amount.value": "3.5"}}')
+
+    assert text.endswith(
+        "send it without quotes, or send the row as record: its text is read as on the topic "
+        "(events.coerce)"
+    )
+    assert "record" not in other + plain
+    assert ask(b'{"record": {"amount": {"value": "3.5"}, "country": "PT"}}', coerce=True)

@@ -54,7 +54,8 @@ def test_a_flat_record_is_told_where_to_point() -> None:
 
     assert message.startswith("features: is missing; the record has the keys amount, country, ")
     assert "and 6 more: set events.features and events.label to where they are" in message
-    assert str(fault(b'{"features": {}}')).startswith(
-        "label: is missing; the record has the keys f"
-    )
+    unlabelled = str(fault(b'{"features": {}}'))
+    assert unlabelled.startswith("label: is missing; the record has the keys features: send the")
+    assert "if labels come on a topic of their own, set labels.topic" in unlabelled
+    assert "events.features" not in unlabelled
     assert "the record has no keys: set events.features" in str(fault(b"{}"))

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -12,8 +13,7 @@ from typer.testing import CliRunner
 from kaboost.service import status_command
 from kaboost.service.cli import app
 from kaboost.service.config.api import Api
-from kaboost.service.errors import NoAnswer
-from kaboost.service.http.verdict import TREND_POINTS, quality, trend
+from kaboost.service.errors import ConfigError, NoAnswer
 from kaboost.service.status_command import address_of, ask, render, sparkline, watch_status
 from tests.ports import free_port
 from tests.service.serving import Program
@@ -50,6 +50,42 @@ def test_nothing_answers() -> None:
     assert 1 == error.exit_code
     assert "no service answers at http://127.0.0.1:" in text
     assert "start it with kaboost serve, or set --url" in text
+
+
+def test_outside_of_the_folder_of_a_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks which service, and for nothing that only a service needs."""
+    monkeypatch.chdir(tmp_path)
+    error = CliRunner().invoke(app, ["status"]).exception
+
+    assert isinstance(error, ConfigError)
+    assert f"which service? There is no kaboost.yaml in {tmp_path}" in str(error)
+    assert "--url such as http://127.0.0.1:8000" in str(error)
+    assert "\n" not in str(error)
+
+
+def test_all_that_is_so_is_printed(api: Program) -> None:
+    """The remedy of the heading, and what else is wrong."""
+    found, points = ask(str(api.client.base_url))
+    states = [
+        {"state": "labels have stopped", "level": "bad", "reason": "no label", "remedy": "look"},
+        {
+            "state": "a feature is broken",
+            "level": "warning",
+            "reason": "x is missing",
+            "remedy": "",
+        },
+        {"state": "learning", "level": "good", "reason": "", "remedy": ""},
+    ]
+    text = printed(render(found | states[0] | {"states": states}, points, []))
+
+    assert "labels have stopped" in text
+    assert "what to do: look" in text
+    assert "also: a feature is broken: x is missing" in text
+    assert "also: learning" not in text
+    of_before = {key: value for key, value in found.items() if key not in ("states", "remedy")}
+    assert "recent loss" in printed(render(of_before, points, []))
 
 
 def test_watching_goes_on_after_a_missed_answer(
@@ -114,39 +150,3 @@ def test_addresses_are_reachable(api: Program) -> None:
 def test_sparklines_of_odd_values() -> None:
     """None, one, and equal values."""
     assert ["", "▁", "▁▁▁"] == [sparkline(values) for values in ([], [3.0], [2.0] * 3)]
-
-
-def losses(model: float, prior: float, last: float) -> dict[str, dict[str, float]]:
-    values = {"model": model, "prior": prior, "last_label": last}
-    return {name: {"recent_loss": value} for name, value in values.items()}
-
-
-def test_the_better_baseline_is_named() -> None:
-    """Worse is named as worse, equal as equal; few events are not judged."""
-    good = quality("binary", losses(0.5, 1.0, 0.8), 500, [])
-    bad = quality("regression", losses(3.0, 2.0, 9.0), 500, [])
-    even = quality("binary", losses(0.5, 0.5, 0.8), 500, [])
-
-    assert "38 % better than repeating the last label" == good
-    assert "50 % worse than always predicting the average" == bad
-    assert "as good as always predicting the usual shares" == even
-    assert "too few events to judge: 99 of 100" == quality("binary", {}, 99, [])
-    assert "" == quality("binary", {}, 500, [])
-    assert "nothing is left to learn" in quality("regression", losses(0.1, 0.0, 0.0), 500, [])
-
-
-def test_the_trend_is_that_of_the_last_points() -> None:
-    """Relative to the baseline, which may move as well."""
-
-    def points(first: float, second: float) -> list[list[float]]:
-        half = TREND_POINTS // 2
-        return [[0.0] * 5 + [loss, 2.0, 2.0] for loss in [first] * half + [second] * half]
-
-    assert ["getting better", "getting worse", "steady", ""] == [
-        trend(points(1.0, 0.5), 0),
-        trend(points(1.0, 1.5), 0),
-        trend(points(1.0, 1.001), 0),
-        trend(points(1.0, 0.5)[1:], 0),
-    ]
-    both = [[*point[:6], 2.0 * point[5], 2.0] for point in points(1.0, 0.5)]
-    assert ["steady", "getting better"] == [trend(both, 0), trend(both, 1)]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kaboost.service.http import stream
+from kaboost.service.request_context import CURRENT, RequestIds
 from tests.service.serving import PATIENCE
 
 
@@ -50,3 +51,21 @@ def test_readers_that_do_not_read_are_dropped(
 
     end = {"type": "http.response.body", "body": b""}
     assert sends_again is (end == sent[-1])
+
+
+def test_messages_have_no_id_of_their_first_reader() -> None:
+    """Its request may have ended long before a line about a status that cannot be made."""
+    seen: list[RequestIds | None] = []
+
+    def make() -> str:
+        seen.append(CURRENT.get())
+        return "{}"
+
+    async def read() -> None:
+        CURRENT.set(RequestIds("of a reader"))
+        broadcast, queue = stream.Broadcast(make, lambda: False), asyncio.Queue[bytes | None]()
+        broadcast.add(queue)
+        await asyncio.wait_for(queue.get(), PATIENCE)
+
+    asyncio.run(read())
+    assert [None] == seen

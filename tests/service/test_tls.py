@@ -12,6 +12,7 @@ import httpx
 import pytest
 import trustme
 
+from deploy.image.health import is_ready
 from kaboost.service.access.authenticator import check_access
 from kaboost.service.errors import ConfigError
 from kaboost.service.processes.ports import is_serving
@@ -125,6 +126,19 @@ def test_clients_need_a_certificate(certified: tuple[Program, Path]) -> None:
         distrusting.get("/model")
 
 
+def test_a_service_that_wants_certificates_is_seen(
+    certified: tuple[Program, Path], tmp_path: Path
+) -> None:
+    """A taken port is reported, and the image's check is green, without a certificate of theirs."""
+    program, folder = certified
+    tls = section(folder, clients=True)
+
+    assert is_serving(settings(tmp_path, api={"port": program.port, "tls": tls}).api)
+    assert not is_serving(settings(tmp_path, api={"tls": tls}).api)
+    assert is_ready(program.port)
+    assert not is_ready(free_port())
+
+
 def test_certificates_are_replaced_under_load(certified: tuple[Program, Path]) -> None:
     """The server's, then the clients' root: no request fails; the root that was removed is out."""
     program, folder = certified
@@ -191,6 +205,7 @@ def test_it_drains_over_tls(tmp_path: Path) -> None:
         program.client = connect(program, trusting(OURS))
         program.ready()
         assert is_serving(wanted.api)
+        assert is_ready(wanted.api.port)
         assert f"https://127.0.0.1:{program.port}" == address_of(wanted)
         load = Load(program, [trusting(OURS)])
         load.more()

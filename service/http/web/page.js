@@ -3,7 +3,7 @@
 (() => {
   const { h, number, percent, duration } = kaboostCharts;
   const at = (id) => document.getElementById(id);
-  const HISTORY_POINTS = 2000, SILENT_MS = 4000, REOPEN_MS = 10000;
+  const HISTORY_POINTS = 2000, SILENT_MS = 6000, REOPEN_MS = 10000;
   const asked = {}; // when each part was asked for last, and what for
   let status = null, model = null, heard = 0;
 
@@ -29,14 +29,20 @@
     element.append(h("div", { class: "group", role: "group", "aria-label": name }, ...buttons));
   }
 
-  function showState(word, level, quality, reason) {
+  const sentence = (text) => (text ? text.charAt(0).toUpperCase() + text.slice(1) : "");
+
+  // The heading is the first of all that is so; the others, unless all is well with them, are listed below it.
+  function showState([{ state, level, reason, remedy }, ...others], quality) {
     at("state").className = level;
-    at("word").textContent = word.charAt(0).toUpperCase() + word.slice(1);
-    at("quality").textContent = quality ? quality.charAt(0).toUpperCase() + quality.slice(1) : "";
-    at("reason").hidden = !reason;
+    at("word").textContent = sentence(state);
+    at("quality").textContent = sentence(quality);
+    at("reason").hidden = !reason && level === "good";
     at("reason").className = level;
-    at("reason").textContent = reason;
-    document.title = `${level === "bad" ? "! " : ""}${status?.name ?? "Kaboost"}: ${word}`;
+    at("why").textContent = reason ? `${sentence(reason)}.` : "";
+    at("remedy").textContent = remedy ? `What to do: ${remedy}.` : "";
+    const also = others.filter((one) => one.level !== "good");
+    at("others").replaceChildren(...also.map((one) => h("li", { class: one.level }, h("b", {}, sentence(one.state)), one.reason ? `: ${one.reason}` : "")));
+    document.title = `${level === "bad" ? "! " : ""}${status?.name ?? "Kaboost"}: ${state}`;
   }
 
   function figure(label, value, small, bad = false) {
@@ -160,7 +166,7 @@
     heard = performance.now();
     status = JSON.parse(message.data);
     at("name").textContent = status.name;
-    showState(status.state, status.level, status.quality, status.reason);
+    showState(status.states || [status], status.quality);
     if (document.hidden) return;
     showFigures(); showLosses(); showLate();
     kaboostCandidates.show(status);
@@ -180,7 +186,8 @@
     open();
     setInterval(() => {
       if (performance.now() - heard < SILENT_MS) return;
-      showState("no response", "bad", "", `This page hears nothing from the service${heard ? ` for ${duration((performance.now() - heard) / 1000)}` : ""}. It goes on trying.`);
+      const since = heard ? ` for ${duration((performance.now() - heard) / 1000)}` : "";
+      showState([{ state: "no response", level: "bad", reason: `this page hears nothing from the service${since}; it goes on trying`, remedy: "see whether kaboost serve runs, and its log" }], "");
       if (stream.closed || performance.now() - opened >= REOPEN_MS) open();
     }, 1000);
   }

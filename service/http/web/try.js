@@ -141,11 +141,12 @@ const kaboostTry = (() => {
 
   function draw() {
     const name = select.value, steps = values(name), k = Number(slider.value);
-    const numeric = model.features[name] === "number", x = steps.map((step, n) => (numeric ? step : n));
+    const numeric = model.features[name] === "number";
     const what = model.task === "regression" ? "prediction" : `probability of ${several() ? predicted : model.labels[1]}`;
-    kaboostCharts.lineChart(chart, [{ x, y: curve }], { label: `The ${what} over ${name}`, xLabel: name, yLabel: what, here: x[k], dots: !numeric });
-    const text = model.task === "regression" ? number(curve[k]) : percent(curve[k]);
-    label.textContent = `With ${name} ${numeric ? number(steps[k]) : steps[k]}: ${what} ${text}`;
+    const format = (one) => (model.task === "regression" ? number(one) : percent(one));
+    if (numeric) kaboostCharts.lineChart(chart, [{ x: steps, y: curve }], { label: `The ${what} over ${name}`, xLabel: name, yLabel: what, here: steps[k] });
+    else kaboostCharts.barChart(chart, steps.map((step, n) => [`${n === k ? "▸ " : ""}${step}`, curve[n]]), { signed: curve.some((one) => one < 0), format }); // values without an order: no line
+    label.textContent = `With ${name} ${numeric ? number(steps[k]) : steps[k]}: ${what} ${format(curve[k])}`;
     slider.setAttribute("aria-valuetext", label.textContent);
   }
 
