@@ -49,7 +49,8 @@ def expose(
     exemplars: Exemplars | None = None,
 ) -> tuple[bytes, str]:
     """Write the metrics of all workers, those of a reader's source of snapshots, then those of the
-    learner's port; as OpenMetrics, which has exemplars, for who accepts it. Return the text and its media type.
+    learner's port; as OpenMetrics, which has exemplars, for who accepts it. Return the text and its
+    media type.
     """
     is_open = OPEN_METRICS in accept
     build, shared = CollectorRegistry(), _all_workers(registry)
