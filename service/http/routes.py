@@ -144,7 +144,7 @@ def build(parts: Parts) -> FastAPI:
             await asyncio.to_thread(traces.close)
 
     traces = make_traces(parts.settings, "api")
-    exemplars = Exemplars() if traces is not None else None
+    exemplars = Exemplars() if traces else None
     app = FastAPI(
         title="Kaboost",
         docs_url=None,
@@ -171,6 +171,16 @@ def build(parts: Parts) -> FastAPI:
     app.add_middleware(PredictShortcut, predict=predict)
     add_access(app, authenticator, roles, parts.metrics)
     add_cors(app, parts.settings)
+    add_metrics(app, parts, roles, exemplars)
+    add_request_ids(app, traces, roles)
+    problems.install(app)
+    app.add_exception_handler(405, method_not_allowed)
+    openapi.install(app, parts.settings, parts.follower.current)
+    return app
+
+
+def add_metrics(app: FastAPI, parts: Parts, roles: RouteRoles, exemplars: Exemplars | None) -> None:
+    """Measure every request."""
     app.add_middleware(
         MetricsMiddleware,
         metrics=parts.metrics,
@@ -178,11 +188,6 @@ def build(parts: Parts) -> FastAPI:
         is_draining=parts.is_draining,
         exemplars=exemplars,
     )
-    add_request_ids(app, traces, roles)
-    problems.install(app)
-    app.add_exception_handler(405, method_not_allowed)
-    openapi.install(app, parts.settings, parts.follower.current)
-    return app
 
 
 def add_request_ids(app: FastAPI, traces: Traces | None, roles: RouteRoles) -> None:

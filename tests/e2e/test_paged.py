@@ -164,6 +164,7 @@ def find_faults_of_the_stream(shop: Shop, heading: Heading) -> None:
         assert ["Learning", word, "Learning"] == [each for each, _ in itertools.groupby(seen)]
 
     with_fault("poison", "Some records are rejected", "warning", "code feature_type", "dlq")
+    follows.add("Waiting for labels")  # first: of the backlog a longer pause is usual
     with_fault("no labels", "Labels have stopped", "bad", "No label since .* wait for their label")
     follows.add("The relation has changed")
     missing = "Amount is missing in [0-9]+ % of events since .*; usually 0 %"

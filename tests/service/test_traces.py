@@ -63,6 +63,20 @@ def service(receiver: str, broker: Reachable, topic: str, folder: Any) -> Settin
     return settings(folder, kafka=kafka, otel={"endpoint": receiver, "sample_ratio": 0.0})
 
 
+def check_exemplars(page: httpx.Response, learners: httpx.Response) -> None:
+    """Check that both ports have OpenMetrics, and the traced requests exemplars."""
+    families = {each.name: each for each in text_string_to_metric_families(page.text)}
+    of_learner = {each.name for each in text_string_to_metric_families(learners.text)}
+    assert "application/openmetrics-text" in page.headers["content-type"]
+    assert {"kaboost_snapshot_version"} <= of_learner & set(families)
+    samples = families["http_server_request_duration_seconds"].samples
+    assert {("/predict", TRACE), ("/events", TRACE)} == {
+        (each.labels["http_route"], each.exemplar.labels["trace_id"])
+        for each in samples
+        if each.exemplar
+    }
+
+
 def test_a_trace_is_followed(
     receiver: tuple[str, Spans],
     broker: Reachable,
@@ -94,16 +108,7 @@ def test_a_trace_is_followed(
         accept = {"accept": "application/openmetrics-text; version=1.0.0"}
         page = program.client.get("/metrics", headers=accept)
         learners = httpx.get(f"http://127.0.0.1:{wanted.metrics.port}/metrics", headers=accept)
-    families = {each.name: each for each in text_string_to_metric_families(page.text)}
-    of_learner = {each.name for each in text_string_to_metric_families(learners.text)}
-    assert "application/openmetrics-text" in page.headers["content-type"]
-    assert {"kaboost_snapshot_version"} <= of_learner & set(families)
-    samples = families["http_server_request_duration_seconds"].samples
-    assert {("/predict", TRACE), ("/events", TRACE)} == {
-        (each.labels["http_route"], each.exemplar.labels["trace_id"])
-        for each in samples
-        if each.exemplar
-    }
+    check_exemplars(page, learners)
     written = read(broker.bootstrap, topic, 7)[-1]
     by_name = {name: [s for s in spans if s.name == name] for name in {s.name for s in spans}}
 
