@@ -64,9 +64,8 @@ class LearnerLoop:
         self._letters = letters
         self._stop = stop
         self._worker = ThreadPoolExecutor(1, "work")  # for what may take longer than a heartbeat
-        self._writing = ""  # the kind of file that is being written
+        self._writing = self._awaits_registry = ""  # a kind of file; why there is no schema
         self._paused = self._held = False  # held: nothing is read
-        self._awaits_registry = ""  # why it gives no schema
         self._is_whole = True  # the state and the dead letters hold all records up to the offsets
         self._progress = Progress(parts.settings, parts.metrics)
         self._live = LiveReport(parts.settings, parts.metrics)
@@ -487,9 +486,8 @@ class LearnerLoop:
 
     def _publish_condition(self) -> None:
         """Publish what has changed of the learner's condition."""
-        late = self.trainer.late_figures if hasattr(self, "trainer") else None
         condition = self._progress.condition._replace(
-            late_labels=late,
+            late_labels=self.trainer.late_figures if hasattr(self, "trainer") else None,
             paused=self._steering.description,
             fallback=self._guard.reason if self._guard else "",
             leader=self._checkpoints.leader,
