@@ -1,8 +1,10 @@
 """A consumer whose partitions its group shares; what it has read is committed in a transaction."""
 
 import logging
+import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message
@@ -10,11 +12,15 @@ from confluent_kafka import TopicPartition as At
 
 from kaboost.service.config.settings import Kafka
 from kaboost.service.errors import BrokerError, ConfigError, Gap
+from kaboost.service.kafka.bounded import Stuck, call_bounded
 from kaboost.service.kafka.consumer import COORDINATOR_ERRORS, DEFAULT_CONFIG, POLL_SECONDS
 from kaboost.service.kafka.lag import LagMetrics, LagTarget, parse_statistics
 
 REQUEST_SECONDS = 10.0  # for one request to the broker
 STABLE_SECONDS = 60.0  # for the transaction of a member that died; the broker ends it in 20
+REPLACED_SECONDS = 60.0  # a client that is refused sooner after another one is not replaced
+CLOSE_SECONDS = 5.0  # for a client that is of no use any more
+FATAL = (KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID)
 REQUIRED_CONFIG = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -49,23 +55,28 @@ class GroupConsumer:
 
     def __init__(self, member: Member, metrics: LagTarget) -> None:
         kafka = member.kafka
-        self._kafka = kafka
+        self._kafka, self._instance = kafka, member.instance
         self._start_from = member.start_from
         self._metrics = metrics
         self._lag = LagMetrics(kafka.topic, metrics)
         self._next: dict[int, int] = {}  # the first offset of every partition that has no answer
         self._has_changed = False  # whether partitions came or went during a call
         self._logged_errors: set[int] = set()
+        self._fatal = ""  # why the client is of no use any more
+        self._replaced = -math.inf  # monotonic seconds
+        self.client = self._make_client()
+
+    def _make_client(self) -> Consumer:
         required = {
             **REQUIRED_CONFIG,
-            "group.id": kafka.group_id,
-            "group.instance.id": member.instance,
+            "group.id": self._kafka.group_id,
+            "group.instance.id": self._instance,
             "stats_cb": self._on_statistics,
             "error_cb": self._on_error,
         }
         try:
-            self.client = Consumer(
-                {**DEFAULT_CONFIG, **SESSION_CONFIG, **kafka.client(), **required}
+            return Consumer(
+                {**DEFAULT_CONFIG, **SESSION_CONFIG, **self._kafka.client(), **required}
             )
         except KafkaException as err:
             raise ConfigError(f"kafka.extra does not fit: {err.args[0].str()}") from err
@@ -87,6 +98,8 @@ class GroupConsumer:
     def poll(self, limit: int, wait: float = POLL_SECONDS) -> list[Message]:
         """Read at most `limit` records that are there; wait so many seconds for the first."""
         self._has_changed = False
+        if self._fatal:
+            self._replace_client()
         first = self.client.poll(wait)
         if first is None:
             return []
@@ -126,6 +139,26 @@ class GroupConsumer:
     def close(self) -> None:
         """Leave the partitions."""
         self.client.close()
+
+    def _replace_client(self) -> None:
+        """Join the group again with a new client.
+
+        Where a broker dies before its answer to a request to join has come, it takes the client for
+        a former member of its name, for good. So does it where another process has the name.
+        """
+        reason, now = self._fatal, time.monotonic()
+        if now < self._replaced + REPLACED_SECONDS:
+            raise BrokerError(
+                f"group {self._kafka.group_id} refuses the member {self._instance}: {reason}; "
+                "give each process a score.instance of its own, or leave it out"
+            )
+        log.warning("joining the group again", extra={"reason": reason})
+        with suppress(Stuck):  # it is left behind
+            call_bounded(self.client.close, CLOSE_SECONDS)
+        self._next.clear()
+        self._fatal, self._replaced = "", now
+        self.client = self._make_client()
+        self.subscribe()
 
     def _starts(self, partitions: Sequence[int]) -> list[At]:
         """Return where to read these partitions; refuse where the next record is gone."""
@@ -197,6 +230,9 @@ class GroupConsumer:
     def _check_error(self, message: Message) -> None:
         """Raise for an error that came in place of a record, unless it ends by itself."""
         error = message.error()
+        if error is not None and (error.fatal() or error.code() in FATAL):
+            self._fatal = error.str()
+            return
         if error is None or error.retriable() or error.code() == KafkaError._MAX_POLL_EXCEEDED:
             return
         place = f"{message.topic() or self._kafka.topic}[{message.partition()}]"
@@ -226,6 +262,8 @@ class GroupConsumer:
         self._lag.publish(statistics, self._next, {}, known=known, paused=False)
 
     def _on_error(self, error: KafkaError) -> None:
+        if error.fatal() or error.code() in FATAL:
+            self._fatal = error.str()
         if error.code() not in self._logged_errors:
             self._logged_errors.add(error.code())
             log.warning("trouble with the broker", extra={"reason": error.str()})

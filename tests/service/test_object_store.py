@@ -262,7 +262,7 @@ def look(path: Path, url: str) -> None:
     newest = json.loads(listed.stdout)[0]
     assert newest["file"].startswith(f"{url}/run-0001/checkpoint-")
     assert ("ok", {"0": 300}) == (newest["state"], newest["offsets"])
-    fields = {row["key"]: row["value"] for row in json.loads(shown.output)}
+    fields = {row["key"]: row["value"] for row in json.loads(shown.stdout)}
     assert 300 == fields["events_learned"]
     assert "events_learned" in compared.output
     assert 0 == verified.exit_code

@@ -9,10 +9,12 @@ from typing import Any
 
 import psutil
 import pytest
+from confluent_kafka import Consumer
 
 from kaboost.service.config.settings import Settings
 from kaboost.service.errors import BrokerError, Gap
 from kaboost.service.kafka import transactions
+from kaboost.service.kafka.group_consumer import SESSION_CONFIG
 from tests.kafka.broker import Broker
 from tests.kafka.client import (
     PATIENCE,
@@ -168,6 +170,33 @@ def test_a_broker_that_is_killed_costs_nothing(
         assert 0 == end()
 
     assert sorted(map(str, range(400))) == ids(wanted)
+
+
+def test_a_member_that_is_fenced_joins_again(
+    make_settings: Make, make_topic: Make, send: Send
+) -> None:
+    """As after a lost answer to its request to join: the broker has its name for another client."""
+    wanted = settings_of_score(make_settings, make_topic, score={"instance": "one"})
+    publish(wanted, taught(wanted))
+    send(wanted.score.topic, records(50))
+    client = {
+        **SESSION_CONFIG,
+        "bootstrap.servers": wanted.kafka.bootstrap_servers,
+        "group.id": wanted.score.group(wanted.kafka.group_id),
+        "group.instance.id": "one",
+        "partition.assignment.strategy": "cooperative-sticky",
+    }
+    with scoring(wanted) as end:
+        until(lambda: len(ids(wanted)) == 50)
+        other = Consumer(client)
+        other.subscribe([wanted.score.topic])
+        until(lambda: other.poll(0.1) is None and other.memberid())
+        other.close()
+        send(wanted.score.topic, records(50, 50))
+        until(lambda: len(set(ids(wanted))) == 100)
+        assert 0 == end()
+
+    assert sorted(map(str, range(100))) == ids(wanted)
 
 
 def test_bad_records_are_dead_letters(make_settings: Make, make_topic: Make, send: Send) -> None:

@@ -153,7 +153,7 @@ def test_a_standby_takes_over_from_a_killed_leader(
         until(lambda: leads(first))
         second, other = start("b")
         until(lambda: stands_by(second, other))
-        assert "standby" == reported(second).state
+        until(lambda: "standby" == reported(second).state)
         produce(broker.bootstrap, topic, events(wanted[:2_000]))
         until(lambda: gauge(first, "kaboost_events_learned_total"))
         killed.process.kill()
