@@ -107,11 +107,16 @@ def _cold(now: Situation) -> str | None:
 
 
 def _awaited(now: Situation) -> str | None:
-    return None if now.events_per_second else _labels(now, "awaited")
+    return _labels(now, "awaited") if _is_idle(now) else None
 
 
 def _waiting(now: Situation) -> str | None:
-    return None if now.events_per_second else _learning(now)
+    return _learning(now) if _is_idle(now) else None
+
+
+def _is_idle(now: Situation) -> bool:
+    """Whether nothing is learned, of which a heartbeat that is late says nothing."""
+    return now.learner.is_alive and not now.events_per_second
 
 
 def _learning(now: Situation) -> str:
@@ -180,6 +185,7 @@ HEADINGS: tuple[Heading, ...] = (
         "the model learns the new relation by itself; if the loss stays high, look for what has "
         "changed in the world, in labels or in a feature that is not sent",
     ),
+    Heading("labels are late", "warning", lambda now: _labels(now, "late"), LABELS),
     Heading("no label yet", "warning", lambda now: _labels(now, "none yet"), LABELS),
     Heading("cold", "warning", _cold, "it learns from the first labelled event on"),
     Heading("waiting for labels", "good", _awaited),

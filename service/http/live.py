@@ -149,7 +149,9 @@ class Live:
         stamp = served.stamp if served else None
         progressive = figures.get("progressive") or _progressive(served, learner)
         events = max(int(figures.get("events_learned", 0)), stamp.events_learned if stamp else 0)
-        rate = float(figures.get("events_per_second", 0.0)) if learner.is_alive else 0.0
+        is_current = figures.get("pid") in (None, learner.pid)  # not of an earlier process
+        reported = figures if learner.is_alive and is_current else {}
+        rate = float(reported.get("events_per_second", 0.0))
         situation = Situation(
             learner=learner,
             state=report.state,
@@ -161,8 +163,9 @@ class Live:
             events_learned=events,
             events_per_second=rate,
             dead_letters=self._settings.kafka.dlq,
-            symptoms=figures.get("symptoms", {}) if learner.is_alive else {},
+            symptoms=reported.get("symptoms", {}),
             rise=find_rise(points, _drifts(figures), time.time()),
+            figures_pid=figures.get("pid"),
         )
         compared = figures or (served.snapshot.header if served else {})
         found, task = states(situation), self._settings.task.kind
@@ -176,7 +179,7 @@ class Live:
             version=stamp.version if stamp else None,
             events_learned=events,
             events_per_second=rate,
-            lag_records=figures.get("lag_records") if learner.is_alive else None,
+            lag_records=reported.get("lag_records"),
             snapshot_age_seconds=_age(stamp.snapshot_time) if stamp else None,
             cold_start=bool(stamp and stamp.cold_start),
             stale=situation.stale,

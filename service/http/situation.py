@@ -27,6 +27,7 @@ class Situation(NamedTuple):
     dead_letters: str = ""  # their topic
     symptoms: Mapping[str, Any] = {}  # as of `service.learner.symptoms`
     rise: LossRise | None = None  # of the recent loss
+    figures_pid: int | None = None  # of the learner whose figures these are
 
     @property
     def condition(self) -> Condition:
@@ -45,8 +46,8 @@ class Situation(NamedTuple):
 
     @property
     def is_loading(self) -> bool:
-        """Whether a process was started that has given no heartbeat yet, and need not have."""
-        return self._is_new and not self.is_silent
+        """Whether a process was started that has not begun to learn, and need not have."""
+        return (self._is_new or self._has_old_figures) and not self.is_silent
 
     @property
     def silent_seconds(self) -> float:
@@ -56,6 +57,12 @@ class Situation(NamedTuple):
     @property
     def _is_new(self) -> bool:
         return self.learner.state == "running" and self.learner.is_another
+
+    @property
+    def _has_old_figures(self) -> bool:
+        """Whether the figures are those of an earlier process: the first come with learning."""
+        is_known = None not in (self.figures_pid, self.learner.pid)
+        return self.state == "running" and is_known and self.figures_pid != self.learner.pid
 
     @property
     def answers(self) -> str:

@@ -122,10 +122,13 @@ def _words(name: str, fault: _Fault, now: Difference) -> str:
     since = f"since {minutes_of(fault.since)}"
     if fault.kind == "missing":
         usual = f"usually {100 * now.missing_before:.0f} %"
-        return f"{name} is missing in {100 * now.missing:.0f} % of events {since}; {usual}"
+        return f"feature {name} is missing in {100 * now.missing:.0f} % of events {since}; {usual}"
     if fault.kind == "unit":
-        return f"{name} is about {_factor(now.times)} what it was {since}: another unit?"
-    return f"{100 * now.unseen:.0f} % of the values of {name} are new {since}"
+        return (
+            f"feature {name} is about {_factor(now.times)} what it was {since}, "
+            "as with another unit"
+        )
+    return f"{100 * now.unseen:.0f} % of the values of feature {name} are new {since}"
 
 
 def _factor(times: float) -> str:

@@ -87,8 +87,9 @@ class LabelSilence:
     def describe(self, waiting: int) -> dict[str, Any] | None:
         """Return the state and the words for it, None while labels or no events come.
 
-        The state is `stopped`, `none yet`, or `awaited`: it is no longer than usual, or it is not
-        known what is usual. `stopped` begins while events come, and lasts until a label comes.
+        The state is `stopped`; `late`, where only one gap was as long; `none yet`; or `awaited`: it
+        is no longer than usual, or it is not known what is usual. `stopped` begins while events
+        come, and lasts until a label comes.
         """
         events = self._count.since(self._at_label).events
         if not events:
@@ -96,20 +97,26 @@ class LabelSilence:
         since = minutes_of(self._since)
         begin = f"no label since {since}" if self._has_label else f"no label yet, since {since}"
         text = f"{begin}, while {events:,} events have come; {waiting:,} wait for their label"
-        if self._is_long and not self._has_label:
+        if not self._has_label and self._is_long(self._all_gaps):
             return {"state": "none yet", "text": text}
-        if self._is_long and len(self._gaps) >= KNOWN_GAPS:
-            return {"state": "stopped", "text": text}
+        if len(self._gaps) >= KNOWN_GAPS:
+            if self._is_long(self._all_gaps):
+                return {"state": "stopped", "text": text}
+            if self._is_long(sorted(self._all_gaps)[:-1]):
+                return {"state": "late", "text": f"{text}; only once it took as long"}
         assert self._event_at is not None
         keeps_coming = self._clock() - self._event_at < RECENT_SECONDS
         return {"state": "awaited", "text": text} if keeps_coming else None
 
     @property
-    def _is_long(self) -> bool:
-        """Whether more has come without a label than is usual."""
-        gaps = [gap.size for gap in (*self._first, *self._gaps)]
-        events = max((gap.events for gap in gaps), default=0)
-        seconds = max((gap.seconds for gap in gaps), default=0.0)
+    def _all_gaps(self) -> list[_Gap]:
+        return [*self._first, *self._gaps]
+
+    def _is_long(self, gaps: Iterable[_Gap]) -> bool:
+        """Whether more has come without a label than these gaps make usual."""
+        sizes = [gap.size for gap in gaps]
+        events = max((size.events for size in sizes), default=0)
+        seconds = max((size.seconds for size in sizes), default=0.0)
         silence = self._count.since(self._at_label)
         return silence.events >= max(LEAST_EVENTS, TIMES_USUAL * events) and (
             silence.seconds >= max(LEAST_SECONDS, TIMES_USUAL * seconds)

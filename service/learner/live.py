@@ -1,6 +1,7 @@
 """What the page and `kaboost status` show of the learner, written once a second."""
 
 import math
+import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -107,6 +108,7 @@ class LiveReport:
     def _figures(self, trainer: Trainer, progress: Progress, now: float) -> dict[str, Any]:
         return {
             "time": time.time(),
+            "pid": os.getpid(),
             "events_learned": trainer.events_learned,
             "events_per_second": self._rate(trainer.events_learned, now),
             "lag_records": self._lag(),

@@ -164,12 +164,14 @@ def find_faults_of_the_stream(shop: Shop, heading: Heading) -> None:
         assert ["Learning", word, "Learning"] == [each for each, _ in itertools.groupby(seen)]
 
     with_fault("poison", "Some records are rejected", "warning", "code feature_type", "dlq")
-    follows.add("Waiting for labels")  # first: of the backlog a longer pause is usual
+    # First: of the backlog a longer pause is usual.
+    follows.update(("Waiting for labels", "Labels are late"))
     with_fault("no labels", "Labels have stopped", "bad", "No label since .* wait for their label")
     follows.add("The relation has changed")
-    missing = "Amount is missing in [0-9]+ % of events since .*; usually 0 %"
+    missing = "Feature amount is missing in [0-9]+ % of events since .*; usually 0 %"
     with_fault("missing", "A feature is broken", "warning", missing)
-    with_fault("unit", "A feature is broken", "warning", "Amount is about [0-9]+ times what it was")
+    unit = "Feature amount is about [0-9]+ times what it was"
+    with_fault("unit", "A feature is broken", "warning", unit)
 
 
 def find_faults_of_the_learner(program: Program, heading: Heading) -> None:

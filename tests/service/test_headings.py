@@ -66,6 +66,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"rise": RISE},
         "drift alarm at event 5,000; loss 0.16 -> 0.41; still high",
     ),
+    "labels are late": ({"symptoms": {"labels": SILENCE | {"state": "late"}}}, "no label"),
     "no label yet": ({"symptoms": {"labels": SILENCE | {"state": "none yet"}}}, "no label"),
     "cold": ({"events_learned": 0}, "no event was learned yet"),
     "waiting for labels": (
@@ -115,6 +116,25 @@ def test_a_learner_that_hangs_while_it_loads_is_red() -> None:
     assert [("learner starting", "warning")] == [(each.state, each.level) for each in first]
     assert ["learner gives no sign of life"] == [each.state for each in later]
     assert "for 61 s" in later[0].reason
+
+
+def test_a_learner_that_lives_has_not_begun_to_learn() -> None:
+    """It gives heartbeats while it loads; the figures are those of the one before."""
+    died = RUNS._replace(pid=8, heartbeat_pid=8, reason="restarted after: killed by SIGKILL")
+    began = died._replace(reason="started")
+    found = [
+        states(WELL._replace(learner=each, figures_pid=pid))[0].state
+        for each, pid in ((died, 7), (began, 7), (died, 8), (began, None))
+    ]
+
+    assert ["learner restarting", "learner starting", "learning", "learning"] == found
+
+
+def test_a_late_heartbeat_is_no_lack_of_events() -> None:
+    """After 3 s it is not alive, after 5 it gives no sign of life."""
+    late = WELL._replace(learner=RUNS._replace(age=4.0), events_per_second=0.0)
+
+    assert ["learning"] == [each.state for each in states(late)]
 
 
 def test_nothing_is_good_where_something_is_wrong() -> None:
