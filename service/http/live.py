@@ -149,9 +149,7 @@ class Live:
         stamp = served.stamp if served else None
         progressive = figures.get("progressive") or _progressive(served, learner)
         events = max(int(figures.get("events_learned", 0)), stamp.events_learned if stamp else 0)
-        is_current = figures.get("pid") in (None, learner.pid)  # not of an earlier process
-        reported = figures if learner.is_alive and is_current else {}
-        rate = float(reported.get("events_per_second", 0.0))
+        reported = _reported(figures, learner)
         situation = Situation(
             learner=learner,
             state=report.state,
@@ -161,7 +159,7 @@ class Live:
             stale=bool(stamp and stamp.stale),
             fallback=bool(stamp and stamp.fallback),
             events_learned=events,
-            events_per_second=rate,
+            events_per_second=float(reported.get("events_per_second", 0.0)),
             dead_letters=self._settings.kafka.dlq,
             symptoms=reported.get("symptoms", {}),
             rise=find_rise(points, _drifts(figures), time.time()),
@@ -178,7 +176,7 @@ class Live:
             task=task,
             version=stamp.version if stamp else None,
             events_learned=events,
-            events_per_second=rate,
+            events_per_second=situation.events_per_second,
             lag_records=reported.get("lag_records"),
             snapshot_age_seconds=_age(stamp.snapshot_time) if stamp else None,
             cold_start=bool(stamp and stamp.cold_start),
@@ -262,6 +260,12 @@ def add_live_routes(app: FastAPI, live: Live, broadcast: Broadcast) -> None:
     async def stream() -> Response:
         """Send the status once a second as server-sent events."""
         return broadcast.subscribe()
+
+
+def _reported(figures: Mapping[str, Any], learner: LearnerStatus) -> Mapping[str, Any]:
+    """Return the figures of a learner that lives; none of an earlier process."""
+    is_current = figures.get("pid") in (None, learner.pid)
+    return figures if learner.is_alive and is_current else {}
 
 
 def _progressive(served: Served | None, learner: LearnerStatus) -> dict[str, Any]:
