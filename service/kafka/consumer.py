@@ -237,11 +237,12 @@ class KafkaConsumer:
 
     def check_identity(self, known: Identity | None = None) -> None:
         """Read the ids of topic and cluster; refuse others than those of the state, or of the
-        start. At the start an answer is waited for; later a client stays on its cluster.
+        start. At the start an answer is waited for if it can be compared, since brokers without
+        such ids may not answer at all; later a client stays on its cluster.
         """
         topic, starts = self._kafka.topic, known is not None
         known = known or self.identity
-        patience = REQUEST_SECONDS if starts else 0.0
+        patience = REQUEST_SECONDS if starts and known.topic_id else 0.0
         cluster_id = topics.cluster_id(self._consumer, topic) if starts else None
         now = Identity(topics.describe_id(self._admin, topic, patience), cluster_id)
         try:
