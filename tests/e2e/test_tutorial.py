@@ -112,22 +112,24 @@ def test_every_step_does_what_it_says(tmp_path: Path) -> None:
         shell.start(next(steps))
         until(lambda: learned(shell) > 15_500, START_SECONDS)
         until(lambda: shell.status().get("lag_records") == 0)
-        look = next(steps)  # while expired features are learned at once it may be worse
-        until(lambda: "better" in shell.run(look))
+        assert "amount:" in shell.run(next(steps))  # of the dead letter
+        # Of all events: the last thousand may have expired at once, with one label for all.
+        losses = {name: of["loss"] for name, of in shell.status()["progressive"].items()}
         risky, harmless = map(json.loads, shell.run(next(steps)).splitlines())
         before = until(shell.late)
         assert '"offset"' in shell.run(next(steps))  # a chargeback
         until(lambda: shell.late().get("joined") == before["joined"] + 1)
-        assert 0.06 < json.loads(shell.run(next(steps)))["probability"] < 0.7  # killed
+        assert 0.03 < json.loads(shell.run(next(steps)))["probability"] < 0.7  # killed
         after = until(shell.late)
         letters = shell.run(next(steps))
         assert next(steps, None) is None
 
+    assert losses["model"] < min(losses["prior"], losses["last_label"])
     assert 15_500 < before["joined"] + before["expired"] < 16_500
-    assert 0.15 < risky["probability"] < 0.6
-    assert harmless["probability"] < 0.03
+    assert 0.03 < risky["probability"] < 0.6
+    assert harmless["probability"] < risky["probability"] / 5
     parts = risky["explanation"]["contributions"]
     assert min(parts["new_customer"], parts["amount"]) > 0.3
     assert before["joined"] + 1 == after["joined"]
-    assert before["waiting"] - 60 < after["waiting"] < before["waiting"]
+    assert before["waiting"] - 200 < after["waiting"] < before["waiting"]
     assert ["feature_type", "1"] == letters.splitlines()[1].split()[:2]
