@@ -127,7 +127,7 @@ def test_every_step_does_what_it_says(tmp_path: Path) -> None:
     assert losses["model"] < min(losses["prior"], losses["last_label"])
     assert 15_500 < before["joined"] + before["expired"] < 16_500
     assert 0.03 < risky["probability"] < 0.6
-    assert harmless["probability"] < risky["probability"] / 5
+    assert harmless["probability"] < risky["probability"] / 2
     parts = risky["explanation"]["contributions"]
     assert min(parts["new_customer"], parts["amount"]) > 0.3
     assert before["joined"] + 1 == after["joined"]
